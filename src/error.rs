@@ -1,0 +1,203 @@
+//! The error type.
+
+use std::error;
+use std::fmt;
+use std::result;
+use std::time::Duration;
+
+use crate::Dialect;
+
+/// A `Result` with this crate's [`Error`].
+pub type Result<T> = result::Result<T, Error>;
+
+/// Why an operation on a lock failed.
+///
+/// Finding a lock taken is not an error: the `try_` methods return `Ok(None)`. Each
+/// message says in one sentence what happened, where, and what can be done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lock was lost before it was released: someone else may hold it already.
+    Lost {
+        /// The lock.
+        path: String,
+    },
+    /// The quorum did not confirm the lock in time; it is not known to be lost either.
+    Suspect {
+        /// The lock.
+        path: String,
+    },
+    /// The calling thread holds the lock already, and would wait for itself.
+    WouldDeadlock {
+        /// The lock.
+        path: String,
+    },
+    /// Somebody deleted our node while we waited in the queue.
+    Evicted {
+        /// The node that is gone.
+        node: String,
+    },
+    /// The queue has a contender that would not wait for us, so there is no exclusion.
+    ForeignContender {
+        /// The contender's node.
+        node: String,
+        /// The library it looks like.
+        library: &'static str,
+        /// The dialect that excludes with it, if there is one.
+        dialect: Option<Dialect>,
+    },
+    /// The path cannot name a lock.
+    BadPath {
+        /// The path as it was given.
+        path: String,
+        /// What is wrong with it.
+        rule: &'static str,
+    },
+    /// The list of servers cannot be read.
+    BadHosts {
+        /// The list as it was given.
+        hosts: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No server gave us a session in time.
+    ConnectTimeout {
+        /// How long we tried.
+        limit: Duration,
+        /// What each server said, `host:port: reason`.
+        tried: Vec<String>,
+    },
+    /// The server refused our credentials, which ends the session.
+    AuthFailed,
+    /// The access control list of a node does not let us do what the lock needs.
+    NoAuth {
+        /// The node.
+        path: String,
+    },
+    /// The client was closed.
+    Closed,
+    /// The session expired; every lock held through it is lost.
+    SessionExpired,
+    /// The server turned a request down.
+    Refused {
+        /// The node the request was about.
+        path: String,
+        /// ZooKeeper's error code.
+        code: i32,
+        /// What the code means.
+        text: &'static str,
+    },
+    /// The server has used up the sequence numbers of the lock's directory.
+    Exhausted {
+        /// The lock.
+        path: String,
+        /// Why that matters here.
+        reason: &'static str,
+    },
+    /// The clients of a semaphore do not agree on how many permits it has.
+    PermitsDisagree {
+        /// The semaphore.
+        path: String,
+        /// What this client was told.
+        ours: u32,
+        /// What another client has written down.
+        theirs: u32,
+    },
+    /// This client's transport or its server cannot do what was asked.
+    Unsupported {
+        /// What was asked.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// Returns `true` if someone else may hold the lock by now.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::SessionExpired)
+    }
+
+    /// Returns `true` if the client is at its end, so that trying again is of no use.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed | Self::AuthFailed)
+    }
+
+    /// Returns `true` if what the caller passed in cannot be used.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::BadPath { .. } | Self::BadHosts { .. })
+    }
+}
+
+impl error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { path } => write!(
+                f,
+                "the lock {path} was lost before it was released: stop, someone else may hold it"
+            ),
+            Self::Suspect { path } => write!(
+                f,
+                "no quorum confirmed the lock {path} in time: pause until it is held again or lost"
+            ),
+            Self::WouldDeadlock { path } => write!(
+                f,
+                "this thread holds the lock {path} already: release it first, or use a reentrant mutex"
+            ),
+            Self::Evicted { node } => write!(
+                f,
+                "the node {node} was deleted by someone while it waited in the queue: lock again if that was not meant"
+            ),
+            Self::ForeignContender {
+                node,
+                library,
+                dialect,
+            } => {
+                write!(f, "the contender {node} looks like {library}, which would not wait for us: ")?;
+                match dialect {
+                    Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
+                    None => write!(f, "use another path"),
+                }
+            }
+            Self::BadPath { path, rule } => write!(f, "the path {path:?} cannot name a lock: {rule}"),
+            Self::BadHosts { hosts, reason } => write!(
+                f,
+                "cannot read the servers {hosts:?}: {reason}; write host:port,host:port/chroot"
+            ),
+            Self::ConnectTimeout { limit, tried } => {
+                write!(f, "no ZooKeeper server gave a session within {limit:?}")?;
+                for (i, reason) in tried.iter().enumerate() {
+                    write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
+                }
+                f.write_str(if tried.is_empty() { "" } else { ")" })?;
+                f.write_str(": check the host names and that the servers run")
+            }
+            Self::AuthFailed => f.write_str(
+                "the server refused our credentials and closed the session: check scheme and password",
+            ),
+            Self::NoAuth { path } => write!(
+                f,
+                "the access control list of {path} does not allow what the lock needs: add credentials or change it"
+            ),
+            Self::Closed => f.write_str("the client is closed: connect a new one"),
+            Self::SessionExpired => {
+                f.write_str("the ZooKeeper session expired: every lock held through it is lost")
+            }
+            Self::Refused { path, code, text } => {
+                write!(f, "the server turned down a request for {path}: {text} ({code})")
+            }
+            Self::Exhausted { path, reason } => write!(
+                f,
+                "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"
+            ),
+            Self::PermitsDisagree { path, ours, theirs } => write!(
+                f,
+                "the semaphore {path} has {theirs} permits for another client and {ours} for this one: make them agree"
+            ),
+            Self::Unsupported { what } => write!(
+                f,
+                "this client cannot do {what}: connect with Client::connect to a newer server"
+            ),
+        }
+    }
+}

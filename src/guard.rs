@@ -1,0 +1,111 @@
+//! What all guards share.
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use crate::error::Result;
+
+/// What a guard knows about its lock.
+///
+/// ```text
+/// Held ──(no committed check for T/3, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
+///   ▲                                                        │
+///   └──────(same session, own node verified)─────────────────┘
+/// ```
+///
+/// T is the session timeout as negotiated with the server.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum GuardState {
+    /// A quorum confirmed the lock less than T/3 ago.
+    Held,
+    /// No quorum confirmed it lately; until the deadline nobody else can have it.
+    Suspect,
+    /// Someone else may have it. This is final.
+    Lost,
+}
+
+/// What a holder is told while it holds; see [`LockGuard::events`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum GuardEvent {
+    /// The lock is no longer confirmed: begin to stop.
+    Suspect,
+    /// The lock is confirmed again.
+    Held,
+    /// The lock is lost: nothing more may be done under it.
+    Lost,
+    /// Somebody asks the holder to let go; the holder decides.
+    RevokeRequested,
+}
+
+/// A number that grows with every grant of one lock.
+///
+/// Hand it to whatever the lock protects, and let that refuse a number lower than one
+/// it has seen: that is the only protection against a holder that was paused and acts
+/// late. Compare tokens of one path on one ensemble only.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FencingToken(i64);
+
+impl FencingToken {
+    pub(crate) fn new(token: i64) -> Self {
+        Self(token)
+    }
+
+    /// Returns the number.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What the guards of all locks have in common, so that a batch loop can be written once.
+pub trait LockGuard: fmt::Debug {
+    /// Returns `Ok` as long as nobody else can have the lock.
+    ///
+    /// Costs no I/O: a look at a clock that counts suspend, and at what the session knows.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`](crate::Error::Lost) from then on when the lock is lost.
+    fn check(&self) -> Result<()>;
+
+    /// Asks the server, through its quorum, whether the lock is still ours.
+    ///
+    /// Blocks for one committed round trip, at most until the guard's deadline.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if it is not, and with
+    /// [`Error::Suspect`](crate::Error::Suspect) when no quorum answered in time.
+    fn verify(&self) -> Result<()>;
+
+    /// Returns what the guard knows about its lock.
+    fn state(&self) -> GuardState;
+
+    /// Returns how long the lock can be trusted if nothing more is heard of the server.
+    fn valid_for(&self) -> Duration;
+
+    /// Returns the channel that tells of changes, to be used in `select!`.
+    fn events(&self) -> &Receiver<GuardEvent>;
+
+    /// Releases the lock and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if it was lost before.
+    fn unlock(self) -> Result<()>
+    where
+        Self: Sized;
+
+    /// Returns `true` as long as nobody else can have the lock.
+    fn is_held(&self) -> bool {
+        self.check().is_ok()
+    }
+}

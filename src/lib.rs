@@ -1,0 +1,13 @@
+//! A distributed lock for blocking Rust programs.
+#![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod error;
+mod guard;
+mod proto;
+#[doc(hidden)]
+pub mod protocol;
+mod session;
+
+pub use crate::error::{Error, Result};
+pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::protocol::dialect::Dialect;
+pub use crate::session::hub::{SessionEvent, SessionState};

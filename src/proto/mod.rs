@@ -1,0 +1,17 @@
+//! ZooKeeper's wire format ("jute"), in both directions.
+//!
+//! The wire session encodes requests and decodes replies; the embedded server does
+//! the opposite. What is in here is data and its encoding: no sockets, no clock, no
+//! session state. Bytes come from the network, so nothing in here may panic on them,
+//! and no length in them may cause an allocation that the bytes themselves do not
+//! back up.
+
+mod code;
+mod reply;
+mod request;
+mod types;
+
+pub(crate) use self::code::ErrorCode;
+pub(crate) use self::reply::{Event, EventKind, OpReply, Reply, ReplyHeader};
+pub(crate) use self::request::{ConnectReply, ConnectRequest, Op, OpCode, Request};
+pub(crate) use self::types::{Access, CreateMode, Permissions, Stat};

@@ -1,0 +1,190 @@
+//! Where the state of the connection is kept and told.
+//!
+//! A transport reports to the hub; waiting threads, the supervisor and the user hear
+//! of it through channels. Nothing of theirs runs on the transport's thread.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+/// How many events a user's receiver may leave unread before new ones are dropped.
+const UNREAD_EVENTS: usize = 1024;
+
+/// The state of a client's session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// There is no connection at the moment, and the client tries to make one.
+    Connecting,
+    /// There is a connection.
+    Connected,
+    /// The client is closed.
+    Closed,
+    /// The server refused the credentials; the client is closed.
+    AuthFailed,
+}
+
+/// What happened to a client's session; see [`Client::events`](crate::Client::events).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A connection was made.
+    Connected {
+        /// The session it serves: the same as before, or a new one after an expiry.
+        session: i64,
+    },
+    /// The connection broke.
+    Disconnected,
+    /// The session expired: its locks are lost.
+    Expired,
+    /// The client was closed.
+    Closed,
+    /// The server refused the credentials; the client is closed.
+    AuthFailed,
+}
+
+/// What is known of the connection at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) state: SessionState,
+    /// The current session, or the last one; 0 before the first.
+    pub(crate) session: i64,
+    /// The negotiated session timeout.
+    pub(crate) timeout: Duration,
+    /// Counts the connections that were made.
+    pub(crate) connects: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Hub(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    link: Link,
+    /// What each server said when it last turned us away.
+    trouble: BTreeMap<String, String>,
+    sleepers: Vec<Sender<()>>,
+    listeners: Vec<Sender<SessionEvent>>,
+}
+
+impl Hub {
+    /// `timeout` stands until a server has negotiated another.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        let link = Link {
+            state: SessionState::Connecting,
+            session: 0,
+            timeout,
+            connects: 0,
+        };
+        Self(Mutex::new(Inner {
+            link,
+            trouble: BTreeMap::new(),
+            sleepers: Vec::new(),
+            listeners: Vec::new(),
+        }))
+    }
+
+    /// Returns what is known now.
+    pub(crate) fn link(&self) -> Link {
+        self.0.lock().link
+    }
+
+    /// Returns a channel that is filled after every change of the link.
+    ///
+    /// A change may have happened before the caller looks: subscribe first, then look.
+    pub(crate) fn changes(&self) -> Receiver<()> {
+        let (to, changes) = bounded(1);
+        self.0.lock().sleepers.push(to);
+        changes
+    }
+
+    /// Returns a channel with every event from now on.
+    pub(crate) fn events(&self) -> Receiver<SessionEvent> {
+        let (to, events) = bounded(UNREAD_EVENTS);
+        self.0.lock().listeners.push(to);
+        events
+    }
+
+    /// Returns what each server said when it last turned us away.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        let inner = self.0.lock();
+        let lines = inner
+            .trouble
+            .iter()
+            .map(|(host, said)| format!("{host}: {said}"));
+        lines.collect()
+    }
+
+    // What follows is for transports.
+
+    /// A server turned us away, or was not there.
+    pub(crate) fn turned_away(&self, host: &str, said: impl ToString) {
+        self.0
+            .lock()
+            .trouble
+            .insert(host.to_owned(), said.to_string());
+    }
+
+    /// A connection was made and is ready for requests; watches were set again.
+    pub(crate) fn connected(&self, session: i64, timeout: Duration) {
+        self.change(SessionEvent::Connected { session }, |link| {
+            link.state = SessionState::Connected;
+            link.session = session;
+            link.timeout = timeout;
+            link.connects += 1;
+        });
+    }
+
+    /// The connection broke; another will be tried.
+    pub(crate) fn disconnected(&self) {
+        self.change(SessionEvent::Disconnected, |link| {
+            link.state = SessionState::Connecting;
+        });
+    }
+
+    /// The server said that the session is over; a new one will be asked for.
+    pub(crate) fn expired(&self) {
+        self.change(SessionEvent::Expired, |link| {
+            link.state = SessionState::Connecting;
+            link.session = 0;
+        });
+    }
+
+    /// It is over, for good.
+    pub(crate) fn closed(&self) {
+        self.change(SessionEvent::Closed, |link| {
+            link.state = SessionState::Closed
+        });
+    }
+
+    /// The server refused our credentials: it is over, for good.
+    pub(crate) fn auth_failed(&self) {
+        self.change(SessionEvent::AuthFailed, |link| {
+            link.state = SessionState::AuthFailed;
+        });
+    }
+
+    /// Nothing changes any more after the end.
+    fn change(&self, event: SessionEvent, update: impl FnOnce(&mut Link)) {
+        let mut inner = self.0.lock();
+        if matches!(
+            inner.link.state,
+            SessionState::Closed | SessionState::AuthFailed
+        ) {
+            return;
+        }
+        update(&mut inner.link);
+        if inner.link.state == SessionState::Connected {
+            inner.trouble.clear();
+        }
+        inner
+            .sleepers
+            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+        inner
+            .listeners
+            .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
+    }
+}

@@ -1,0 +1,4 @@
+//! Threads and the connection to ZooKeeper: everything that waits.
+
+pub(crate) mod hub;
+pub(crate) mod transport;

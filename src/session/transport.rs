@@ -1,0 +1,96 @@
+//! What the locks need of a connection to ZooKeeper.
+//!
+//! Two transports stand behind [`Transport`]: `wire`, our own client, and `handle`,
+//! over the `zookeeper` crate. A transport carries requests and says what became of
+//! each; it reports to the [`Hub`](super::hub::Hub) when the connection comes, goes
+//! or is over. It repeats nothing and decides nothing about locks.
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+
+use crate::proto::{ErrorCode, Reply, Request};
+
+/// A connection that makes itself anew when it breaks.
+pub(crate) trait Transport: fmt::Debug + Send + Sync {
+    /// Sends the calls in this order, in one write where that is possible.
+    ///
+    /// Does not wait for the network. Every call is answered exactly once, from any
+    /// thread, possibly before this returns.
+    fn send(&self, calls: Vec<Call>);
+
+    /// Forgets the watch `id` on `path`, so that it costs the server nothing.
+    fn unwatch(&self, path: &str, id: WatchId);
+
+    /// What this transport and the server behind it can do.
+    fn abilities(&self) -> Abilities;
+
+    /// Ends the session, waiting for it no longer than `limit`.
+    ///
+    /// Every call that is still open, and every later one, is answered with
+    /// [`Failure::Closed`].
+    fn close(&self, limit: Duration);
+}
+
+/// What can be asked of a transport.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abilities {
+    /// `Request::Multi` works.
+    pub(crate) multi: bool,
+    /// `Request::Sync` works.
+    pub(crate) sync: bool,
+    /// A connection that breaks may come back with the same session, and says so.
+    pub(crate) resumes: bool,
+}
+
+/// One request, and who wants to know.
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    /// Left at the server if the request sets a watch and succeeds.
+    pub(crate) watch: Option<Watch>,
+    pub(crate) answer: Answer,
+}
+
+/// Runs on the transport's own thread: it may forward, and nothing else.
+pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
+
+/// Tells one watch from another on the same path.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct WatchId(pub(crate) u64);
+
+/// Where the event of a one-shot watch goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) id: WatchId,
+    pub(crate) to: Sender<Fired>,
+}
+
+/// A watch fired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fired {
+    pub(crate) id: WatchId,
+    pub(crate) kind: crate::proto::EventKind,
+}
+
+/// Why a request has no reply.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    /// There was no connection: the request did not leave, nothing happened.
+    NotSent,
+    /// The connection broke: the request may or may not have been carried out.
+    Lost,
+    /// The server turned the request down.
+    Refused(ErrorCode),
+    /// The client is closed, for good.
+    Closed,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("request", &self.request)
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
+    }
+}
