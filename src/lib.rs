@@ -1,5 +1,6 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod clock;
 mod error;
 mod guard;
 mod proto;
