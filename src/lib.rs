@@ -10,5 +10,5 @@ mod session;
 
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
-pub use crate::protocol::dialect::Dialect;
+pub use crate::protocol::dialect::{Dialect, Role};
 pub use crate::session::hub::{SessionEvent, SessionState};
