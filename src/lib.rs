@@ -1,14 +1,30 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod acl;
+#[cfg(any())]
+mod client;
 mod clock;
+mod contender;
 mod error;
 mod guard;
+mod hold;
+mod mutex;
+mod options;
+mod owner;
+mod path;
 mod proto;
 #[doc(hidden)]
 pub mod protocol;
 mod session;
 
+pub use crate::acl::{Acl, Permission};
+#[cfg(any())]
+pub use crate::client::{Client, ClientBuilder};
+pub use crate::contender::Contender;
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
+pub use crate::options::{LockOptions, Waiting};
+pub use crate::owner::Owner;
 pub use crate::protocol::dialect::{Dialect, Role};
 pub use crate::session::hub::{SessionEvent, SessionState};
