@@ -1,7 +1,6 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
 mod acl;
-#[cfg(any())]
 mod client;
 mod clock;
 mod contender;
@@ -18,7 +17,6 @@ pub mod protocol;
 mod session;
 
 pub use crate::acl::{Acl, Permission};
-#[cfg(any())]
 pub use crate::client::{Client, ClientBuilder};
 pub use crate::contender::Contender;
 pub use crate::error::{Error, Result};

@@ -107,7 +107,7 @@ pub(crate) struct Heart {
 }
 
 /// One check that was sent.
-struct Beat {
+pub(crate) struct Beat {
     sent: Moment,
     /// Whose nodes were checked, in this order.
     nodes: Vec<u64>,
