@@ -2,3 +2,4 @@
 
 pub(crate) mod hub;
 pub(crate) mod transport;
+pub(crate) mod wire;
