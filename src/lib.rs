@@ -1,5 +1,6 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod clock;
 mod error;
 mod guard;
 mod proto;
@@ -9,5 +10,5 @@ mod session;
 
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
-pub use crate::protocol::dialect::Dialect;
+pub use crate::protocol::dialect::{Dialect, Role};
 pub use crate::session::hub::{SessionEvent, SessionState};

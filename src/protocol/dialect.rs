@@ -1,14 +1,172 @@
-//! The dialects: which names contenders of each library have, and who waits for whom.
+//! The dialects: a set of tokens, and one table of who waits for whom.
+//!
+//! The tokens and the table were measured against the real libraries; see
+//! `docs/interop.md`. A contender that would not wait for us is [`Stance::Refused`]:
+//! we must never pretend to exclude it.
 
 /// How the nodes of a lock are named, and so with whom the lock excludes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Apache Curator's, which is also go-zookeeper's.
+    /// Excludes with Apache Curator, go-zookeeper and kezhuw's client.
     #[default]
     Curator,
-    /// kazoo's.
+    /// Excludes with kazoo.
     Kazoo,
-    /// That of the ZooKeeper recipes page.
+    /// Excludes with clients that follow the ZooKeeper recipes page to the letter.
     Recipe,
+}
+
+/// What a contender asks of a queue.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Role {
+    /// To be alone: a mutex.
+    Exclusive,
+    /// To share with other readers.
+    Read,
+    /// To be alone among readers and writers.
+    Write,
+    /// To be one of a limited number.
+    Permit,
+}
+
+/// What a node's name says about the contender that made it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Kind {
+    /// `..lock-`: Curator's mutex, the recipes' and most others'.
+    Lock,
+    /// `_c_<32 hex digits>-lock-`: go-zookeeper's, which also waits for kazoo's nodes.
+    GoLock,
+    /// `..__READ__`: Curator's read lock.
+    CuratorRead,
+    /// `..__WRIT__`: Curator's write lock.
+    CuratorWrite,
+    /// `..__lock__`: kazoo's lock and write lock.
+    KazooLock,
+    /// `..__rlock__`: kazoo's read lock.
+    KazooRead,
+    /// `..-read-`: the recipes' shared lock.
+    RecipeRead,
+    /// `..-write-`: the recipes' exclusive lock beside shared ones.
+    RecipeWrite,
+    /// `x-<session>-`: the lock that comes with ZooKeeper's own source.
+    Apache,
+    /// `..lease-`: a permit of Curator's semaphore.
+    Lease,
+}
+
+/// How a contender of some kind stands to us.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Stance {
+    /// It waits for us, and we for it unless both only read.
+    Contends(Sharing),
+    /// It is in another game.
+    Ignored,
+    /// It would not wait for us; with this dialect it might.
+    Refused(Option<Dialect>),
+}
+
+/// Whether a contender can hold beside others.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Sharing {
+    /// Alone.
+    Alone,
+    /// Beside readers.
+    WithReaders,
+}
+
+impl Dialect {
+    /// Returns the text between the contender's id and its number.
+    pub fn token(self, role: Role) -> &'static str {
+        match (self, role) {
+            (Self::Curator | Self::Recipe, Role::Exclusive) => "-lock-",
+            (Self::Curator, Role::Read) => "-__READ__",
+            (Self::Curator, Role::Write) => "-__WRIT__",
+            (Self::Kazoo, Role::Exclusive | Role::Write) => "__lock__",
+            (Self::Kazoo, Role::Read) => "__rlock__",
+            (Self::Recipe, Role::Read) => "-read-",
+            (Self::Recipe, Role::Write) => "-write-",
+            (_, Role::Permit) => "-lease-",
+        }
+    }
+
+    /// Says how a contender of this `kind` stands to one of ours.
+    pub fn stance(self, role: Role, kind: Kind) -> Stance {
+        use Dialect::{Curator, Kazoo, Recipe};
+        use Kind::{
+            Apache, CuratorRead, CuratorWrite, GoLock, KazooLock, KazooRead, Lease, Lock,
+            RecipeRead, RecipeWrite,
+        };
+        use Role::{Exclusive, Permit, Read, Write};
+
+        let alone = Stance::Contends(Sharing::Alone);
+        let reader = Stance::Contends(Sharing::WithReaders);
+        match (self, role, kind) {
+            (_, Permit, Lease) => alone,
+            (_, Permit, _) | (_, _, Lease) => Stance::Ignored,
+
+            (Curator | Recipe, Exclusive, Lock | GoLock | Apache) => alone,
+            (Curator, Read | Write, CuratorRead) => reader,
+            (Curator, Read | Write, CuratorWrite) => alone,
+            (Kazoo, _, KazooLock | GoLock) => alone,
+            (Kazoo, _, KazooRead) => reader,
+            (Recipe, Read | Write, RecipeRead) => reader,
+            (Recipe, Read | Write, RecipeWrite) => alone,
+
+            // What is left would not wait for us. Another dialect helps if that one's
+            // names for the same role are what this contender waits for.
+            (Curator | Recipe, _, KazooLock | KazooRead) => Stance::Refused(Some(Kazoo)),
+            (Kazoo, Exclusive, Lock) => Stance::Refused(Some(Curator)),
+            (Kazoo | Recipe, Read | Write, CuratorRead | CuratorWrite) => {
+                Stance::Refused(Some(Curator))
+            }
+            (Curator | Kazoo, Read | Write, RecipeRead | RecipeWrite) => {
+                Stance::Refused(Some(Recipe))
+            }
+            _ => Stance::Refused(None),
+        }
+    }
+}
+
+impl Role {
+    /// Returns whether a contender of this role can hold beside others.
+    pub fn sharing(self) -> Sharing {
+        match self {
+            Self::Read => Sharing::WithReaders,
+            Self::Exclusive | Self::Permit | Self::Write => Sharing::Alone,
+        }
+    }
+}
+
+impl Sharing {
+    /// Returns whether two contenders cannot hold at the same time.
+    pub fn conflicts(self, other: Self) -> bool {
+        (self, other) != (Self::WithReaders, Self::WithReaders)
+    }
+}
+
+impl Kind {
+    /// Returns the library that makes such nodes, for messages.
+    pub fn library(self) -> &'static str {
+        match self {
+            Self::Lock => "Curator's InterProcessMutex",
+            Self::GoLock => "go-zookeeper's Lock",
+            Self::CuratorRead | Self::CuratorWrite => "Curator's InterProcessReadWriteLock",
+            Self::KazooLock => "kazoo's Lock or WriteLock",
+            Self::KazooRead => "kazoo's ReadLock",
+            Self::RecipeRead | Self::RecipeWrite => "the recipes' shared lock",
+            Self::Apache => "the WriteLock of ZooKeeper's own recipes",
+            Self::Lease => "Curator's InterProcessSemaphoreV2",
+        }
+    }
+
+    /// Returns what such a contender asks of its queue.
+    pub fn role(self) -> Role {
+        match self {
+            Self::Lock | Self::GoLock | Self::KazooLock | Self::Apache => Role::Exclusive,
+            Self::CuratorRead | Self::KazooRead | Self::RecipeRead => Role::Read,
+            Self::CuratorWrite | Self::RecipeWrite => Role::Write,
+            Self::Lease => Role::Permit,
+        }
+    }
 }

@@ -1,1 +1,22 @@
+//! The lock protocol, as pure data.
+//!
+//! A lock is a directory of sequential ephemeral nodes, and its state is nothing but
+//! the list of their names. This folder turns such lists into decisions:
+//!
+//! - [`dialect`] is the table of who names nodes how, and who waits for whom,
+//! - [`name`] says what one node name means,
+//! - [`queue`] says who is ahead of whom, and who has to wait for which node,
+//! - [`attempt`] takes one contender into the queue,
+//! - [`farewell`] takes what it left behind out of it.
+//!
+//! Nothing in here performs I/O, reads a clock, starts a thread or throws dice; the
+//! lint below fails if that changes. That is what lets `tests/model.rs` try every order
+//! of replies, losses, lag and expiries.
+
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod attempt;
 pub mod dialect;
+pub mod farewell;
+pub mod name;
+pub mod queue;

@@ -1,0 +1,178 @@
+//! Node names: `_c_6f9c..-lock-0000000042` and what they mean.
+
+use super::dialect::{Dialect, Kind, Role};
+
+/// From here on a directory's numbers say nothing about the order: ZooKeeper 3.6 and
+/// later repeat the last number, earlier ones go on with negative numbers.
+pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
+
+/// How many digits ZooKeeper writes at least; a minus sign takes one's place.
+const DIGITS: usize = 10;
+
+#[rustfmt::skip]
+const TOKENS: [(&str, Kind); 8] = [
+    ("__lock__",  Kind::KazooLock),
+    ("__rlock__", Kind::KazooRead),
+    ("__READ__",  Kind::CuratorRead),
+    ("__WRIT__",  Kind::CuratorWrite),
+    ("-read-",    Kind::RecipeRead),
+    ("-write-",   Kind::RecipeWrite),
+    ("lock-",     Kind::Lock),
+    ("lease-",    Kind::Lease),
+];
+
+/// The name of one contender's node, taken apart.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct NodeName<'a> {
+    /// The name as it stands in ZooKeeper.
+    pub text: &'a str,
+    /// What the name says about the contender.
+    pub kind: Kind,
+    /// Chosen by ZooKeeper.
+    pub sequence: i64,
+}
+
+impl<'a> NodeName<'a> {
+    /// Reads a name, or returns `None` if it is no contender's of any dialect.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &text[stem.len()..];
+        let (kind, number) = match kind_of(stem) {
+            Some(kind) if DIGITS <= digits.len() => (kind, digits),
+            Some(_) => return None,
+            None if DIGITS <= digits.len() + 1 => {
+                (kind_of(stem.strip_suffix('-')?)?, &text[stem.len() - 1..])
+            }
+            None => return None,
+        };
+        let sequence = number.parse().ok()?;
+        Some(Self {
+            text,
+            kind,
+            sequence,
+        })
+    }
+
+    /// Returns whether the number says nothing about the contender's place.
+    pub fn is_exhausted(&self) -> bool {
+        self.sequence < 0 || LAST_SEQUENCE <= self.sequence
+    }
+}
+
+/// Returns the name to ask ZooKeeper for; it appends the sequence number.
+///
+/// `id` is a UUID in its usual form, with dashes.
+pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
+    let token = dialect.token(role);
+    match dialect {
+        Dialect::Curator => format!("_c_{id}{token}"),
+        Dialect::Recipe => format!("{id}{token}"),
+        Dialect::Kazoo if role == Role::Permit => format!("_c_{id}{token}"),
+        Dialect::Kazoo => format!("{}{token}", id.replace('-', "")),
+    }
+}
+
+fn kind_of(stem: &str) -> Option<Kind> {
+    let known = TOKENS.iter().find(|(token, _)| stem.ends_with(token));
+    match known.map(|(_, kind)| *kind) {
+        Some(Kind::Lock) if is_go(stem) => Some(Kind::GoLock),
+        None if is_apache(stem) => Some(Kind::Apache),
+        kind => kind,
+    }
+}
+
+/// `_c_<32 hex digits>-lock-`
+fn is_go(stem: &str) -> bool {
+    let id = stem
+        .strip_prefix("_c_")
+        .and_then(|rest| rest.strip_suffix("-lock-"));
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// `x-<session id, decimal or hexadecimal, perhaps negative>-`
+fn is_apache(stem: &str) -> bool {
+    let id = stem
+        .strip_prefix("x-")
+        .and_then(|rest| rest.strip_suffix('-'));
+    let id = id.map(|id| id.strip_prefix('-').unwrap_or(id));
+    id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ID: &str = "6f9c1c9e-5a0b-4b57-9a3e-0123456789ab";
+
+    #[test]
+    fn names_of_every_library_are_recognised() {
+        #[rustfmt::skip]
+        let table = [
+            ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000042",     Kind::Lock, 42),
+            ("_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-0000000042",         Kind::GoLock, 42),
+            ("6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000042",        Kind::Lock, 42),
+            ("lock-0000000001",                                             Kind::Lock, 1),
+            ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__0000000007",  Kind::CuratorRead, 7),
+            ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__WRIT__0000000007",  Kind::CuratorWrite, 7),
+            ("6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000003",          Kind::KazooLock, 3),
+            ("6f9c1c9e5a0b4b579a3e0123456789ab__rlock__0000000003",         Kind::KazooRead, 3),
+            ("6f9c-read-0000000003",                                        Kind::RecipeRead, 3),
+            ("6f9c-write-0000000003",                                       Kind::RecipeWrite, 3),
+            ("x-72057594037927936-0000000009",                              Kind::Apache, 9),
+            ("x--123-0000000009",                                           Kind::Apache, 9),
+            ("x-0100a1b2c3d4e5f6-0000000009",                               Kind::Apache, 9),
+            ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lease-0000000000",    Kind::Lease, 0),
+            ("_c_6f9c-lock-2147483648",                                     Kind::Lock, 2_147_483_648),
+            ("_c_6f9c-lock--2147483648",                                    Kind::Lock, -2_147_483_648),
+            ("_c_6f9c-lock--000000005",                                     Kind::Lock, -5),
+            ("6f9c__lock__-2147483647",                                     Kind::KazooLock, -2_147_483_647),
+            ("x-123--2147483647",                                           Kind::Apache, -2_147_483_647),
+        ];
+        for (text, kind, sequence) in table {
+            let expected = NodeName {
+                text,
+                kind,
+                sequence,
+            };
+            assert_eq!(NodeName::parse(text), Some(expected));
+        }
+    }
+
+    #[test]
+    fn strangers_are_ignored() {
+        #[rustfmt::skip]
+        let strangers = [
+            "", "readme", "locks", "leases", "0-config", "0000000001", "-0000000001", "x-0000000001",
+            "x--0000000001", "_c_7f-lock-", "_c_7f-lock-x", "_c_7f-lock-42", "_c_7f-latch-0000000001",
+            "zlock#7f#0000000001", "lock-99999999999999999999999", "lock-\u{0661}000000000",
+            "lock---0000000001", "LOCK-0000000001",
+        ];
+        for text in strangers {
+            assert_eq!(NodeName::parse(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn our_own_names_read_back_as_written(sequence in 0_i64..=LAST_SEQUENCE) {
+            for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {
+                for role in [Role::Exclusive, Role::Read, Role::Write, Role::Permit] {
+                    let text = format!("{}{sequence:010}", prefix(dialect, role, ID));
+                    let name = NodeName::parse(&text).unwrap();
+                    prop_assert_eq!(name.sequence, sequence);
+                    prop_assert_eq!(name.kind.role().sharing(), role.sharing());
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC*", digits in "-?[0-9]{0,25}") {
+            let _ = NodeName::parse(&text);
+            for (token, _) in TOKENS {
+                let _ = NodeName::parse(&format!("{text}{token}{digits}"));
+            }
+        }
+    }
+}
