@@ -1,5 +1,6 @@
 //! A real ZooKeeper server, from Debian's package `zookeeper`.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,10 +13,10 @@ use super::leash::Leashed;
 use super::{free_port, within};
 
 /// The server and, for its log, one of slf4j's back ends; the manifest names the rest.
-const JARS: [&str; 2] = [
-    "/usr/share/java/zookeeper.jar",
-    "/usr/share/java/slf4j-simple.jar",
-];
+const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+
+/// Names the jars on other systems.
+const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";
 
 /// How long a server may take to start, on a machine with other things to do.
 const START: Duration = Duration::from_secs(60);
@@ -125,7 +126,8 @@ impl ZooKeeper {
             .arg("-Dzookeeper.4lw.commands.whitelist=*")
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(&self.builder.properties)
-            .args(["-cp", &JARS.join(":")])
+            .arg("-cp")
+            .arg(env::var(CLASSPATH).unwrap_or_else(|_| DEBIAN.to_owned()))
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.folder.path("zoo.cfg"))
             .stdin(Stdio::null())
@@ -267,7 +269,7 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Self {
         let name = format!("zklock-test-{:016x}", fastrand::u64(..));
-        let folder = std::env::temp_dir().join(name);
+        let folder = env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("making a temporary folder");
         Self(folder)
     }
