@@ -5,6 +5,7 @@
 //! standard input, which comes when this process ends in whatever way, and then kills
 //! the child.
 
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -50,6 +51,25 @@ impl Leashed {
     /// Sends a signal, named without the `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
+    }
+
+    /// Stops the child with SIGSTOP and waits until it has stopped: each thread does so
+    /// by itself, and until then it may still answer somebody.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+        super::eventually("the process has stopped", || self.is_stopped());
+    }
+
+    /// Looks at every thread; where there is no `/proc`, believes in the signal.
+    fn is_stopped(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return true;
+        };
+        threads.flatten().all(|thread| {
+            // A thread that ended meanwhile has no status.
+            fs::read_to_string(thread.path().join("status"))
+                .map_or(true, |status| status.contains("State:\tT"))
+        })
     }
 
     /// Kills the child with SIGKILL and waits for its end.

@@ -78,9 +78,14 @@ impl Worker {
         self.process.kill();
     }
 
-    /// Sends a signal, named without the `SIG`.
-    pub(crate) fn signal(&self, name: &str) {
-        self.process.signal(name);
+    /// Stops the worker with SIGSTOP.
+    pub(crate) fn pause(&self) {
+        self.process.pause();
+    }
+
+    /// Lets a paused worker go on.
+    pub(crate) fn resume(&self) {
+        self.process.signal("CONT");
     }
 
     /// Returns whether the worker ended, and then whether it did well.

@@ -73,12 +73,16 @@ impl ZooKeeper {
 
     /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
     pub(crate) fn pause(&self) {
-        self.signal("STOP");
+        if let Some(process) = &*self.process() {
+            process.pause();
+        }
     }
 
     /// Lets a paused server go on.
     pub(crate) fn resume(&self) {
-        self.signal("CONT");
+        if let Some(process) = &*self.process() {
+            process.signal("CONT");
+        }
     }
 
     /// Returns the answer to one of ZooKeeper's four letter words.
@@ -158,12 +162,6 @@ impl ZooKeeper {
         self.process()
             .as_mut()
             .is_none_or(|process| process.ended().is_some())
-    }
-
-    fn signal(&self, name: &str) {
-        if let Some(process) = &*self.process() {
-            process.signal(name);
-        }
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Leashed>> {
