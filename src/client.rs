@@ -18,9 +18,6 @@ use crate::session::transport::Transport;
 use crate::session::wire::{self, Credentials};
 use crate::session::{Session, Settings};
 
-/// How long a frame may be; ZooKeeper's own default for jute.maxbuffer.
-const FRAME_LIMIT: usize = 1024 * 1024;
-
 /// A session with ZooKeeper, shared by all clones.
 ///
 /// It connects again by itself, to any server of the list, and keeps its session as long
@@ -114,7 +111,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any())]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
         let hub = Arc::new(Hub::new(session_timeout));
         let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
@@ -259,7 +256,7 @@ impl ClientBuilder {
             hosts: wire::Hosts::parse(&self.hosts)?,
             session_timeout: self.session_timeout,
             auth: self.auth,
-            frame_limit: FRAME_LIMIT,
+            frame_limit: wire::FRAME_LIMIT,
         };
         let transport = wire::open(config, hub.clone());
         let settings = Settings {

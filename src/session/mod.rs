@@ -22,6 +22,7 @@ pub(crate) mod local;
 pub(crate) mod proof;
 pub(crate) mod transport;
 pub(crate) mod vigil;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
