@@ -12,6 +12,7 @@ use crate::mutex::Mutex;
 use crate::owner::Card;
 use crate::proto::Secret;
 use crate::protocol::dialect::Dialect;
+use crate::rwlock::RwLock;
 use crate::session::hub::{Hub, SessionEvent, SessionState};
 use crate::session::limit::Limit;
 use crate::session::transport::Transport;
@@ -137,6 +138,17 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn mutex(&self, path: &str) -> Result<Mutex> {
         Mutex::new(&self.session, path)
+    }
+
+    /// Returns the read-write lock at `path`.
+    ///
+    /// Costs no I/O; the path is created when the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn rwlock(&self, path: &str) -> Result<RwLock> {
+        RwLock::new(&self.session, path)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.

@@ -4,6 +4,7 @@ mod acl;
 mod client;
 mod clock;
 mod contender;
+mod downgrade;
 mod error;
 mod guard;
 mod hold;
@@ -14,6 +15,7 @@ mod path;
 mod proto;
 #[doc(hidden)]
 pub mod protocol;
+mod rwlock;
 mod session;
 
 pub use crate::acl::{Acl, Permission};
@@ -25,4 +27,5 @@ pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};
 pub use crate::owner::Owner;
 pub use crate::protocol::dialect::{Dialect, Role};
+pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::session::hub::{SessionEvent, SessionState};

@@ -19,6 +19,7 @@ pub(crate) mod keeper;
 pub(crate) mod leftovers;
 pub(crate) mod limit;
 pub(crate) mod local;
+pub(crate) mod presence;
 pub(crate) mod proof;
 pub(crate) mod transport;
 pub(crate) mod vigil;
@@ -36,6 +37,7 @@ use self::hub::Hub;
 use self::keeper::Keeper;
 use self::leftovers::Leftovers;
 use self::local::Lines;
+use self::presence::Presence;
 use self::transport::{Transport, WatchId};
 use crate::acl::Acl;
 use crate::error::{Error, Result};
@@ -52,6 +54,7 @@ pub(crate) struct Session {
     pub(crate) hub: Arc<Hub>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) lines: Lines,
+    pub(crate) presence: Presence,
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
@@ -91,6 +94,7 @@ impl Session {
             hub,
             transport,
             lines: Lines::default(),
+            presence: Presence::default(),
             leftovers,
             vigils,
             settings,
