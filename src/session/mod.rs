@@ -13,6 +13,8 @@
 
 pub(crate) mod ask;
 pub(crate) mod drive;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod handle;
 pub(crate) mod heart;
 pub(crate) mod hub;
 pub(crate) mod keeper;
