@@ -1,6 +1,8 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
 mod clock;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod error;
 mod guard;
 mod proto;
