@@ -5,6 +5,8 @@ mod client;
 mod clock;
 mod contender;
 mod downgrade;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod error;
 mod guard;
 mod hold;
