@@ -165,6 +165,41 @@ impl Client {
         self.session.contenders(path)
     }
 
+    /// Waits until other contenders are at `path` than the `known` ones, and lists them.
+    ///
+    /// Costs no request while nothing changes. Blocks for `limit` at most as long as
+    /// nothing does, and returns them as they are then; otherwise for as long as
+    /// [`contenders`](Self::contenders). The path need not exist, and is not created.
+    ///
+    /// # Errors
+    ///
+    /// As [`contenders`](Self::contenders). That the connection is lost is not an error.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # fn main() -> zklock::Result<()> {
+    /// # use std::time::Duration;
+    /// # let client = zklock::Client::connect("zk1:2181")?;
+    /// let mut present = client.contenders("/locks/deploy")?;
+    /// while !present.is_empty() {
+    ///     println!("{} in the queue", present.len());
+    ///     present = client.contenders_changed("/locks/deploy", &present, Duration::from_secs(60))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contenders_changed(
+        &self,
+        path: &str,
+        known: &[Contender],
+        limit: Duration,
+    ) -> Result<Vec<Contender>> {
+        crate::path::check(path)?;
+        self.session
+            .contenders_changed(path, known, &Limit::after(limit))
+    }
+
     /// Returns the id of the current session, or 0 while there is none.
     pub fn session_id(&self) -> i64 {
         self.session.hub.link().session

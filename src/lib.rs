@@ -11,6 +11,7 @@ mod error;
 mod guard;
 mod hold;
 mod mutex;
+mod onlooker;
 mod options;
 mod owner;
 mod path;
