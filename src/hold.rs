@@ -33,6 +33,8 @@ pub(crate) struct Queue<'a> {
     /// The directory of the queue's nodes.
     pub(crate) dir: &'a str,
     pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
 }
 
 /// See the module's documentation.
@@ -43,6 +45,18 @@ pub(crate) struct Hold {
     token: FencingToken,
     /// The number of the vigil; taken when the nodes are given up.
     watched: Option<u64>,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+        }
+    }
 }
 
 impl Hold {
@@ -74,20 +88,20 @@ impl Hold {
         session: &Arc<Session>,
         queue: &Queue<'_>,
         patience: Patience,
-        options: LockOptions<'_>,
+        options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Self>> {
-        let LockOptions { note, on_wait, .. } = options;
         let mut quest = Quest {
             path: queue.path,
             dir: queue.dir,
             contest: Contest {
                 dialect: session.settings.dialect,
                 role: queue.role,
+                permits: queue.permits as usize,
             },
             patience,
-            note: note.as_deref(),
-            on_wait: on_wait.map(|told| told_by(session, told)),
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
         };
         let reached = session.acquire(&mut quest, limit)?;
         Ok(reached.map(|reached| Self::new(session, reached)))
@@ -207,7 +221,7 @@ impl Drop for Hold {
 /// Turns what a drive sees into what a user is told.
 fn told_by<'a>(
     session: &'a Arc<Session>,
-    mut told: Box<dyn FnMut(&Waiting) + 'a>,
+    told: &'a mut (dyn FnMut(&Waiting) + '_),
 ) -> Box<dyn FnMut(&Ahead) + 'a> {
     Box::new(move |ahead| {
         let Ahead {
@@ -217,10 +231,12 @@ fn told_by<'a>(
             ref data,
             stat,
         } = *ahead;
-        let contender = Contender::new(session, nearest.clone(), count == 1, stat, data);
+        let nearest = nearest.clone();
+        let contender = || Contender::new(session, nearest, count == 1, stat, data);
         told(&Waiting {
             position: count,
-            ahead: Some(contender),
+            // A crowd has no nearest one.
+            ahead: (stat.czxid != 0).then(contender),
             since,
         });
     })

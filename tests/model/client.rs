@@ -93,6 +93,7 @@ impl Client {
         let contest = Contest {
             dialect: Dialect::Curator,
             role: self.wish.role,
+            permits: 0,
         };
         let session = knows_session.then_some(self.session);
         self.attempts += 1;
