@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 use crate::acl::Acl;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::owner::Card;
 use crate::proto::Secret;
@@ -174,6 +175,19 @@ impl Client {
     /// [`Error::Unsupported`] for no permits and in kazoo's dialect.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
         Semaphore::new(&self.session, path, permits)
+    }
+
+    /// Returns a lock of several mutexes at once.
+    ///
+    /// A path that is named twice counts once. Costs no I/O; the paths are created when
+    /// the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
+    /// [`Error::Unsupported`] if there is none.
+    pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
+        MultiLock::new(&self.session, paths)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
