@@ -111,7 +111,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(any())]
+    #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
         let hub = Arc::new(Hub::new(session_timeout));
         let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
