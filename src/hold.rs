@@ -9,17 +9,35 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded};
 
 use crate::clock::Moment;
+use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
+use crate::options::{LockOptions, Waiting};
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::Role;
+use crate::protocol::queue::Contest;
 use crate::session::Session;
 use crate::session::ask::over;
-use crate::session::drive::Reached;
+use crate::session::drive::{Ahead, Quest, Reached};
 use crate::session::leftovers::Ended;
 use crate::session::limit::Limit;
 use crate::session::proof::{self, Proof};
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
 
+/// Which queue to go through, and as what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue<'a> {
+    /// The lock, for messages.
+    pub(crate) path: &'a str,
+    /// The directory of the queue's nodes.
+    pub(crate) dir: &'a str,
+    pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
+}
+
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Hold {
     session: Arc<Session>,
@@ -29,15 +47,64 @@ pub(crate) struct Hold {
     watched: Option<u64>,
 }
 
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+        }
+    }
+}
+
 impl Hold {
     pub(crate) fn new(session: &Arc<Session>, reached: Reached) -> Self {
         let Reached { vigil, mine } = reached;
+        Self::with(session, vigil, FencingToken::new(mine.born.czxid))
+    }
+
+    /// Takes over nodes that are at the head of their queues.
+    pub(crate) fn with(session: &Arc<Session>, vigil: Arc<Vigil>, token: FencingToken) -> Self {
         Self {
             watched: Some(session.vigils.begin(vigil.clone())),
             session: session.clone(),
             vigil,
-            token: FencingToken::new(mine.born.czxid),
+            token,
         }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn vigil(&self) -> &Vigil {
+        &self.vigil
+    }
+
+    /// Goes through a queue; `None` if it is taken or the limit was reached.
+    pub(crate) fn take(
+        session: &Arc<Session>,
+        queue: &Queue<'_>,
+        patience: Patience,
+        options: &mut LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Option<Self>> {
+        let mut quest = Quest {
+            path: queue.path,
+            dir: queue.dir,
+            contest: Contest {
+                dialect: session.settings.dialect,
+                role: queue.role,
+                permits: queue.permits as usize,
+            },
+            patience,
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+        };
+        let reached = session.acquire(&mut quest, limit)?;
+        Ok(reached.map(|reached| Self::new(session, reached)))
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -149,4 +216,28 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.give_up(None);
     }
+}
+
+/// Turns what a drive sees into what a user is told.
+fn told_by<'a>(
+    session: &'a Arc<Session>,
+    told: &'a mut (dyn FnMut(&Waiting) + '_),
+) -> Box<dyn FnMut(&Ahead) + 'a> {
+    Box::new(move |ahead| {
+        let Ahead {
+            since,
+            count,
+            ref nearest,
+            ref data,
+            stat,
+        } = *ahead;
+        let nearest = nearest.clone();
+        let contender = || Contender::new(session, nearest, count == 1, stat, data);
+        told(&Waiting {
+            position: count,
+            // A crowd has no nearest one.
+            ahead: (stat.czxid != 0).then(contender),
+            since,
+        });
+    })
 }

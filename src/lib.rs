@@ -4,6 +4,9 @@ mod acl;
 mod client;
 mod clock;
 mod contender;
+mod downgrade;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod error;
 mod guard;
 mod hold;
@@ -14,6 +17,9 @@ mod path;
 mod proto;
 #[doc(hidden)]
 pub mod protocol;
+mod reentrant_mutex;
+mod rwlock;
+mod semaphore;
 mod session;
 
 pub use crate::acl::{Acl, Permission};
@@ -25,4 +31,7 @@ pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};
 pub use crate::owner::Owner;
 pub use crate::protocol::dialect::{Dialect, Role};
+pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
+pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::session::hub::{SessionEvent, SessionState};

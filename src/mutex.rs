@@ -4,17 +4,14 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
-use crate::hold::Hold;
-use crate::options::{LockOptions, Waiting};
+use crate::hold::{Hold, Queue};
+use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
-use crate::protocol::queue::Contest;
 use crate::session::Session;
 use crate::session::ask::over;
-use crate::session::drive::{Ahead, Quest};
 use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 
@@ -126,11 +123,7 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MutexGuard>> {
-        match Instant::now().checked_add(limit) {
-            Some(deadline) => self.try_lock_until(deadline),
-            // Too long to be counted.
-            None => self.lock().map(Some),
-        }
+        self.lock_with(LockOptions::within(limit))
     }
 
     /// Acquires the mutex, or returns `None` at the `deadline`.
@@ -184,51 +177,17 @@ impl Mutex {
         &self,
         turn: Turn,
         patience: Patience,
-        options: LockOptions<'_>,
+        mut options: LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
-        let LockOptions { note, on_wait, .. } = options;
-        let on_wait = on_wait.map(|told| told_by(&self.session, told));
-        let mut quest = Quest {
-            path: &self.path,
-            dir: &self.path,
-            contest: Contest {
-                dialect: self.session.settings.dialect,
-                role: Role::Exclusive,
-            },
-            patience,
-            note: note.as_deref(),
-            on_wait,
-        };
-        let reached = self.session.acquire(&mut quest, limit)?;
-        Ok(reached.map(|reached| MutexGuard {
-            hold: Hold::new(&self.session, reached),
+        let queue = Queue::of(&self.path, Role::Exclusive);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
+        Ok(hold.map(|hold| MutexGuard {
+            hold,
             turn,
             not_send: PhantomData,
         }))
     }
-}
-
-/// Turns what a drive sees into what a user is told.
-pub(crate) fn told_by<'a>(
-    session: &'a Arc<Session>,
-    mut told: Box<dyn FnMut(&Waiting) + 'a>,
-) -> Box<dyn FnMut(&Ahead) + 'a> {
-    Box::new(move |ahead| {
-        let Ahead {
-            since,
-            count,
-            ref nearest,
-            ref data,
-            stat,
-        } = *ahead;
-        let contender = Contender::new(session, nearest.clone(), count == 1, stat, data);
-        told(&Waiting {
-            position: count,
-            ahead: Some(contender),
-            since,
-        });
-    })
 }
 
 guard_methods!(MutexGuard);

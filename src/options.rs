@@ -73,6 +73,14 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Gives up after this long; so long that it cannot be counted means never.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self {
+            deadline: Instant::now().checked_add(limit),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn limit(&self) -> Limit {
         Limit::new(self.deadline, self.cancel.clone())
     }

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::path;
 use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
-use crate::protocol::dialect::Dialect;
+use crate::protocol::dialect::{Dialect, Role};
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, Contest, Foreign, strangers};
 
@@ -110,7 +110,7 @@ struct Drive<'a, 'q> {
     listing: Option<Ticket>,
     watching: Option<(String, WatchId)>,
     fired: (Sender<Fired>, Receiver<Fired>),
-    told: Option<String>,
+    told: Option<(String, usize)>,
 }
 
 enum Ended {
@@ -179,6 +179,7 @@ impl Drive<'_, '_> {
             Action::MakeParents => self.make_parents(limit),
             Action::Sync => self.sync(limit),
             Action::List => self.list(limit),
+            Action::ListAndWatch => self.list_and_watch(limit),
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),
@@ -200,7 +201,10 @@ impl Drive<'_, '_> {
             stat: true,
         };
         let sent = Moment::now();
-        let ticket = self.post([create, list(self.quest.dir)]);
+        // A permit lists with a watch, for which the node must be there already.
+        let pipelined = self.quest.contest.role != Role::Permit;
+        let listing = pipelined.then(|| list(self.quest.dir));
+        let ticket = self.post([create].into_iter().chain(listing));
         self.listing = None;
         let answered = match self.answer(ticket, limit) {
             Ok(answered) => answered,
@@ -213,7 +217,7 @@ impl Drive<'_, '_> {
         match answered {
             Ok(Reply::Created { path, stat }) => {
                 self.proven = Some(sent);
-                self.listing = Some(ticket.next());
+                self.listing = pipelined.then(|| ticket.next());
                 let name = path::name(&path).to_owned();
                 self.warn_half_way(&name);
                 Ok(Step::Report(Event::Created(name, stat.map(born))))
@@ -299,6 +303,31 @@ impl Drive<'_, '_> {
             }
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
             Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    fn list_and_watch(&mut self, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => {
+                let ahead = names.len().saturating_sub(self.quest.contest.permits);
+                if ahead != 0 {
+                    let behind = Behind {
+                        nearest: String::new(),
+                        ahead,
+                        last: false,
+                    };
+                    self.tell(&behind, Vec::new(), Stat::default());
+                }
+                Ok(Step::Report(Event::Children(names)))
+            }
+            Ok(answered) => self.not_watching(answered, limit),
         }
     }
 
@@ -480,7 +509,8 @@ impl Drive<'_, '_> {
     }
 
     fn tell(&mut self, behind: &Behind, data: Vec<u8>, stat: Stat) {
-        let news = self.told.as_ref() != Some(&behind.nearest);
+        let place = (behind.nearest.clone(), behind.ahead);
+        let news = self.told.as_ref() != Some(&place);
         if let (Some(on_wait), true) = (self.quest.on_wait.as_mut(), news) {
             on_wait(&Ahead {
                 since: self.since.elapsed(),
@@ -490,7 +520,7 @@ impl Drive<'_, '_> {
                 stat,
             });
         }
-        self.told = Some(behind.nearest.clone());
+        self.told = Some(place);
     }
 
     fn warn_half_way(&self, name: &str) {

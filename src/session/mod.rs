@@ -21,6 +21,7 @@ pub(crate) mod keeper;
 pub(crate) mod leftovers;
 pub(crate) mod limit;
 pub(crate) mod local;
+pub(crate) mod presence;
 pub(crate) mod proof;
 pub(crate) mod transport;
 pub(crate) mod vigil;
@@ -38,12 +39,14 @@ use self::hub::Hub;
 use self::keeper::Keeper;
 use self::leftovers::Leftovers;
 use self::local::Lines;
+use self::presence::Presence;
 use self::transport::{Transport, WatchId};
 use crate::acl::Acl;
 use crate::error::{Error, Result};
 use crate::owner::Card;
 use crate::proto::{ErrorCode, Request};
 use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::Reentrant;
 
 /// How long the end of a session is waited for.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -54,6 +57,8 @@ pub(crate) struct Session {
     pub(crate) hub: Arc<Hub>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) lines: Lines,
+    pub(crate) presence: Presence,
+    pub(crate) reentrant: Reentrant,
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
@@ -93,6 +98,8 @@ impl Session {
             hub,
             transport,
             lines: Lines::default(),
+            presence: Presence::default(),
+            reentrant: Reentrant::default(),
             leftovers,
             vigils,
             settings,
