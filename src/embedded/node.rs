@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::proto::{Access, CreateMode, ErrorCode, Stat};
 
-/// Who owns a container, as a stat says it.
-const CONTAINER: i64 = i64::MIN;
-
 /// The version that fits any.
 const ANY_VERSION: i32 = -1;
 
@@ -113,12 +110,11 @@ impl Owner {
         }
     }
 
-    /// As a stat tells it.
+    /// As a stat tells it, which does not tell containers from other nodes.
     fn number(self) -> i64 {
         match self {
-            Self::Nobody => 0,
             Self::Session(id) => id,
-            Self::Children => CONTAINER,
+            Self::Nobody | Self::Children => 0,
         }
     }
 }

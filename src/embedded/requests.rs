@@ -203,7 +203,10 @@ impl State {
                 Ok(Reply::Count(i32::try_from(count).unwrap_or(i32::MAX)))
             }
             Request::GetEphemerals { below } => {
-                let below = if below == "/" { "" } else { below.trim() };
+                let below = match below.trim() {
+                    "" | "/" => "",
+                    _ => &below,
+                };
                 let own = self.tree.ephemerals(asker.session);
                 let own = own.filter(|path| path.starts_with(below));
                 Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))

@@ -70,6 +70,7 @@ impl Tree {
         }
         if let Some(config) = tree.nodes.get_mut("/zookeeper/config") {
             config.acl = acl::world(Permissions::READ);
+            config.marks.acl_version = -1;
         }
         tree
     }
@@ -169,7 +170,7 @@ impl Tree {
         let mut replies = Vec::with_capacity(count);
         let mut changes = Vec::new();
         for op in ops {
-            match self.apply(op, by, at) {
+            match self.apply(without_stat(op), by, at) {
                 Ok((reply, change)) => {
                     replies.push(Ok(reply));
                     changes.extend(change);
@@ -376,6 +377,14 @@ fn is_sequential(mode: CreateMode) -> bool {
         mode,
         CreateMode::PersistentSequential | CreateMode::EphemeralSequential
     )
+}
+
+/// In a multi, ZooKeeper takes create2 for create: the reply bears no stat.
+fn without_stat(mut op: Op) -> Op {
+    if let Op::Create { mode, stat, .. } = &mut op {
+        *stat = *mode == CreateMode::Container;
+    }
+    op
 }
 
 /// What a client is told of a multi of which one part failed.
