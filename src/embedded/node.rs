@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::proto::{Access, CreateMode, ErrorCode, Stat};
+use super::acl::Acl;
+use crate::proto::{CreateMode, ErrorCode, Stat};
 
 /// The version that fits any.
 const ANY_VERSION: i32 = -1;
@@ -10,7 +11,7 @@ const ANY_VERSION: i32 = -1;
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) data: Vec<u8>,
-    pub(super) acl: Vec<Access>,
+    pub(super) acl: Acl,
     pub(super) owner: Owner,
     pub(super) children: BTreeSet<String>,
     pub(super) marks: Marks,
@@ -47,7 +48,7 @@ pub(super) struct Moment {
 }
 
 impl Node {
-    pub(super) fn new(data: Vec<u8>, acl: Vec<Access>, owner: Owner, at: Moment) -> Self {
+    pub(super) fn new(data: Vec<u8>, acl: Acl, owner: Owner, at: Moment) -> Self {
         let marks = Marks {
             created: at,
             modified: at,

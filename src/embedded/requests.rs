@@ -1,6 +1,6 @@
 //! What each request is answered.
 
-use super::acl::{self, Identity};
+use super::acl::Identity;
 use super::path;
 use super::state::{Answer, State};
 use super::tree::Author;
@@ -251,12 +251,7 @@ impl State {
     fn acl(&self, path: &str, asker: Asker<'_>) -> Result<Reply> {
         let either = Permissions::READ.0 | Permissions::ADMIN.0;
         let node = self.tree.node_for(path, either, asker.who)?;
-        let may_change = acl::check(&node.acl, Permissions::ADMIN.0, asker.who).is_ok();
-        let acl = if may_change {
-            node.acl.clone()
-        } else {
-            acl::without_secrets(&node.acl)
-        };
+        let acl = node.acl.shown_to(asker.who);
         Ok(Reply::Acl {
             acl,
             stat: node.stat(),
@@ -286,6 +281,7 @@ impl State {
                 watcher: id,
                 kind: EventKind::ChildrenChanged,
                 path: path.to_owned(),
+                acl: None,
             }),
         }
         answer
@@ -361,6 +357,7 @@ impl State {
                 watcher,
                 kind,
                 path,
+                acl: None,
             }),
             None => self.watches.add(subject, &path, watcher),
         }

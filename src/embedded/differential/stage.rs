@@ -175,7 +175,8 @@ impl Stage {
     }
 
     fn expire(&mut self, session: usize) -> Result<(), String> {
-        let marker = format!("{}/marker-{}", self.directory, self.begun);
+        // Beside the directory, which the script may have deleted.
+        let marker = format!("{}-{}", self.directory, self.begun);
         self.ask(session, &[create(&marker, CreateMode::Ephemeral)])?;
         self.in_any_order = [true; SESSIONS];
         let observer = (session + 1) % SESSIONS;
