@@ -25,7 +25,7 @@ impl World {
             farewell::Action::Sync => self.answer_farewell(i, nth, farewell::Event::Synced),
             farewell::Action::List => self.list_farewell(i, nth, None),
             farewell::Action::Delete(name) => {
-                self.remove(&name)?;
+                self.part_with(i, &name)?;
                 self.answer_farewell(i, nth, farewell::Event::Gone);
             }
             farewell::Action::Done => unreachable!("it has ended"),
@@ -35,6 +35,12 @@ impl World {
 
     pub(crate) fn part_lagging(&mut self, i: usize, nth: usize) {
         self.list_farewell(i, nth, self.clients[i].unseen);
+    }
+
+    /// A farewell of client `i` deletes the node.
+    pub(crate) fn part_with(&mut self, i: usize, name: &str) -> Result<(), Violation> {
+        self.check_ownership(i, name)?;
+        self.remove(name)
     }
 
     fn list_farewell(&mut self, i: usize, nth: usize, until: Option<i64>) {

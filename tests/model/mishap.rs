@@ -88,7 +88,7 @@ impl World {
         if let (farewell::Action::Delete(name), true) =
             (self.clients[i].farewells[nth].action(), applied)
         {
-            self.remove(&name)?;
+            self.part_with(i, &name)?;
         }
         if self.rules.mutant == Mutant::GivesUpFarewells {
             self.clients[i].farewells.remove(nth);
@@ -111,7 +111,13 @@ impl World {
         }
         match self.rules.transport {
             Transport::Wire => Ok(()),
-            Transport::Handle => self.leave_session(i),
+            Transport::Handle => {
+                self.leave_session(i)?;
+                if mutant == Mutant::DropsFarewells {
+                    self.clients[i].farewells.clear();
+                }
+                Ok(())
+            }
         }
     }
 

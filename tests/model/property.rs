@@ -22,6 +22,8 @@ pub(crate) enum Property {
     Sleep,
     /// A deletion wakes one contender, except readers, which can go on together.
     Herd,
+    /// A farewell deletes nothing but what its own client has done with.
+    Ownership,
     /// Nobody is told that it was evicted, or that the lock was taken, if that's not so.
     Truth,
     /// Whoever waits has something to wait for.
@@ -135,6 +137,24 @@ impl World {
             return Ok(());
         }
         fail(Property::Truth, format!("{} is turned away", name(i)))
+    }
+
+    /// A farewell of the client's deletes the node.
+    pub(crate) fn check_ownership(&self, i: usize, node: &str) -> Result<(), Violation> {
+        let client = &self.clients[i];
+        let holds = client
+            .hold
+            .as_ref()
+            .is_some_and(|hold| hold.node.name == node);
+        let maker = self
+            .directory
+            .find(node)
+            .map_or(i, |node| node.maker.client);
+        if maker != i || holds || client.queued.as_deref() == Some(node) {
+            let text = format!("{} deletes {node}, which is in use", name(i));
+            return fail(Property::Ownership, text);
+        }
+        Ok(())
     }
 
     pub(crate) fn check_eviction(&self, i: usize) -> Result<(), Violation> {
