@@ -12,6 +12,10 @@
 //! - A session ends at the server first. Its nodes go later, even after the client has
 //!   its next session. From then on none of its writes are carried out.
 
+use zklock::protocol::attempt::Mine;
+use zklock::protocol::dialect::Dialect;
+use zklock::protocol::name::prefix;
+
 use super::client::Client;
 use super::directory::{Directory, Maker};
 use super::mutant::Mutant;
@@ -140,9 +144,26 @@ impl World {
             violations: Vec::new(),
         };
         for i in 0..world.clients.len() {
-            world.enter(i);
+            match world.clients[i].wish.queued {
+                true => world.enter_queued(i),
+                false => world.enter(i),
+            }
         }
         world
+    }
+
+    fn enter_queued(&mut self, i: usize) {
+        let role = self.clients[i].wish.role;
+        let prefix = prefix(Dialect::Curator, role, &name(i).to_string());
+        let maker = Maker {
+            attempt: 1,
+            ..self.maker(i)
+        };
+        let made = self
+            .directory
+            .create(&prefix, self.clients[i].session, maker);
+        let (name, born) = made.expect("the directory is there");
+        self.clients[i].enter_queued(Mine { name, born });
     }
 
     /// Returns the world after `step`.
