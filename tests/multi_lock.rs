@@ -28,8 +28,14 @@ fn all_are_locked_or_none() {
 
     let one = theirs.mutex("/a/2").unwrap().lock().unwrap();
     assert!(all.try_lock().unwrap().is_none());
-    assert!(all.try_lock_for(Duration::from_millis(50)).unwrap().is_none());
-    eventually("only the other one is left", || left(&ours, &["/a/1", "/a/2"]) == 1);
+    assert!(
+        all.try_lock_for(Duration::from_millis(50))
+            .unwrap()
+            .is_none()
+    );
+    eventually("only the other one is left", || {
+        left(&ours, &["/a/1", "/a/2"]) == 1
+    });
     one.unlock().unwrap();
 
     let guard = all.try_lock().unwrap().unwrap();
@@ -37,7 +43,12 @@ fn all_are_locked_or_none() {
     assert!(theirs.mutex("/a/1").unwrap().try_lock().unwrap().is_none());
     assert!(theirs.mutex("/a/2").unwrap().try_lock().unwrap().is_none());
     let again = ours.mutex("/a/1").unwrap().lock().unwrap_err();
-    assert_eq!(again, Error::WouldDeadlock { path: "/a/1".into() });
+    assert_eq!(
+        again,
+        Error::WouldDeadlock {
+            path: "/a/1".into()
+        }
+    );
     assert_eq!(guard.tokens().count(), 2);
     guard.unlock().unwrap();
     assert_eq!(left(&ours, &["/a/1", "/a/2"]), 0);
@@ -80,7 +91,10 @@ fn multi_lockers_do_not_wait_for_each_other(duration: Duration) {
                     let guard = lock.try_lock_for(Duration::from_secs(30)).unwrap();
                     let guard = guard.expect("nobody waits for long");
                     for at in &mine {
-                        assert!(!busy[*at].swap(true, Ordering::SeqCst), "{at} is held twice");
+                        assert!(
+                            !busy[*at].swap(true, Ordering::SeqCst),
+                            "{at} is held twice"
+                        );
                     }
                     for at in &mine {
                         busy[*at].store(false, Ordering::SeqCst);
