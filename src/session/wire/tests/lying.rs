@@ -1,0 +1,1 @@
+//! Servers that send nonsense, hang up or say nothing.

@@ -1,0 +1,1 @@
+//! Servers that lack the newer requests.
