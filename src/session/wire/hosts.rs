@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn a_connect_string_is_read() {
         #[rustfmt::skip]
-        let table: [(&str, &[(&str, u16)], &str); 9] = [
-            ("zk",                    &[("zk", 2181)],                  ""),
+        let table = [
+            ("zk",                    &[("zk", 2181)][..],              ""),
             ("zk:1",                  &[("zk", 1)],                     ""),
             ("zk1:65535, zk2 ,zk3:3", &[("zk1", 65535), ("zk2", 2181), ("zk3", 3)], ""),
             ("zk/",                   &[("zk", 2181)],                  ""),

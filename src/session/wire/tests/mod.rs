@@ -1,5 +1,6 @@
 //! The transport against real servers, and against servers that lie.
 
+mod fake;
 mod lying;
 mod old;
 mod real;
