@@ -19,6 +19,8 @@ mod proto;
 pub mod protocol;
 mod rwlock;
 mod session;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use crate::acl::{Acl, Permission};
 pub use crate::client::{Client, ClientBuilder};
@@ -31,3 +33,5 @@ pub use crate::owner::Owner;
 pub use crate::protocol::dialect::{Dialect, Role};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::session::hub::{SessionEvent, SessionState};
+#[cfg(feature = "tls")]
+pub use crate::tls::Tls;

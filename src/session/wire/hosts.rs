@@ -72,6 +72,17 @@ impl fmt::Display for Server {
     }
 }
 
+#[cfg(test)]
+impl Target {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        let server = Server {
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        Self { server, address }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.address.ip().to_string() == self.server.host {

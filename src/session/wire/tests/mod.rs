@@ -6,6 +6,8 @@ mod old;
 mod real;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +104,7 @@ fn config(hosts: &str, timeout: Duration) -> Config {
         session_timeout: timeout,
         auth: Vec::new(),
         frame_limit: FRAME_LIMIT,
+        tls: None,
     }
 }
 
