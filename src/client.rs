@@ -58,6 +58,8 @@ pub struct ClientBuilder {
     acl: Acl,
     dialect: Dialect,
     note: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
 }
 
 impl Client {
@@ -86,6 +88,8 @@ impl Client {
             acl: Acl::open(),
             dialect: Dialect::default(),
             note: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -294,6 +298,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Connects to the first server that answers.
     ///
     /// Blocks until there is a session, at most for the connect timeout.
@@ -308,6 +319,10 @@ impl ClientBuilder {
             session_timeout: self.session_timeout,
             auth: self.auth,
             frame_limit: wire::FRAME_LIMIT,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(|tls| tls.configure()).transpose()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
         };
         let transport = wire::open(config, hub.clone());
         let settings = Settings {

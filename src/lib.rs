@@ -23,6 +23,8 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use crate::acl::{Acl, Permission};
 pub use crate::client::{Client, ClientBuilder};
@@ -38,3 +40,5 @@ pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::session::hub::{SessionEvent, SessionState};
+#[cfg(feature = "tls")]
+pub use crate::tls::Tls;
