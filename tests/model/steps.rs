@@ -80,6 +80,10 @@ impl World {
         if 0 < self.budget.faults && runs && writes {
             steps.push(Step::LoseReply(i));
         }
+        let creates = matches!(action, Action::Create(_));
+        if 0 < self.budget.faults && runs && creates && self.rules.transport == Transport::Handle {
+            steps.push(Step::LosePatience(i));
+        }
     }
 
     /// An attempt that knows its node may not go on in another session, not even once.
@@ -133,16 +137,14 @@ impl World {
         }
     }
 
-    /// A question that is lost is asked again, so nothing comes of that; what matters is
-    /// a lost create, a lost watch, and a transport that loses its session with it.
     fn connection_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
-        if client.is_asleep() || self.rules.transport == Transport::Handle {
+        // Nothing comes of it for who does not wait for anything.
+        let waits = client.attempt.is_some() || client.under_way.is_some();
+        if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));
             if client.watch.is_some() && self.rules.transport == Transport::Wire {
                 steps.push(Step::LoseRequest(i, Watches::SetAgain));
             }
-        } else if client.under_way.is_some() || matches!(client.action(), Some(Action::Create(_))) {
-            steps.push(Step::LoseRequest(i, Watches::Lost));
         }
     }
 
