@@ -9,6 +9,9 @@
 //! A checker that passes everything proves nothing: [`mutant`] has the wrong variants
 //! that it must see through.
 //!
+//! A new role needs a letter and a [`client::Wish`] in [`setting`], what it excludes in
+//! [`property`], and in [`driver`] what its client does beside the attempt.
+//!
 //! `cargo test --test model -- --nocapture` prints what was tried and what was caught.
 
 mod background;
