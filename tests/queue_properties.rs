@@ -79,7 +79,11 @@ fn queue(
                 .replace("HEX", &id.simple().to_string());
             Contender {
                 node: format!("{stem}{:010}", number(start, arrival)),
-                contest: Contest { dialect, role },
+                contest: Contest {
+                    dialect,
+                    role,
+                    permits: 0,
+                },
                 born: 1000 + arrival,
             }
         });

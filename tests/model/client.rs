@@ -110,6 +110,7 @@ impl Client {
         Contest {
             dialect: Dialect::Curator,
             role: self.wish.role,
+            permits: 0,
         }
     }
 

@@ -52,7 +52,9 @@ impl World {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
             },
-            Action::Wait | Action::Finish(_) => unreachable!("nothing to serve"),
+            Action::ListAndWatch | Action::Wait | Action::Finish(_) => {
+                unreachable!("nothing to serve")
+            }
         }
     }
 
