@@ -9,20 +9,21 @@
 //! - a sleeper is woken after every reconnect,
 //! - only the watch that was set last is listened to,
 //! - a farewell is repeated until it is answered; where the transport knows its session,
-//!   a farewell ends with the session in which it was begun.
+//!   a farewell ends with the session in which it was begun, which may be a later one
+//!   than the attempt's.
 
 use zklock::protocol::attempt::{Action, Event, Outcome};
 use zklock::protocol::farewell::Farewell;
 
 use super::client::{Fired, Hold};
 use super::mutant::{Mutant, births_by_number};
-use super::property::{Property, Violation, fail};
+use super::property::Property;
 use super::world::{Step, World};
 
 impl World {
-    pub(crate) fn run(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn run(&mut self, i: usize) {
         let event = self.serve(i);
-        self.report(i, event)
+        self.report(i, event);
     }
 
     /// Carries out the attempt's action and returns the reply.
@@ -51,7 +52,9 @@ impl World {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
             },
-            Action::Wait | Action::Finish(_) => unreachable!("nothing to serve"),
+            Action::ListAndWatch | Action::Wait | Action::Finish(_) => {
+                unreachable!("nothing to serve")
+            }
         }
     }
 
@@ -99,21 +102,26 @@ impl World {
         }
     }
 
-    pub(crate) fn run_lagging(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn run_lagging(&mut self, i: usize) {
         let client = &self.clients[i];
         let event = match client.action() {
             Some(Action::Inspect(name)) => self.inspect(i, &name, client.unseen),
             _ => self.list(i, client.unseen),
         };
-        self.report(i, event)
+        self.report(i, event);
     }
 
     /// Takes the session for alive because it was a moment ago.
-    pub(crate) fn recall(&mut self, i: usize) -> Result<(), Violation> {
-        self.report(i, Event::Proved)
+    pub(crate) fn recall(&mut self, i: usize) {
+        self.report(i, Event::Proved);
+        let client = &mut self.clients[i];
+        if let (Some(hold), false) = (&mut client.hold, client.expired) {
+            // Who was evicted meanwhile learns it from the next proof.
+            hold.trusted = self.directory.find(&hold.node.name).is_some();
+        }
     }
 
-    pub(crate) fn wake(&mut self, i: usize, step: Step) -> Result<(), Violation> {
+    pub(crate) fn wake(&mut self, i: usize, step: Step) {
         let client = &mut self.clients[i];
         let event = match (step, client.fired) {
             (Step::Wake(_), Some(Fired::Deleted)) => Event::Deleted,
@@ -121,10 +129,10 @@ impl World {
             _ => Event::Woken,
         };
         client.stop_watching();
-        self.report(i, event)
+        self.report(i, event);
     }
 
-    pub(crate) fn report(&mut self, i: usize, event: Event) -> Result<(), Violation> {
+    pub(crate) fn report(&mut self, i: usize, event: Event) {
         let client = &mut self.clients[i];
         let attempt = client.attempt.as_mut().expect("there is an attempt");
         match (&event, attempt.action()) {
@@ -134,24 +142,24 @@ impl World {
         }
         attempt.handle(event);
         let Action::Finish(outcome) = attempt.action() else {
-            return Ok(());
+            return;
         };
         let leftovers = attempt.leftovers().into_iter();
-        if self.rules.mutant != Mutant::ForgetsLeftovers {
+        let forgets = match self.rules.mutant {
+            Mutant::ForgetsLeftovers => true,
+            Mutant::AscribesToOldSession => client.untold,
+            _ => false,
+        };
+        if !forgets {
             client.farewells.extend(leftovers.map(Farewell::new));
         }
-        self.finish(i, outcome)
+        self.finish(i, outcome);
     }
 
-    fn finish(&mut self, i: usize, outcome: Outcome) -> Result<(), Violation> {
+    fn finish(&mut self, i: usize, outcome: Outcome) {
         match outcome {
             Outcome::Held(mine) => {
-                self.check_order(i, &mine)?;
-                // Who is evicted after the proof learns it from the next one.
-                let trusted = match self.rules.mutant {
-                    Mutant::HoldsUnproved | Mutant::OverlooksOwnAbsence => true,
-                    _ => self.directory.find(&mine.name).is_some(),
-                };
+                self.check_order(i, &mine);
                 let client = &mut self.clients[i];
                 if self.rules.mutant == Mutant::DeletesBeforeRelease {
                     client.bid_farewell(mine.clone());
@@ -160,22 +168,22 @@ impl World {
                 client.forget_attempt();
                 client.hold = Some(Hold {
                     node: mine,
-                    trusted,
+                    trusted: true,
                 });
             }
             Outcome::Gone => {
-                self.check_refusal(i)?;
+                self.check_refusal(i);
                 self.end_round(i);
             }
             Outcome::Evicted(_) => {
-                self.check_eviction(i)?;
+                self.check_eviction(i);
                 self.end_round(i);
             }
             Outcome::Foreign(foreign) => {
-                return fail(Property::Truth, format!("nobody is foreign: {foreign:?}"));
+                self.blame(Property::Truth, format!("nobody is foreign: {foreign:?}"));
+                self.end_round(i);
             }
             Outcome::Restart => self.enter(i),
         }
-        Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Mutant {
     CancelsWithoutLoss,
     GivesUpFarewells,
     PartsWithoutSync,
+    DropsFarewells,
+    AscribesToOldSession,
     DeletesBeforeRelease,
 }
 

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::{Client, Contender, Error, LockGuard, LockOptions, Role};
+use zklock::{Client, Contender, Error, FencingToken, LockGuard, LockOptions, Role};
 
 use crate::args::Run;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::waiting::Line;
 pub(crate) struct Lease {
     pub(crate) guard: Box<dyn LockGuard>,
     pub(crate) node: String,
-    pub(crate) token: Option<i64>,
+    pub(crate) token: Option<FencingToken>,
 }
 
 /// How the wait went.
@@ -54,6 +54,16 @@ enum Kind {
     Read,
     Write,
     Permit(u32),
+}
+
+impl Lease {
+    fn new(guard: impl LockGuard + 'static, node: String, token: Option<FencingToken>) -> Self {
+        Self {
+            guard: Box::new(guard),
+            node,
+            token,
+        }
+    }
 }
 
 impl Patience {
@@ -109,47 +119,55 @@ impl Wish<'_> {
     }
 
     fn attempt(&self, kind: Kind, waited: &mut bool) -> zklock::Result<Option<Lease>> {
-        let path = &self.run.path;
+        let (client, path) = (self.client, &self.run.path);
+        // The try goes on where a wait of no length would give up before it has begun.
         let tries = self.patience.is_over();
-        match kind {
+        Ok(match kind {
             Kind::Mutex => {
-                let lock = self.client.mutex(path)?;
+                let lock = client.mutex(path)?;
                 let guard = match tries {
                     true => lock.try_lock()?,
                     false => lock.lock_with(self.options(waited))?,
                 };
-                Ok(guard.map(|guard| Lease {
-                    node: guard.node().to_owned(),
-                    token: Some(guard.fencing_token().get()),
-                    guard: Box::new(guard),
-                }))
+                guard.map(|guard| {
+                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
+                    Lease::new(guard, node, Some(token))
+                })
             }
             Kind::Read => {
-                let lock = self.client.rwlock(path)?;
+                let lock = client.rwlock(path)?;
                 let guard = match tries {
                     true => lock.try_read()?,
                     false => lock.read_with(self.options(waited))?,
                 };
-                Ok(guard.map(|guard| Lease {
-                    node: guard.node().to_owned(),
-                    token: Some(guard.fencing_token().get()),
-                    guard: Box::new(guard),
-                }))
+                guard.map(|guard| {
+                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
+                    Lease::new(guard, node, Some(token))
+                })
             }
             Kind::Write => {
-                let lock = self.client.rwlock(path)?;
+                let lock = client.rwlock(path)?;
                 let guard = match tries {
                     true => lock.try_write()?,
                     false => lock.write_with(self.options(waited))?,
                 };
-                Ok(guard.map(|guard| Lease {
-                    node: guard.node().to_owned(),
-                    token: Some(guard.fencing_token().get()),
-                    guard: Box::new(guard),
-                }))
+                guard.map(|guard| {
+                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
+                    Lease::new(guard, node, Some(token))
+                })
             }
-            Kind::Permit(_) => Err(Error::Unsupported { what: "semaphores" }),
-        }
+            Kind::Permit(permits) => {
+                let semaphore = client.semaphore(path, permits)?;
+                let permit = match tries {
+                    true => semaphore.try_acquire()?,
+                    false => semaphore.acquire_with(self.options(waited))?,
+                };
+                permit.map(|permit| {
+                    let node = permit.node().to_owned();
+                    Lease::new(permit, node, None)
+                })
+            }
+        })
     }
 
     fn options<'b>(&'b self, waited: &'b mut bool) -> LockOptions<'b> {

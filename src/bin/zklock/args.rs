@@ -28,7 +28,7 @@ Exit status:
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  zklock run -n /locks/nightly -- ./report.sh
+  zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
   zklock run -w 600 -E 0 /locks/deploy -- make deploy
   zklock run -s /locks/data -- ./read-it
   zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
@@ -60,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) auth_file: Option<PathBuf>,
 
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+
     /// Who may do what with the nodes that we create.
     #[arg(long, global = true, value_name = "WHO", default_value = "open")]
     pub(crate) acl: Protection,
@@ -75,6 +79,26 @@ pub(crate) struct Args {
 
     #[command(subcommand)]
     pub(crate) task: Task,
+}
+
+#[cfg(feature = "tls")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tls {
+    /// Encrypts the connection.
+    #[arg(long, global = true)]
+    pub(crate) tls: bool,
+
+    /// Trusts the authorities in this PEM file instead of the system's; implies --tls.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// Shows the servers the certificate in this PEM file; implies --tls.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -131,6 +155,11 @@ pub(crate) struct Run {
     /// less if the lock does not last that long.
     #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
     pub(crate) grace: Duration,
+
+    /// Keeps the lock for this long at least, for commands that are over before another
+    /// machine's clock has come to start them.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) hold_at_least: Option<Duration>,
 
     /// What those who wait are told of us, instead of the command's name.
     #[arg(long, value_name = "TEXT")]

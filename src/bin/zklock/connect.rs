@@ -30,6 +30,10 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
             Words::Kazoo => Dialect::Kazoo,
             Words::Recipe => Dialect::Recipe,
         });
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls(&args.tls) {
+        builder = builder.tls(tls);
+    }
     if let Some(note) = note {
         builder = builder.note(note);
     }
@@ -37,6 +41,19 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
         builder = builder.auth(&scheme, credentials);
     }
     Ok(builder.connect()?)
+}
+
+#[cfg(feature = "tls")]
+fn tls(said: &crate::args::Tls) -> Option<zklock::Tls> {
+    let wanted = said.tls || said.tls_ca.is_some() || said.tls_cert.is_some();
+    let mut tls = zklock::Tls::new();
+    if let Some(ca) = &said.tls_ca {
+        tls = tls.ca_file(ca);
+    }
+    if let (Some(cert), Some(key)) = (&said.tls_cert, &said.tls_key) {
+        tls = tls.client_cert(cert, key);
+    }
+    wanted.then_some(tls)
 }
 
 fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {

@@ -7,7 +7,7 @@
 //! | `acquire`, `waiting` | how a lock is waited for |
 //! | `doubt` | when a lock in doubt stops the command; decides only |
 //! | `child`, `inner`, `signals`, `terminal` | processes |
-//! | `list`, `table`, `revoke`, `serve` | the other commands |
+//! | `list`, `queue`, `table`, `revoke`, `serve` | the other commands |
 //!
 //! Everything here uses the library as any other program would.
 
@@ -22,6 +22,7 @@ mod doubt;
 mod failure;
 mod inner;
 mod list;
+mod queue;
 mod revoke;
 mod run;
 mod serve;

@@ -7,6 +7,7 @@ use zklock::{Client, Contender};
 use crate::args::{Args, Revoke};
 use crate::connect::connect;
 use crate::failure::{Failure, say};
+use crate::queue::Queue;
 use crate::table::{plain, who};
 
 /// The exit status when there was nobody to ask.
@@ -14,13 +15,11 @@ const NOBODY: u8 = 1;
 
 pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let asked = chosen(revoke, client.contenders(&revoke.path)?);
+    let queue = Queue::read(&client, &revoke.path)?;
+    let asked = chosen(revoke, &queue);
     if asked.is_empty() {
         say(&match &revoke.node {
-            Some(node) => format!(
-                "{node} is not in the queue of {}: see zklock list",
-                revoke.path
-            ),
+            Some(node) => format!("{node} is not at {}: see zklock list", revoke.path),
             None => format!("nobody holds {}", revoke.path),
         });
         return Ok(NOBODY);
@@ -30,51 +29,44 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
         tell("asked", contender);
     }
     if let Some(limit) = revoke.evict_after {
-        evict(&client, revoke, &asked, limit)?;
+        let deadline = Instant::now().checked_add(limit);
+        for contender in asked {
+            evict(&client, contender, deadline)?;
+        }
     }
     drop(client.close());
     Ok(0)
 }
 
 /// The holders, or the one that the user named.
-fn chosen(revoke: &Revoke, present: Vec<Contender>) -> Vec<Contender> {
-    let chosen = |contender: &Contender| match &revoke.node {
-        Some(node) => contender.node() == node || contender.node().ends_with(&format!("/{node}")),
-        None => contender.holds(),
-    };
-    present.into_iter().filter(chosen).collect()
+fn chosen<'a>(revoke: &Revoke, queue: &'a Queue) -> Vec<&'a Contender> {
+    let entries = queue.entries();
+    let chosen = entries.iter().filter(|entry| match &revoke.node {
+        Some(node) => {
+            let full = entry.contender.node();
+            full == node || full.rsplit('/').next() == Some(node)
+        }
+        None => entry.holds,
+    });
+    chosen.map(|entry| entry.contender).collect()
 }
 
-/// Waits until they have gone, and deletes who has not.
-fn evict(
-    client: &Client,
-    revoke: &Revoke,
-    asked: &[Contender],
-    limit: Duration,
-) -> Result<(), Failure> {
-    let deadline = Instant::now().checked_add(limit);
-    let mut waiting = asked.to_vec();
-    let mut present = client.contenders(&revoke.path)?;
-    loop {
-        let (stay, gone): (Vec<_>, Vec<_>) = waiting
-            .into_iter()
-            .partition(|one| present.iter().any(|other| is_same(one, other)));
-        for contender in &gone {
-            tell("let go:", contender);
-        }
-        waiting = stay;
+/// Waits until it has gone, and deletes it if it has not.
+fn evict(client: &Client, contender: &Contender, deadline: Option<Instant>) -> Result<(), Failure> {
+    let dir = contender.node().rsplit_once('/').map_or("", |(dir, _)| dir);
+    let mut present = client.contenders(dir)?;
+    while present.iter().any(|other| is_same(contender, other)) {
         let left = deadline.map_or(Duration::MAX, |deadline| {
             deadline.saturating_duration_since(Instant::now())
         });
-        if waiting.is_empty() || left.is_zero() {
-            break;
+        if left.is_zero() {
+            contender.evict()?;
+            tell("evicted", contender);
+            return Ok(());
         }
-        present = client.contenders_changed(&revoke.path, &present, left)?;
+        present = client.contenders_changed(dir, &present, left)?;
     }
-    for contender in &waiting {
-        contender.evict()?;
-        tell("evicted", contender);
-    }
+    tell("let go:", contender);
     Ok(())
 }
 

@@ -60,10 +60,30 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<u8, Failure> {
         }
     };
     let doubt = Doubt::new(client.session_timeout(), run.grace);
-    let code = Watch::new(run, acquired.lease, doubt, terminal, &signals)?.watch();
+    let got = Instant::now();
+    let (code, lease) = Watch::new(run, acquired.lease, doubt, terminal, &signals)?.watch();
+    hold_on(run, &lease, got, &signals);
+    drop(lease);
     // With the session goes the node, if its deletion was lost on the way.
     drop(client.close());
     Ok(code)
+}
+
+/// Keeps the lock until it was held for as long as the user wants, or a signal comes.
+fn hold_on(run: &Run, lease: &Lease, got: Instant, signals: &Signals) {
+    let Some(until) = run.hold_at_least.and_then(|least| got.checked_add(least)) else {
+        return;
+    };
+    while lease.guard.is_held() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        match signals.taken.recv_timeout(left.min(LOOK)) {
+            Ok(signal) if ends(signal) => return,
+            _ => {}
+        }
+    }
 }
 
 /// Connecting takes no longer than the user is willing to wait for the lock, but long
@@ -163,15 +183,15 @@ impl<'a> Watch<'a> {
         Ok(watch)
     }
 
-    /// Returns the exit status when nothing is left of the command.
-    fn watch(mut self) -> u8 {
+    /// Returns the exit status when nothing is left of the command, and the lock.
+    fn watch(mut self) -> (u8, Lease) {
         let events = self.lease.guard.events().clone();
         loop {
             if let Some(signal) = self.child.look() {
                 self.stopped(signal);
             }
             if self.child.is_gone() {
-                return self.end();
+                return (self.end(), self.lease);
             }
             let wait = self.look_at_lock().min(self.look_at_rest());
             select! {
@@ -188,7 +208,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn end(self) -> u8 {
+    fn end(&self) -> u8 {
         if let Some(terminal) = &self.terminal {
             terminal.take_back(self.child.group());
         }

@@ -8,30 +8,32 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
+use crate::queue::{Entry, Queue};
+
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
 ];
 
 /// Returns the table, a line for each contender.
-pub(crate) fn table(contenders: &[Contender]) -> String {
+pub(crate) fn table(queue: &Queue) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
-    for (place, contender) in contenders.iter().enumerate() {
-        table.add_row(row(place + 1, contender));
+    for (place, entry) in queue.entries().iter().enumerate() {
+        table.add_row(row(place + 1, entry));
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
     lines.join("\n")
 }
 
 /// Returns everything that is known of a queue. Fields may be added, and are not removed.
-pub(crate) fn json(path: &str, contenders: &[Contender]) -> Value {
-    let contenders: Vec<_> = contenders
-        .iter()
-        .enumerate()
-        .map(|(place, contender)| one(place + 1, contender))
+pub(crate) fn json(path: &str, queue: &Queue) -> Value {
+    let entries = queue.entries();
+    let entries = entries.iter().enumerate();
+    let contenders: Vec<_> = entries
+        .map(|(place, entry)| one(place + 1, entry))
         .collect();
     json!({ "path": path, "contenders": contenders })
 }
@@ -73,7 +75,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-pub(crate) fn role(role: Role) -> &'static str {
+fn role(role: Role) -> &'static str {
     match role {
         Role::Exclusive => "exclusive",
         Role::Read => "read",
@@ -82,15 +84,16 @@ pub(crate) fn role(role: Role) -> &'static str {
     }
 }
 
-fn row(place: usize, contender: &Contender) -> [String; COLUMNS.len()] {
+fn row(place: usize, entry: &Entry<'_>) -> [String; COLUMNS.len()] {
+    let contender = entry.contender;
     let owner = contender.owner();
     // Another machine's clock may be ahead of ours.
     let since = contender.since().elapsed().unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
         place.to_string(),
-        state(contender).to_owned(),
-        role(contender.role()).to_owned(),
+        if entry.holds { "holds" } else { "waits" }.to_owned(),
+        role(entry.role).to_owned(),
         brief(since),
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
@@ -103,12 +106,13 @@ fn row(place: usize, contender: &Contender) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn one(place: usize, contender: &Contender) -> Value {
+fn one(place: usize, entry: &Entry<'_>) -> Value {
+    let contender = entry.contender;
     let owner = contender.owner();
     json!({
         "place": place,
-        "holds": contender.holds(),
-        "role": role(contender.role()),
+        "holds": entry.holds,
+        "role": role(entry.role),
         "since_ms": millis(contender.since()),
         "session": session(contender),
         "token": contender.token().get(),
@@ -123,13 +127,6 @@ fn one(place: usize, contender: &Contender) -> Value {
             "text": owner.text,
         },
     })
-}
-
-fn state(contender: &Contender) -> &'static str {
-    match contender.holds() {
-        true => "holds",
-        false => "waits",
-    }
 }
 
 fn session(contender: &Contender) -> String {
