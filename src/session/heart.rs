@@ -247,7 +247,10 @@ impl Heart {
     /// Applies what happened to the connection.
     fn follow(&mut self, link: &Link, all: &[(u64, Arc<Vigil>)]) {
         let resumes = self.transport.abilities().resumes;
-        let broke = link.state != SessionState::Connected || link.connects != self.connects;
+        let anew = link.connects != self.connects;
+        // A lock may be held before we have heard of the first connection.
+        let first = self.connects == 0 && link.connects == 1;
+        let broke = link.state != SessionState::Connected || (anew && !first);
         let over = |vigil: &Vigil| {
             link.is_over()
                 || (link.state == SessionState::Connected && vigil.session() != link.session)
@@ -262,7 +265,7 @@ impl Heart {
                 vigil.shake();
             }
         }
-        if broke && link.state == SessionState::Connected {
+        if anew && link.state == SessionState::Connected {
             self.connects = link.connects;
             self.last_beat = None;
         }

@@ -152,9 +152,10 @@ pub(crate) struct Run {
     pub(crate) on_lost: OnLost,
 
     /// How long the command has between SIGTERM and SIGKILL when the lock is in doubt;
-    /// less if the lock does not last that long.
-    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
-    pub(crate) grace: Duration,
+    /// less if the lock does not last that long. Defaults to an eighth of the session
+    /// timeout; more makes a broken connection count sooner.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) grace: Option<Duration>,
 
     /// Keeps the lock for this long at least, for commands that are over before another
     /// machine's clock has come to start them.
@@ -166,6 +167,7 @@ pub(crate) struct Run {
     pub(crate) note: Option<String>,
 
     /// The lock, an absolute path such as /locks/nightly.
+    #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
     /// The command and its arguments.
@@ -176,6 +178,7 @@ pub(crate) struct Run {
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
     /// The lock.
+    #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
     /// Writes JSON; with --watch, one line for each change.
@@ -190,6 +193,7 @@ pub(crate) struct List {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Revoke {
     /// The lock.
+    #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
     /// Asks this one only, holder or not; a name as `list` shows it, or a full path.
@@ -228,6 +232,14 @@ pub(crate) enum Words {
     Curator,
     Kazoo,
     Recipe,
+}
+
+/// What is wrong with a path otherwise is said when there is a connection.
+fn absolute(text: &str) -> Result<String, String> {
+    match text.strip_prefix('/') {
+        None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),
+        Some(_) => Ok(text.to_owned()),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

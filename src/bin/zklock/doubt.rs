@@ -37,9 +37,12 @@ pub(crate) enum Verdict {
 
 impl Doubt {
     /// Leaves a margin of a tenth of the time that a proof lasts, for the killing itself.
-    pub(crate) fn new(session_timeout: Duration, grace: Duration) -> Self {
+    ///
+    /// The default grace is what is left when the quorum has been silent for so long that
+    /// the lock is suspect for that reason alone.
+    pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
         Self {
-            grace,
+            grace: grace.unwrap_or(session_timeout / 8),
             margin: session_timeout / 20,
         }
     }
@@ -83,7 +86,7 @@ mod tests {
     #[test]
     fn the_command_is_told_in_time_and_killed_before_the_lock_is_lost() {
         // A session of 20 s: a proof lasts 10 s, the margin is 1 s.
-        let doubt = Doubt::new(tenths(200), tenths(50));
+        let doubt = Doubt::new(tenths(200), Some(tenths(50)));
         let table = [
             // state  valid told     verdict
             (Held, 100, None, Wait(LOOK)),
@@ -109,8 +112,22 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_quorum_costs_the_command_no_time_to_stop() {
+        for seconds in [1, 2, 4, 10, 20, 60] {
+            let timeout = Duration::from_secs(seconds);
+            let doubt = Doubt::new(timeout, None);
+            // Suspect for its silence alone, a third of the timeout after the last proof.
+            let silent = doubt.judge(Suspect, timeout / 2 - timeout / 3, None);
+            assert_eq!(silent, Tell, "{timeout:?}");
+            // Suspect since the connection broke, right before another proof was due.
+            let broken = doubt.judge(Suspect, timeout / 2 - timeout / 6, None);
+            assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
+        }
+    }
+
+    #[test]
     fn without_grace_the_command_is_killed_at_the_margin() {
-        let doubt = Doubt::new(tenths(200), Duration::ZERO);
+        let doubt = Doubt::new(tenths(200), Some(Duration::ZERO));
         assert_eq!(doubt.judge(Suspect, tenths(11), None), Wait(tenths(1)));
         assert_eq!(doubt.judge(Suspect, tenths(10), None), Kill);
     }

@@ -19,9 +19,10 @@ use crate::signals::{Signals, ends};
 use crate::terminal::{Terminal, has_job_control};
 use crate::waiting::Line;
 
-/// How long a command is held back when somebody else held the lock a moment ago: if he
-/// was evicted, or his session was ended by force, he hears of it when we do.
-const SETTLE: Duration = Duration::from_millis(100);
+/// How long a command is held back when somebody else held the lock a moment ago. If he
+/// was evicted, or the server has ended his session, he hears of it when we do, or as soon
+/// as he has connected again.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// How often the rest of a group is looked for when its head has ended.
 const LINGER: Duration = Duration::from_millis(20);

@@ -12,6 +12,7 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     let server = Server::builder()
         .listen(serve.listen.ip())
         .port(serve.listen.port())
+        .max_connections(10_000)
         .start();
     let server = server
         .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
