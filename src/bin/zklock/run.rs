@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{after, select};
 use nix::sys::signal::Signal as Number;
-use rustix::process::Signal;
+use rustix::process::{Signal, getpgrp, kill_process_group};
 use zklock::{GuardEvent, GuardState, SessionState};
 
 use crate::acquire::{Acquired, Lease, Patience, Wish};
@@ -318,7 +318,8 @@ impl<'a> Watch<'a> {
             return;
         };
         let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-        if wants_terminal && terminal.is_ours() {
+        // It may have been given while the command was about to stop for want of it.
+        if wants_terminal && terminal.is_with(&[getpgrp(), self.child.group()]) {
             self.give_terminal();
             self.child.signal(Signal::CONT);
             return;
@@ -328,7 +329,8 @@ impl<'a> Watch<'a> {
             return;
         }
         if has_job_control() {
-            drop(nix::sys::signal::raise(Number::SIGSTOP));
+            // With us stops whoever waits for us, a script for example.
+            drop(kill_process_group(getpgrp(), Signal::STOP));
         }
         self.continued(wants_terminal);
     }

@@ -33,7 +33,12 @@ impl Terminal {
 
     /// Whether we are in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
-        tcgetpgrp(&self.file).is_ok_and(|group| group == self.ours)
+        self.is_with(&[self.ours])
+    }
+
+    /// Whether one of these groups is in the foreground.
+    pub(crate) fn is_with(&self, groups: &[Pid]) -> bool {
+        tcgetpgrp(&self.file).is_ok_and(|group| groups.contains(&group))
     }
 
     /// Whether nobody but the command can be using it.
@@ -52,7 +57,7 @@ impl Terminal {
 
     /// Puts ourselves into the foreground if `group` is there.
     pub(crate) fn take_back(&self, group: Pid) {
-        if tcgetpgrp(&self.file).is_ok_and(|now| now == group) {
+        if self.is_with(&[group]) {
             drop(tcsetpgrp(&self.file, self.ours));
         }
     }
