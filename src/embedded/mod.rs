@@ -62,6 +62,8 @@ mod connection;
 mod differential;
 mod listener;
 mod outbox;
+#[cfg(test)]
+mod tests;
 // What users see.
 mod builder;
 mod server;
