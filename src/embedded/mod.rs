@@ -44,12 +44,20 @@
 //! No ensemble, no disk, no TLS, no SASL, no quotas, no TTL nodes, no reconfiguration.
 //! Everything is gone when the [`Server`] is dropped.
 
-// Pure: values in, values out.
+// Pure: values in, values out, as the lint below has it.
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod change;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod node;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod path;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod sessions;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod tree;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
 // Behind the one lock.
 mod admin;

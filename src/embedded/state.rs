@@ -11,11 +11,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::acl::{Acl, Identity};
 use super::builder::Config;
+use super::change::Change;
 use super::faults::Faults;
 use super::node::Moment;
 use super::outbox::Outbox;
 use super::sessions::{Password, Sessions};
-use super::tree::{Change, Tree};
+use super::tree::Tree;
 use super::watches::{Notice, Subject, Watcher, Watches};
 use crate::proto::{
     ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request, xid,

@@ -1,8 +1,9 @@
 //! The tree and the watches, as values.
 
 use super::acl::{Acl, Identity};
+use super::change::Change;
 use super::node::Moment;
-use super::tree::{Author, Change, Tree};
+use super::tree::{Author, Tree};
 use super::watches::{Notice, Reach, Subject, Watcher, Watches};
 use crate::proto::{
     Access, CreateMode, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
