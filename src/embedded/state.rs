@@ -17,9 +17,9 @@ use super::node::Moment;
 use super::outbox::Outbox;
 use super::sessions::{Password, Sessions};
 use super::tree::Tree;
-use super::watches::{Notice, Subject, Watcher, Watches};
+use super::watches::{Notice, Watcher, Watches};
 use crate::proto::{
-    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request, xid,
+    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request,
 };
 
 #[derive(Debug)]
