@@ -124,6 +124,7 @@ impl Faults {
         RequestKind::of(request)
     }
 
+    /// Takes note of a new ephemeral node.
     pub(super) fn created(&mut self, path: &str, czxid: i64) {
         if std::mem::take(&mut self.hide_next) {
             let path = path.to_owned();

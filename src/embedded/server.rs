@@ -182,8 +182,8 @@ impl Server {
         self.shared.state.lock().faults.drop_next_reply(Some(kind));
     }
 
-    /// The next node that is created is not in the next listing of its directory, as
-    /// on a follower that lags behind its leader.
+    /// The next ephemeral node that is created is not in the next listing of its
+    /// directory, as on a follower that lags behind its leader.
     ///
     /// As in ZooKeeper, that can only happen to a client that could not know better:
     /// one that since it connected has neither written anything later, nor asked for

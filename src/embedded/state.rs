@@ -13,7 +13,7 @@ use super::acl::{Acl, Identity};
 use super::builder::Config;
 use super::change::Change;
 use super::faults::Faults;
-use super::node::Moment;
+use super::node::{Moment, Node};
 use super::outbox::Outbox;
 use super::sessions::{Password, Sessions};
 use super::tree::Tree;
@@ -215,7 +215,9 @@ impl State {
     pub(super) fn announce(&mut self, changes: &[Change]) {
         for change in changes {
             if let Change::Created { path, .. } = change {
-                self.faults.created(path, self.zxid);
+                if self.tree.node(path).is_ok_and(Node::is_ephemeral) {
+                    self.faults.created(path, self.zxid);
+                }
                 if let Some(counter) = self.config.counters.remove(path) {
                     self.tree.set_counter(path, counter);
                 }

@@ -3,7 +3,7 @@
 mod abuse;
 mod clients;
 mod faults;
-mod interop;
+mod kazoo;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
