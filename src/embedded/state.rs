@@ -22,7 +22,6 @@ use crate::proto::{
     ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request,
 };
 
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) config: Config,
     pub(super) tree: Tree,
