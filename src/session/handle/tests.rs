@@ -35,7 +35,7 @@ impl Client {
 
     fn begin(hosts: &str) -> Self {
         let handle = zookeeper::ZooKeeper::connect(hosts, TIMEOUT, |_| ()).unwrap();
-        let hub = Arc::new(Hub::new(TIMEOUT));
+        let hub = Arc::new(Hub::new(TIMEOUT, false));
         let events = hub.events();
         let transport = open(handle, TIMEOUT, hub.clone());
         Self {

@@ -40,7 +40,7 @@ impl Rig {
     }
 
     fn open(config: Config) -> Self {
-        let hub = Arc::new(Hub::new(config.session_timeout));
+        let hub = Arc::new(Hub::new(config.session_timeout, true));
         let events = hub.events();
         let wire = open(config, Arc::clone(&hub));
         Self { hub, events, wire }
