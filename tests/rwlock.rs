@@ -28,7 +28,10 @@ fn queued(client: &Client, count: usize) {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("{count} contenders were expected: {:?}", client.contenders(PATH));
+    panic!(
+        "{count} contenders were expected: {:?}",
+        client.contenders(PATH)
+    );
 }
 
 #[test]
@@ -46,7 +49,12 @@ fn readers_share_and_writers_do_not() {
     let writing = ours.write().unwrap();
     assert!(theirs.try_read().unwrap().is_none());
     assert!(theirs.try_write().unwrap().is_none());
-    assert!(theirs.try_read_for(Duration::from_millis(50)).unwrap().is_none());
+    assert!(
+        theirs
+            .try_read_for(Duration::from_millis(50))
+            .unwrap()
+            .is_none()
+    );
     writing.unlock().unwrap();
     assert!(theirs.try_write().unwrap().is_some());
     queued(&client, 0);
@@ -95,7 +103,10 @@ fn a_writer_does_not_starve_behind_later_readers() {
         queued(&client, 3);
         drop(reading);
     });
-    assert_eq!(order.try_iter().collect::<Vec<_>>(), ["writer", "later reader"]);
+    assert_eq!(
+        order.try_iter().collect::<Vec<_>>(),
+        ["writer", "later reader"]
+    );
 }
 
 #[test]
@@ -132,7 +143,10 @@ fn a_reader_of_a_lost_session_is_told() {
     let (client, lock) = lock(&server);
     let reading = lock.read().unwrap();
     server.expire_session(client.session_id());
-    let lost = reading.events().iter().find(|event| *event == GuardEvent::Lost);
+    let lost = reading
+        .events()
+        .iter()
+        .find(|event| *event == GuardEvent::Lost);
     assert_eq!(lost, Some(GuardEvent::Lost));
     assert!(reading.check().unwrap_err().is_lost());
     assert!(reading.unlock().unwrap_err().is_lost());
