@@ -15,7 +15,6 @@ use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::options::{LockOptions, Waiting};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
-use crate::protocol::queue::Contest;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
@@ -33,6 +32,8 @@ pub(crate) struct Queue<'a> {
     /// The directory of the queue's nodes.
     pub(crate) dir: &'a str,
     pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
 }
 
 /// See the module's documentation.
@@ -43,6 +44,38 @@ pub(crate) struct Hold {
     token: FencingToken,
     /// The number of the vigil; taken when the nodes are given up.
     watched: Option<u64>,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+        }
+    }
+
+    /// What to go through it with.
+    pub(crate) fn quest<'q>(
+        &self,
+        session: &'q Arc<Session>,
+        patience: Patience,
+        options: &'q mut LockOptions<'_>,
+    ) -> Quest<'q>
+    where
+        'a: 'q,
+    {
+        Quest {
+            path: self.path,
+            dir: self.dir,
+            contest: session.contest(self.role, self.permits as usize),
+            patience,
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+        }
+    }
 }
 
 impl Hold {
@@ -74,21 +107,10 @@ impl Hold {
         session: &Arc<Session>,
         queue: &Queue<'_>,
         patience: Patience,
-        options: LockOptions<'_>,
+        options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Self>> {
-        let LockOptions { note, on_wait, .. } = options;
-        let mut quest = Quest {
-            path: queue.path,
-            dir: queue.dir,
-            contest: Contest {
-                dialect: session.settings.dialect,
-                role: queue.role,
-            },
-            patience,
-            note: note.as_deref(),
-            on_wait: on_wait.map(|told| told_by(session, told)),
-        };
+        let mut quest = queue.quest(session, patience, options);
         let reached = session.acquire(&mut quest, limit)?;
         Ok(reached.map(|reached| Self::new(session, reached)))
     }
@@ -127,19 +149,12 @@ impl Hold {
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let abilities = self.session.transport.abilities();
-        let mut asker = self.session.asker();
         let sent = Moment::now();
-        let requests = proof::requests(abilities, self.nodes());
-        let count = requests.len();
-        let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
-        let mut answers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let Ok(answered) = asker.wait(ticket, &limit) else {
-                break;
-            };
-            answers.push(answered);
-            ticket = ticket.next();
-        }
+        let answers = self
+            .session
+            .asker()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
         self.judge(sent, proof::judge(abilities, &answers), &answers)
     }
 
@@ -188,6 +203,13 @@ impl Hold {
         Ok(())
     }
 
+    /// Leaves the nodes to another hold.
+    pub(crate) fn hand_over(mut self) {
+        if let Some(watched) = self.watched.take() {
+            self.session.vigils.end(watched);
+        }
+    }
+
     fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
         if let Some(watched) = self.watched.take() {
             self.session.vigils.end(watched);
@@ -207,7 +229,7 @@ impl Drop for Hold {
 /// Turns what a drive sees into what a user is told.
 fn told_by<'a>(
     session: &'a Arc<Session>,
-    mut told: Box<dyn FnMut(&Waiting) + 'a>,
+    told: &'a mut (dyn FnMut(&Waiting) + '_),
 ) -> Box<dyn FnMut(&Ahead) + 'a> {
     Box::new(move |ahead| {
         let Ahead {
@@ -217,10 +239,12 @@ fn told_by<'a>(
             ref data,
             stat,
         } = *ahead;
-        let contender = Contender::new(session, nearest.clone(), count == 1, stat, data);
+        let nearest = nearest.clone();
+        let contender = || Contender::new(session, nearest, count == 1, stat, data);
         told(&Waiting {
             position: count,
-            ahead: Some(contender),
+            // A crowd has no nearest one.
+            ahead: (stat.czxid != 0).then(contender),
             since,
         });
     })

@@ -177,15 +177,11 @@ impl Mutex {
         &self,
         turn: Turn,
         patience: Patience,
-        options: LockOptions<'_>,
+        mut options: LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
-        let queue = Queue {
-            path: &self.path,
-            dir: &self.path,
-            role: Role::Exclusive,
-        };
-        let hold = Hold::take(&self.session, &queue, patience, options, limit)?;
+        let queue = Queue::of(&self.path, Role::Exclusive);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
         Ok(hold.map(|hold| MutexGuard {
             hold,
             turn,

@@ -23,6 +23,7 @@ pub(crate) mod limit;
 pub(crate) mod local;
 pub(crate) mod presence;
 pub(crate) mod proof;
+pub(crate) mod queries;
 pub(crate) mod transport;
 pub(crate) mod vigil;
 pub(crate) mod wire;
@@ -46,6 +47,7 @@ use crate::error::{Error, Result};
 use crate::owner::Card;
 use crate::proto::{ErrorCode, Request};
 use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::Reentrant;
 
 /// How long the end of a session is waited for.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -57,6 +59,7 @@ pub(crate) struct Session {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) lines: Lines,
     pub(crate) presence: Presence,
+    pub(crate) reentrant: Reentrant,
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
@@ -97,6 +100,7 @@ impl Session {
             transport,
             lines: Lines::default(),
             presence: Presence::default(),
+            reentrant: Reentrant::default(),
             leftovers,
             vigils,
             settings,
