@@ -82,7 +82,11 @@ fn a_frame_longer_than_any_may_be_is_an_error_at_once() {
 #[test]
 fn a_reply_out_of_order_is_an_error() {
     let mut out = Vec::new();
-    header(2, ErrorCode::OK).encode(Some(&Reply::Nothing), &mut out);
+    let reply = Reply::Data {
+        data: Vec::new(),
+        stat: Stat::default(),
+    };
+    header(2, ErrorCode::OK).encode(Some(&reply), &mut out);
     assert_eq!(answered_with(out), vec![Err(Failure::Lost); 3]);
 }
 
