@@ -1,5 +1,6 @@
 //! The transport against real servers, and against servers that lie.
 
+mod broken;
 mod fake;
 mod lying;
 mod old;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use self::support::zookeeper::ZooKeeper;
 use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
 use crate::proto::{
     Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
@@ -94,6 +96,14 @@ impl Rig {
         self.wire.send(vec![call(request, Some(watch), &to)]);
         (one(&answers), fired)
     }
+}
+
+fn node() -> String {
+    format!("/{:016x}", fastrand::u64(..))
+}
+
+fn server() -> &'static ZooKeeper {
+    ZooKeeper::shared()
 }
 
 fn config(hosts: &str, timeout: Duration) -> Config {
