@@ -3,6 +3,8 @@
 mod clock;
 mod error;
 mod guard;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod proto;
 #[doc(hidden)]
 pub mod protocol;
