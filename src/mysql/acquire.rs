@@ -70,13 +70,12 @@ pub(super) fn acquire(shared: &Arc<Shared>, name: &Arc<str>, until: Until) -> Re
     let Some(turn) = shared.local().enter(name, until.for_turn())? else {
         return Ok(None);
     };
-    let place = Arc::new(Place::new(shared.clone(), name.clone(), turn));
-    let result = Acquisition::new(&place, until).run();
-    if !matches!(result, Ok(Some(_))) {
-        // An attempt may be under way; until its end the turn is not passed on.
-        place.disown();
-    }
-    Ok(result?.map(|lease| Held { lease, place }))
+    let place = Arc::new(Place::new(shared.clone(), name.clone()));
+    let Some(lease) = Acquisition::new(&place, until).run()? else {
+        return Ok(None);
+    };
+    place.set_turn(turn);
+    Ok(Some(Held { lease, place }))
 }
 
 struct Acquisition<'a> {
@@ -88,6 +87,8 @@ struct Acquisition<'a> {
     taken: bool,
     /// Ask whose it is before trying to take it.
     look_first: bool,
+    /// The last attempts failed, and that was logged.
+    failing: bool,
 }
 
 impl<'a> Acquisition<'a> {
@@ -100,6 +101,7 @@ impl<'a> Acquisition<'a> {
             pause: shared.poll().0,
             taken: false,
             look_first: matches!(until, Until::Now),
+            failing: false,
         }
     }
 
@@ -119,6 +121,7 @@ impl<'a> Acquisition<'a> {
                 }
                 Outcome::Taken { left } => {
                     self.taken = true;
+                    self.failing = false;
                     self.look_first = true;
                     if matches!(self.until, Until::Now) || !self.sleep(left)? {
                         return Ok(None);
@@ -128,9 +131,12 @@ impl<'a> Acquisition<'a> {
                     if !trouble.kind.passes() {
                         return Err(error("take the lock", trouble));
                     }
-                    // Whoever waits for a locked row waits for somebody who may take it.
-                    self.taken |= trouble.kind == Kind::Busy;
-                    warn!("cannot ask for {} now: {trouble}", self.place.name);
+                    if !std::mem::replace(&mut self.failing, true) {
+                        warn!(
+                            "cannot ask for {}, trying again: {trouble}",
+                            self.place.name
+                        );
+                    }
                     if !self.sleep(None)? {
                         return self.give_up(&trouble.said);
                     }
@@ -144,10 +150,14 @@ impl<'a> Acquisition<'a> {
         let (to, outcome) = bounded(1);
         let (place, deadline, look_first) = (self.place.clone(), self.deadline, self.look_first);
         self.place.shared.workers().submit(move |link| {
-            // Nobody may be there any more; and the place, when dropped, cleans up.
-            if deadline.is_none_or(|deadline| Instant::now() < deadline) {
-                let _ = to.send(attempt(link, &place, look_first));
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return;
             }
+            let outcome = attempt(link, &place, look_first);
+            // Before the answer, so that the caller's is the last one. If there is no
+            // caller any more, ours is, and what is in the table is cleaned up.
+            drop(place);
+            let _ = to.send(outcome);
         });
         self.wait(&outcome)
     }
@@ -211,8 +221,10 @@ fn attempt(link: &mut Link, place: &Place, look_first: bool) -> Outcome {
             // one that is still on its way might yet.
             Outcome::Taken { left }
         }
+        // Some other transaction has made the row, and has not committed yet.
+        Err(trouble) if trouble.kind == Kind::Locked => Outcome::Taken { left: None },
         Err(trouble) => {
-            if let (Some(sent), true) = (begun, trouble.kind != Kind::Busy) {
+            if let (Some(sent), false) = (begun, trouble.kind.is_rolled_back()) {
                 place.set_fate(Fate::Doubt(sent));
             }
             Outcome::Failed(trouble)

@@ -52,6 +52,8 @@ pub(super) enum Kind {
     InDoubt,
     /// The server rolled it back, and it may succeed when tried again.
     Busy,
+    /// The server rolled it back, because some other transaction has the row.
+    Locked,
     /// The server takes no writes.
     ReadOnly,
     /// The server refused the credentials.
@@ -65,7 +67,12 @@ pub(super) enum Kind {
 impl Kind {
     /// Returns `true` if the same may succeed later.
     pub(super) fn passes(self) -> bool {
-        self.is_the_connection() || self == Self::Busy
+        self.is_the_connection() || self.is_rolled_back()
+    }
+
+    /// Returns `true` if the server said that nothing was done.
+    pub(super) fn is_rolled_back(self) -> bool {
+        matches!(self, Self::Busy | Self::Locked)
     }
 
     /// Returns `true` if it was the connection, whatever the statement.
@@ -149,7 +156,7 @@ impl Link {
         let Some(live) = &mut self.live else {
             return;
         };
-        if trouble.kind != Kind::Busy || live.conn().query_drop("ROLLBACK").is_err() {
+        if !trouble.kind.is_rolled_back() || live.conn().query_drop("ROLLBACK").is_err() {
             self.live = None;
         }
     }
@@ -173,7 +180,7 @@ impl Trouble {
     fn before(error: &Error) -> Self {
         let during = Self::during(error);
         let kind = match during.kind {
-            Kind::InDoubt | Kind::Busy => Kind::Unreachable,
+            Kind::InDoubt | Kind::Busy | Kind::Locked => Kind::Unreachable,
             kind => kind,
         };
         Self { kind, ..during }
@@ -199,9 +206,10 @@ impl fmt::Display for Trouble {
 /// The codes of MySQL, MariaDB and Galera.
 fn kind_of(code: u16) -> Kind {
     match code {
-        // A lock wait, a deadlock, a row that changed under a snapshot, a write set that
-        // group replication or Galera rolled back.
-        1020 | 1205 | 1213 | 3101 => Kind::Busy,
+        1205 => Kind::Locked,
+        // A row that changed under a snapshot, a deadlock (Galera says so of every conflict
+        // between two nodes), a conflict in group replication.
+        1020 | 1213 | 3101 => Kind::Busy,
         // Too many connections, a node that is not ready, shutdown, a killed or timed-out
         // connection, trouble with its packets.
         1040

@@ -35,7 +35,8 @@ impl Held {
             .place
             .shared
             .ask(limit, "verify the lock", move |link| {
-                renew_one(link, &lease, length)
+                // The connection may have been dead since it was last used.
+                renew_one(link, &lease, length).or_else(|_| renew_one(link, &lease, length))
             });
         self.check()?;
         match renewed {

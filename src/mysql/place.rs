@@ -23,6 +23,7 @@ pub(super) struct Place {
     /// Who we are in the table, this time.
     pub(super) owner: String,
     fate: Mutex<Fate>,
+    /// Of a lock that is held; passed on when the row is gone.
     turn: Mutex<Option<Turn>>,
 }
 
@@ -38,13 +39,13 @@ pub(super) enum Fate {
 }
 
 impl Place {
-    pub(super) fn new(shared: Arc<Shared>, name: Arc<str>, turn: Turn) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, name: Arc<str>) -> Self {
         Self {
             shared,
             name,
             owner: uuid::Uuid::new_v4().to_string(),
             fate: Mutex::new(Fate::Nothing),
-            turn: Mutex::new(Some(turn)),
+            turn: Mutex::new(None),
         }
     }
 
@@ -54,6 +55,10 @@ impl Place {
 
     pub(super) fn set_fate(&self, fate: Fate) {
         *self.fate.lock() = fate;
+    }
+
+    pub(super) fn set_turn(&self, turn: Turn) {
+        *self.turn.lock() = Some(turn);
     }
 
     /// The calling thread may lock the name again, and wait.

@@ -53,6 +53,8 @@ struct Renewal {
     /// When the renewal that is under way was handed over.
     under_way: Option<(u64, Moment)>,
     round: u64,
+    /// The last renewals failed, and that was logged.
+    failing: bool,
     renew_at: Moment,
     clean_at: Moment,
     to_self: Sender<Done>,
@@ -88,6 +90,7 @@ pub(super) fn start(
         deleting: 0,
         under_way: None,
         round: 0,
+        failing: false,
         renew_at: now,
         // Clients that were started together do not clean together.
         clean_at: now + clean_every.mul_f64(0.5 + fastrand::f64()),
@@ -234,8 +237,11 @@ impl Renewal {
                 } else {
                     self.abandoned = self.abandoned.saturating_sub(1);
                 }
+                let failing = std::mem::replace(&mut self.failing, renewed.is_err());
                 if let Err(trouble) = renewed {
-                    warn!("cannot renew the leases: {trouble}");
+                    if !failing {
+                        warn!("cannot renew the leases, trying again: {trouble}");
+                    }
                     let pause = (self.lease / 24).min(Duration::from_secs(1));
                     self.renew_at = Moment::now() + pause;
                 }
