@@ -21,7 +21,7 @@ use crate::mysql_support::{Database, Proxy, Server, child, wait_until};
 const LATE: Duration = Duration::from_millis(100);
 
 fn client(url: &str, lease: Duration) -> Client {
-    let builder = Client::builder(url).expect("a good URL").lease(lease);
+    let builder = Client::builder(url).lease(lease);
     builder.connect().expect("a connection")
 }
 
@@ -390,7 +390,7 @@ fn nothing_hangs_in_a_blackhole() {
     assert!(begun.elapsed() < LATE, "drop took {:?}", begun.elapsed());
 
     let begun = Instant::now();
-    let builder = Client::builder(&url).unwrap().connect_timeout(seconds(1));
+    let builder = Client::builder(&url).connect_timeout(seconds(1));
     assert!(builder.connect().is_err());
     assert!(begun.elapsed() < seconds(1) + LATE);
 
@@ -755,7 +755,7 @@ fn rows_that_nobody_wants_are_tidied_up() {
                 ('in use', 'alive', UTC_TIMESTAMP(6) + INTERVAL 1 HOUR), \
                 ('plain', NULL, NULL)";
     conn.query_drop(rows).unwrap();
-    let builder = Client::builder(&database.url()).unwrap();
+    let builder = Client::builder(&database.url());
     let _client = builder
         .clean_interval(Duration::from_millis(100))
         .connect()
@@ -836,7 +836,7 @@ fn credentials_are_refused_by_name_and_never_shown() {
     let database = Database::new();
     let url = database.url_of("nobody:secret");
     assert_eq!(Client::connect(&url).unwrap_err(), Error::AuthFailed);
-    let builder = Client::builder(&url).unwrap();
+    let builder = Client::builder(&url);
     assert!(!format!("{builder:?}").contains("secret"));
     let bad = "mysql://app:secret@db:port/app";
     let error = Client::connect(bad).unwrap_err();
@@ -844,6 +844,61 @@ fn credentials_are_refused_by_name_and_never_shown() {
     let client = Client::connect(&database.url()).unwrap();
     let guard = client.mutex("a").unwrap().lock().unwrap();
     assert!(!format!("{client:?} {guard:?}").contains("127.0.0.1"));
+}
+
+fn openssl(words: &str) {
+    let mut command = std::process::Command::new("openssl");
+    let done = command
+        .args(words.split_whitespace())
+        .output()
+        .expect("openssl");
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB and openssl"]
+fn a_server_that_insists_on_tls_is_served_with_tls() {
+    let folder = std::env::temp_dir().join(format!("zklock-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let f = folder.display();
+    std::fs::write(
+        folder.join("names"),
+        "subjectAltName = DNS:localhost, IP:127.0.0.1",
+    )
+    .unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!(
+        "req -x509 {key} -subj /CN=ca -keyout {f}/ca.key -out {f}/ca.pem"
+    ));
+    openssl(&format!(
+        "req {key} -subj /CN=db -keyout {f}/db.key -out {f}/db.csr"
+    ));
+    let ca = format!("-CA {f}/ca.pem -CAkey {f}/ca.key -CAcreateserial");
+    openssl(&format!(
+        "x509 -req -in {f}/db.csr {ca} -extfile {f}/names -out {f}/db.pem"
+    ));
+
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    database.server.kill();
+    let (certificate, key) = (
+        format!("--ssl-cert={f}/db.pem"),
+        format!("--ssl-key={f}/db.key"),
+    );
+    database.server.resume(&[&certificate, &key]);
+    let root = database.conn();
+    let user = "CREATE USER tls@'%' REQUIRE SSL; GRANT ALL ON *.* TO tls@'%'";
+    { root }.query_drop(user).unwrap();
+
+    let url = database.url_of("tls");
+    assert_eq!(Client::connect(&url).unwrap_err(), Error::AuthFailed);
+    let client = Client::connect(&format!("{url}&root_cert_path={f}/ca.pem")).unwrap();
+    client.create_table().unwrap();
+    client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Written once for all guards.

@@ -275,7 +275,8 @@ fn take(
 
 /// Says who we are to those who look into the table.
 fn card() -> String {
-    const LONGEST: usize = 200;
+    /// The column has room for it however much of it has to be escaped.
+    const LONGEST: usize = 50;
     let short = |text: String| text.chars().take(LONGEST).collect::<String>();
     let program = std::env::current_exe().ok();
     let program = program.as_ref().and_then(|path| path.file_name());

@@ -44,8 +44,9 @@ pub struct Client {
 impl Client {
     /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
     ///
-    /// What else can be said in the URL, such as `require_ssl=true`, is in the
-    /// documentation of the `mysql` crate. Waits for the connection, 15 seconds at most.
+    /// What else can be said in the URL is in the documentation of the `mysql` crate:
+    /// `?root_cert_path=ca.pem`, for one, makes it use TLS and nothing else. Waits for
+    /// the connection, 15 seconds at most.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl Client {
     /// the table is there but not good for these locks. That it is not there is no error:
     /// see [`create_table`](Self::create_table).
     pub fn connect(url: &str) -> Result<Self> {
-        Self::builder(url)?.connect()
+        Self::builder(url).connect()
     }
 
     /// Takes its connections from a pool, up to five, and keeps them.
@@ -66,26 +67,24 @@ impl Client {
     ///
     /// As [`connect`](Self::connect).
     pub fn from_pool(pool: Pool) -> Result<Self> {
-        ClientBuilder::new(Source::Pool(pool)).connect()
+        Self::builder_from_pool(pool).connect()
     }
 
     /// Returns a builder, for other settings.
     ///
-    /// # Errors
-    ///
-    /// Fails if the URL cannot be read.
-    pub fn builder(url: &str) -> Result<ClientBuilder> {
-        // What the crate says of it names parameters and not credentials.
+    /// That the URL cannot be read is said by [`ClientBuilder::connect`].
+    pub fn builder(url: &str) -> ClientBuilder {
+        // What the driver says of it names parameters and not credentials.
         let opts = Opts::from_url(url).map_err(|error| Error::Database {
             what: "read the database's URL",
             message: format!("{error}; write mysql://user:password@host:port/database"),
-        })?;
-        Ok(ClientBuilder::new(Source::Server(opts)))
+        });
+        ClientBuilder::new(opts.map(Source::Server))
     }
 
     /// As [`builder`](Self::builder), with a pool.
     pub fn builder_from_pool(pool: Pool) -> ClientBuilder {
-        ClientBuilder::new(Source::Pool(pool))
+        ClientBuilder::new(Ok(Source::Pool(pool)))
     }
 
     /// Creates the tables if they are not there.
@@ -146,7 +145,7 @@ impl Client {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until connect is called"]
 pub struct ClientBuilder {
-    source: Source,
+    source: Result<Source>,
     settings: Settings,
 }
 
@@ -159,7 +158,7 @@ struct Settings {
 }
 
 impl ClientBuilder {
-    fn new(source: Source) -> Self {
+    fn new(source: Result<Source>) -> Self {
         let settings = Settings {
             lease: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
@@ -235,7 +234,7 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let shared = Arc::new(Shared::start(self.source, self.settings)?);
+        let shared = Arc::new(Shared::start(self.source?, self.settings)?);
         let client = Client {
             handle: Arc::new(Handle { shared }),
         };

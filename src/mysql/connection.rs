@@ -3,7 +3,9 @@
 //! Also what the errors mean for a lock: whether to try again, and whether a statement
 //! that failed may have been carried out.
 
+use std::error::Error as _;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -128,6 +130,11 @@ impl Link {
         })
     }
 
+    /// Does not trust the connection any more.
+    pub(super) fn distrust(&mut self) {
+        self.live = None;
+    }
+
     fn connect(&mut self) -> Result<()> {
         let idle = self.used.elapsed() > IDLE;
         if let Some(live) = &mut self.live
@@ -193,13 +200,34 @@ impl Trouble {
             Error::UrlError(_) | Error::FromValueError(_) | Error::FromRowError(_) => Kind::Refused,
             _ => Kind::InDoubt,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, said(error))
     }
 }
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.said)
+    }
+}
+
+/// What an error says, without the driver's wrapping.
+fn said(error: &Error) -> String {
+    match error {
+        Error::IoError(error) => said_by_io(error),
+        Error::CodecError(error) => match error.source().and_then(|source| source.downcast_ref()) {
+            Some(error) => said_by_io(error),
+            None => error.to_string(),
+        },
+        Error::MySqlError(error) => format!("{} ({})", error.message, error.code),
+        Error::DriverError(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn said_by_io(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
     }
 }
 
@@ -255,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_failed_before_it_was_sent_leaves_no_doubt() {
-        let error = || Error::from(std::io::Error::other("refused"));
+        let error = || Error::from(io::Error::other("refused"));
         assert_eq!(Trouble::before(&error()).kind, Kind::Unreachable);
         assert_eq!(Trouble::during(&error()).kind, Kind::InDoubt);
     }

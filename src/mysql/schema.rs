@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS `database_lock_token` (
 /// The statement that makes a table of the plain form good for these locks as well.
 ///
 /// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs
-/// that use the plain form go on working during and after it.
+/// that use the plain form go on working after it, and wait while it runs.
 pub const ALTER_TABLE: &str = "\
 ALTER TABLE `database_lock`
   MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,

@@ -5,6 +5,7 @@
 //! more is dropped, and what was in it cleans up after itself.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -88,7 +89,10 @@ impl Workers {
 fn work(mut link: Link, jobs: &Receiver<Job>, crew: &Mutex<Crew>) {
     for job in jobs {
         crew.lock().busy += 1;
-        job(&mut link);
+        // A panic would be the driver's; the thread has more to do.
+        if catch_unwind(AssertUnwindSafe(|| job(&mut link))).is_err() {
+            link.distrust();
+        }
         crew.lock().busy -= 1;
     }
 }
