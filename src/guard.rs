@@ -109,3 +109,92 @@ pub trait LockGuard: fmt::Debug {
         self.check().is_ok()
     }
 }
+
+/// Gives a guard the methods that all guards share; its hold is in the field `hold`, or
+/// where the second argument says.
+macro_rules! guard_methods {
+    ($guard:ident) => {
+        $crate::guard::guard_methods!($guard, hold);
+    };
+    ($guard:ident, $($hold:ident).+) => {
+        impl $guard {
+            /// Returns `Ok` as long as nobody else can have the lock.
+            ///
+            /// Costs no I/O: a look at a clock that counts suspend. When the connection is
+            /// lost it goes on to pass until the deadline, which is half a session timeout
+            /// after the last time that a quorum confirmed the lock.
+            ///
+            /// # Errors
+            ///
+            /// Fails with [`Error::Lost`](crate::Error::Lost) when the lock is lost, and
+            /// from then on.
+            pub fn check(&self) -> $crate::Result<()> {
+                self.$($hold).+.check()
+            }
+
+            /// Asks the quorum whether the lock is still ours.
+            ///
+            /// Blocks for one committed round trip; when the connection is lost, until
+            /// the guard's deadline at most.
+            ///
+            /// # Errors
+            ///
+            /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and
+            /// with [`Error::Suspect`](crate::Error::Suspect) when no quorum answered.
+            pub fn verify(&self) -> $crate::Result<()> {
+                self.$($hold).+.verify()
+            }
+
+            /// Returns `true` as long as nobody else can have the lock.
+            pub fn is_held(&self) -> bool {
+                self.check().is_ok()
+            }
+
+            /// Returns what is known of the lock, without I/O.
+            pub fn state(&self) -> $crate::GuardState {
+                self.$($hold).+.state()
+            }
+
+            /// Returns how long the lock can be trusted if nothing more is heard of the
+            /// server.
+            pub fn valid_for(&self) -> ::std::time::Duration {
+                self.$($hold).+.valid_for()
+            }
+
+            /// Returns the channel that tells of changes, to be used in `select!`.
+            ///
+            /// It keeps the sixteen newest events.
+            pub fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
+                self.$($hold).+.events()
+            }
+        }
+
+        impl $crate::LockGuard for $guard {
+            fn check(&self) -> $crate::Result<()> {
+                self.check()
+            }
+
+            fn verify(&self) -> $crate::Result<()> {
+                self.verify()
+            }
+
+            fn state(&self) -> $crate::GuardState {
+                self.state()
+            }
+
+            fn valid_for(&self) -> ::std::time::Duration {
+                self.valid_for()
+            }
+
+            fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
+                self.events()
+            }
+
+            fn unlock(self) -> $crate::Result<()> {
+                self.unlock()
+            }
+        }
+    };
+}
+
+pub(crate) use guard_methods;

@@ -7,11 +7,21 @@
 //! back up.
 
 mod code;
+mod connect;
+mod jute;
+mod multi;
 mod reply;
 mod request;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub(crate) use self::code::ErrorCode;
-pub(crate) use self::reply::{Event, EventKind, OpReply, Reply, ReplyHeader};
-pub(crate) use self::request::{ConnectReply, ConnectRequest, Op, OpCode, Request};
-pub(crate) use self::types::{Access, CreateMode, Permissions, Stat};
+pub(crate) use self::connect::{ConnectReply, ConnectRequest};
+pub(crate) use self::jute::Malformed;
+pub(crate) use self::multi::{Op, OpReply};
+pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
+pub(crate) use self::request::{OpCode, Request};
+pub(crate) use self::types::{
+    Access, CreateMode, Permissions, Secret, Stat, WatchKind, WatchLists,
+};

@@ -1,5 +1,9 @@
 //! Values that several requests and replies share.
 
+use std::fmt;
+
+use super::jute::{Malformed, Reader, Writer};
+
 /// What the server knows about a node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stat {
@@ -26,6 +30,29 @@ pub(crate) enum CreateMode {
     Container,
 }
 
+impl CreateMode {
+    pub(crate) fn flag(self) -> i32 {
+        match self {
+            Self::Persistent => 0,
+            Self::Ephemeral => 1,
+            Self::PersistentSequential => 2,
+            Self::EphemeralSequential => 3,
+            Self::Container => 4,
+        }
+    }
+
+    pub(crate) fn from_flag(flag: i32) -> Option<Self> {
+        Some(match flag {
+            0 => Self::Persistent,
+            1 => Self::Ephemeral,
+            2 => Self::PersistentSequential,
+            3 => Self::EphemeralSequential,
+            4 => Self::Container,
+            _ => return None,
+        })
+    }
+}
+
 /// One entry of an access control list.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Access {
@@ -45,4 +72,68 @@ impl Permissions {
     pub(crate) const DELETE: Self = Self(8);
     pub(crate) const ADMIN: Self = Self(16);
     pub(crate) const ALL: Self = Self(31);
+}
+
+/// Credentials: sent, and never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct Secret(pub(crate) Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Which of a node's watches is meant: the numbers of removeWatches and checkWatches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchKind;
+
+impl WatchKind {
+    pub(crate) const CHILDREN: i32 = 1;
+    pub(crate) const DATA: i32 = 2;
+    pub(crate) const ANY: i32 = 3;
+}
+
+/// The watches that a client had on its last connection.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct WatchLists {
+    /// What the client has seen: an event after this is due at once.
+    pub(crate) since_zxid: i64,
+    pub(crate) data: Vec<String>,
+    pub(crate) exists: Vec<String>,
+    pub(crate) children: Vec<String>,
+    pub(crate) persistent: Vec<String>,
+    pub(crate) recursive: Vec<String>,
+}
+
+impl WatchLists {
+    pub(super) fn has_persistent(&self) -> bool {
+        !self.persistent.is_empty() || !self.recursive.is_empty()
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) {
+        writer.long(self.since_zxid);
+        writer.paths(&self.data);
+        writer.paths(&self.exists);
+        writer.paths(&self.children);
+        if self.has_persistent() {
+            writer.paths(&self.persistent);
+            writer.paths(&self.recursive);
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, persistent: bool) -> Result<Self, Malformed> {
+        let mut lists = Self {
+            since_zxid: reader.long()?,
+            data: reader.strings()?,
+            exists: reader.strings()?,
+            children: reader.strings()?,
+            ..Self::default()
+        };
+        if persistent {
+            lists.persistent = reader.strings()?;
+            lists.recursive = reader.strings()?;
+        }
+        Ok(lists)
+    }
 }

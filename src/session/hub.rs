@@ -57,6 +57,13 @@ pub(crate) struct Link {
     pub(crate) connects: u64,
 }
 
+impl Link {
+    /// Returns whether there will never be a connection again.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Hub(Mutex<Inner>);
@@ -170,10 +177,7 @@ impl Hub {
     /// Nothing changes any more after the end.
     fn change(&self, event: SessionEvent, update: impl FnOnce(&mut Link)) {
         let mut inner = self.0.lock();
-        if matches!(
-            inner.link.state,
-            SessionState::Closed | SessionState::AuthFailed
-        ) {
+        if inner.link.is_over() {
             return;
         }
         update(&mut inner.link);

@@ -1,4 +1,173 @@
 //! Threads and the connection to ZooKeeper: everything that waits.
+//!
+//! ```text
+//!  drive ──► ask ──► transport ◄── leftovers, heart ◄── keeper (a thread)
+//!   │                 │ wire (a thread)
+//!   └─► local         │ handle (threads around the `zookeeper` crate)
+//!                     └──► hub: the state of the connection, told to all of them
+//! ```
+//!
+//! Threads of the user's wait in `local`, `ask` and `drive`, on channels, and always
+//! for a limit or a change of the hub as well. What is decided without waiting is in
+//! `protocol`.
 
+pub(crate) mod ask;
+pub(crate) mod drive;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod handle;
+pub(crate) mod heart;
 pub(crate) mod hub;
+pub(crate) mod keeper;
+pub(crate) mod leftovers;
+pub(crate) mod limit;
+pub(crate) mod local;
+pub(crate) mod overdue;
+pub(crate) mod presence;
+pub(crate) mod proof;
+pub(crate) mod queries;
 pub(crate) mod transport;
+pub(crate) mod vigil;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+
+use self::ask::Asker;
+use self::heart::{Heart, Vigils};
+use self::hub::Hub;
+use self::keeper::Keeper;
+use self::leftovers::Leftovers;
+use self::local::Lines;
+use self::presence::Presence;
+use self::transport::{Transport, WatchId};
+use crate::acl::Acl;
+use crate::error::{Error, Result};
+use crate::owner::Card;
+use crate::proto::{ErrorCode, Request};
+use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::Reentrant;
+
+/// How long the end of a session is waited for.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// One client's session, with all that lives as long as it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) lines: Lines,
+    pub(crate) presence: Presence,
+    pub(crate) reentrant: Reentrant,
+    pub(crate) leftovers: Arc<Leftovers>,
+    pub(crate) vigils: Arc<Vigils>,
+    pub(crate) settings: Settings,
+    keeper: Keeper,
+    next_watch: Arc<AtomicU64>,
+}
+
+/// What the user has said about this client's nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) dialect: Dialect,
+    pub(crate) acl: Acl,
+    pub(crate) card: Card,
+}
+
+impl Session {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+    ) -> Result<Self> {
+        let (wake, woken) = bounded(1);
+        let next_watch = Arc::new(AtomicU64::new(0));
+        let vigils = Arc::new(Vigils::new(wake.clone()));
+        let leftovers = Arc::new(Leftovers::new(hub.clone(), transport.clone(), wake));
+        let heart = Heart::new(
+            hub.clone(),
+            transport.clone(),
+            vigils.clone(),
+            next_watch.clone(),
+        );
+        let keeper = Keeper::start(heart, leftovers.clone(), &hub, woken);
+        let keeper = keeper.map_err(|_| Error::Unsupported {
+            what: "another thread",
+        })?;
+        Ok(Self {
+            hub,
+            transport,
+            lines: Lines::default(),
+            presence: Presence::default(),
+            reentrant: Reentrant::default(),
+            leftovers,
+            vigils,
+            settings,
+            keeper,
+            next_watch,
+        })
+    }
+
+    /// Ends the session; bounded in time, and of no effect the second time.
+    pub(crate) fn close(&self) {
+        if let (Some(until), false) = (self.leftovers.held_until(), self.hub.link().is_over()) {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.leftovers.push();
+        }
+        self.transport.close(CLOSE_LIMIT);
+        self.hub.closed();
+        self.keeper.stop(CLOSE_LIMIT);
+    }
+
+    pub(crate) fn asker(&self) -> Asker {
+        Asker::new(&self.hub, &self.transport)
+    }
+
+    pub(crate) fn next_watch(&self) -> WatchId {
+        WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The request after whose answer a listing of `dir` is up to date.
+///
+/// Where there is no sync, a write does it, even one that comes to nothing.
+pub(crate) fn sync(dir: &str, supported: bool) -> Request {
+    match supported {
+        true => Request::Sync {
+            path: dir.to_owned(),
+        },
+        false => Request::Delete {
+            path: format!("{dir}/_sync"),
+            version: -1,
+        },
+    }
+}
+
+pub(crate) fn list(dir: &str) -> Request {
+    Request::GetChildren {
+        path: dir.to_owned(),
+        watch: false,
+        stat: false,
+    }
+}
+
+/// Whether a refusal is about the connection, so that the request may yet succeed.
+pub(crate) fn is_passing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::CONNECTION_LOSS
+            | ErrorCode::OPERATION_TIMEOUT
+            | ErrorCode::SESSION_EXPIRED
+            | ErrorCode::SESSION_MOVED
+            | ErrorCode::THROTTLED
+    )
+}

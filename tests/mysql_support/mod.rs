@@ -125,13 +125,19 @@ fn mariadb(folder: &Path) -> Command {
     let mut command = Command::new("mariadbd");
     command
         .arg("--no-defaults")
-        .arg("--user=root")
+        .arg(format!("--user={}", user()))
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
+}
+
+/// Who we are; MariaDB wants to hear it if that is root.
+fn user() -> String {
+    let user = Command::new("id").arg("-un").output().expect("id");
+    String::from_utf8_lossy(&user.stdout).trim().to_owned()
 }
 
 /// Making a data folder takes seconds, so it is made once and copied.
@@ -143,7 +149,8 @@ fn copy_template(to: &Path) {
     if !done.exists() {
         let _ = std::fs::remove_dir_all(&template);
         let status = Command::new("mariadb-install-db")
-            .args(["--no-defaults", "--user=root", "--skip-test-db"])
+            .args(["--no-defaults", "--skip-test-db"])
+            .arg(format!("--user={}", user()))
             .arg("--auth-root-authentication-method=normal")
             .arg("--innodb-log-file-size=8M")
             .arg(format!("--datadir={}", template.display()))

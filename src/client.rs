@@ -1,0 +1,343 @@
+//! A client: one session with ZooKeeper, shared by any number of locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use crate::acl::Acl;
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::multi_lock::MultiLock;
+use crate::mutex::Mutex;
+use crate::owner::Card;
+use crate::proto::Secret;
+use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::ReentrantMutex;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
+use crate::session::hub::{Hub, SessionEvent, SessionState};
+use crate::session::limit::Limit;
+use crate::session::transport::Transport;
+use crate::session::wire::{self, Credentials};
+use crate::session::{Session, Settings};
+
+/// A session with ZooKeeper, shared by all clones.
+///
+/// It connects again by itself, to any server of the list, and keeps its session as long
+/// as the ensemble does. When the last clone, lock and guard of it is dropped, the
+/// session is closed, for which the drop waits one second at most; after
+/// [`std::process::exit`] or an abort its locks become free only when the session has
+/// timed out.
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// use zklock::Client;
+///
+/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// let zk_mutex = client.mutex("/locks/nightly-report")?;
+/// let _guard = zk_mutex.lock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    session: Arc<Session>,
+}
+
+/// How to connect; see [`Client::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    hosts: String,
+    session_timeout: Duration,
+    connect_timeout: Duration,
+    auth: Vec<Credentials>,
+    acl: Acl,
+    dialect: Dialect,
+    note: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
+}
+
+impl Client {
+    /// Connects to the first server of `hosts` that answers.
+    ///
+    /// `hosts` is `host:port,host:port/chroot`; the port defaults to 2181, IPv6 addresses
+    /// stand in brackets, and everything happens below the chroot if there is one. Blocks
+    /// until there is a session, for 15 s at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadHosts`] if the list cannot be read, with
+    /// [`Error::ConnectTimeout`], which tells what each server said, and with
+    /// [`Error::AuthFailed`].
+    pub fn connect(hosts: &str) -> Result<Self> {
+        Self::builder(hosts).connect()
+    }
+
+    /// Returns a builder, for what [`connect`](Self::connect) does not say.
+    pub fn builder(hosts: &str) -> ClientBuilder {
+        ClientBuilder {
+            hosts: hosts.to_owned(),
+            session_timeout: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(15),
+            auth: Vec::new(),
+            acl: Acl::open(),
+            dialect: Dialect::default(),
+            note: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Uses a handle of the `zookeeper` crate, for programs that own one already.
+    ///
+    /// `session_timeout` is what the handle was connected with: it does not tell. Such a
+    /// client is safe, but modest: its guards are lost on the first disconnect, because
+    /// the handle does not say whether the session survived it, and a handle that hangs
+    /// is given up after a session timeout. The crate documentation has a table. Does not
+    /// block.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system has no threads left.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use zklock::Client;
+    ///
+    /// let timeout = Duration::from_secs(20);
+    /// let handle = zookeeper::ZooKeeper::connect("zk1:2181", timeout, |_| {})?;
+    /// let client = Client::from_zookeeper(handle, timeout)?;
+    /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "zookeeper")]
+    pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
+        let hub = Arc::new(Hub::new(session_timeout));
+        let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
+        let settings = Settings {
+            dialect: Dialect::default(),
+            acl: Acl::open(),
+            card: Card::new(None),
+        };
+        Self::new(hub, transport, settings)
+    }
+
+    fn new(hub: Arc<Hub>, transport: Arc<dyn Transport>, settings: Settings) -> Result<Self> {
+        let session = Arc::new(Session::new(hub, transport, settings)?);
+        Ok(Self { session })
+    }
+
+    /// Returns the mutex at `path`, an absolute path such as `/locks/nightly-report`.
+    ///
+    /// Costs no I/O; the path is created when the mutex is locked for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn mutex(&self, path: &str) -> Result<Mutex> {
+        Mutex::new(&self.session, path)
+    }
+
+    /// Returns the reentrant mutex at `path`, which excludes with the mutex there.
+    ///
+    /// Costs no I/O; the path is created when the mutex is locked for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn reentrant_mutex(&self, path: &str) -> Result<ReentrantMutex> {
+        ReentrantMutex::new(&self.session, path)
+    }
+
+    /// Returns the read-write lock at `path`.
+    ///
+    /// Costs no I/O; the path is created when the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn rwlock(&self, path: &str) -> Result<RwLock> {
+        RwLock::new(&self.session, path)
+    }
+
+    /// Returns the semaphore at `path`, of which `permits` may be out at a time.
+    ///
+    /// Costs no I/O; the path is created when the semaphore is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
+    /// [`Error::Unsupported`] for no permits and in kazoo's dialect.
+    pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
+        Semaphore::new(&self.session, path, permits)
+    }
+
+    /// Returns a lock of several mutexes at once.
+    ///
+    /// A path that is named twice counts once. Costs no I/O; the paths are created when
+    /// the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
+    /// [`Error::Unsupported`] if there is none.
+    pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
+        MultiLock::new(&self.session, paths)
+    }
+
+    /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
+    ///
+    /// Blocks for a few round trips, 15 s each at most. A path that does not exist has no
+    /// contenders; it is not created.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and if the server
+    /// turns a request down or does not answer.
+    pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
+        crate::path::check(path)?;
+        self.session.contenders(path)
+    }
+
+    /// Returns the id of the current session, or 0 while there is none.
+    pub fn session_id(&self) -> i64 {
+        self.session.hub.link().session
+    }
+
+    /// Returns the session timeout as negotiated with the server.
+    pub fn session_timeout(&self) -> Duration {
+        self.session.hub.link().timeout
+    }
+
+    /// Returns the state of the session.
+    pub fn state(&self) -> SessionState {
+        self.session.hub.link().state
+    }
+
+    /// Returns a channel with everything that happens to the session from now on.
+    ///
+    /// It keeps the first 1,024 events that are not taken out of it.
+    pub fn events(&self) -> Receiver<SessionEvent> {
+        self.session.hub.events()
+    }
+
+    /// Ends the session: its locks become free, and who waits gets [`Error::Closed`].
+    ///
+    /// Blocks for one round trip, three seconds at most when the connection is lost; the
+    /// locks become free when the session has timed out then.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server did not confirm the end of the session in time.
+    pub fn close(&self) -> Result<()> {
+        let connected = self.state() == SessionState::Connected;
+        self.session.close();
+        match connected {
+            true => Ok(()),
+            false => Err(Error::Closed),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Asks for a session that the server ends when it has not heard of us for this long.
+    ///
+    /// The server has limits, 2 to 20 of its ticks unless it says otherwise;
+    /// [`Client::session_timeout`] tells what became of it. A short timeout frees the
+    /// locks of a dead process soon, and leaves less time to survive a disconnect.
+    /// Defaults to 20 s.
+    pub fn session_timeout(mut self, asked: Duration) -> Self {
+        self.session_timeout = asked;
+        self
+    }
+
+    /// Gives up connecting after this long. Defaults to 15 s.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// Tells each server who we are: `digest` and `user:password`, for example.
+    ///
+    /// May be called several times. The credentials are in no log and no `Debug` output.
+    /// Defaults to nobody.
+    pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
+        self.auth.push(Credentials {
+            scheme: scheme.to_owned(),
+            secret: Secret(credentials.into()),
+        });
+        self
+    }
+
+    /// Protects the nodes that this client creates. Defaults to [`Acl::open`].
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.acl = acl;
+        self
+    }
+
+    /// Speaks this dialect, which decides with whose locks ours exclude. Defaults to
+    /// [`Dialect::Curator`].
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Shows this text to others who wait for us, its first 512 characters. Defaults to
+    /// none.
+    pub fn note(mut self, text: &str) -> Self {
+        self.note = Some(text.to_owned());
+        self
+    }
+
+    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects to the first server that answers.
+    ///
+    /// Blocks until there is a session, at most for the connect timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`].
+    pub fn connect(self) -> Result<Client> {
+        let hub = Arc::new(Hub::new(self.session_timeout));
+        let config = wire::Config {
+            hosts: wire::Hosts::parse(&self.hosts)?,
+            session_timeout: self.session_timeout,
+            auth: self.auth,
+            frame_limit: wire::FRAME_LIMIT,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(|tls| tls.configure()).transpose()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
+        };
+        let transport = wire::open(config, hub.clone());
+        let settings = Settings {
+            dialect: self.dialect,
+            acl: self.acl,
+            card: Card::new(self.note.as_deref()),
+        };
+        let client = Client::new(hub, transport, settings)?;
+        let limit = Limit::after(self.connect_timeout);
+        match client.session.asker().connected(&limit)? {
+            Ok(_) => Ok(client),
+            Err(_) => Err(Error::ConnectTimeout {
+                limit: self.connect_timeout,
+                tried: client.session.hub.trouble(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Who somebody is, and what an access control list lets them do.
+//!
+//! Known schemes: `world`, `auth` (whoever makes the list), `digest` and `ip`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base64ct::{Base64, Encoding};
+use sha1::{Digest, Sha1};
+
+use crate::proto::{Access, ErrorCode, Permissions};
+
+/// Something that a client has shown itself to be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Identity {
+    pub(super) scheme: String,
+    pub(super) id: String,
+}
+
+impl Identity {
+    fn new(scheme: &str, id: String) -> Self {
+        let scheme = scheme.to_owned();
+        Self { scheme, id }
+    }
+
+    /// What every client is.
+    pub(super) fn of_address(address: IpAddr) -> Self {
+        Self::new("ip", address.to_string())
+    }
+
+    /// Whom the credentials show; `None` if nobody is known by that scheme.
+    pub(super) fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
+        (scheme == "digest").then(|| {
+            let text = String::from_utf8_lossy(credentials);
+            let user = text.split(':').next().unwrap_or_default();
+            let hash = Base64::encode_string(&Sha1::digest(credentials));
+            Self::new(scheme, format!("{user}:{hash}"))
+        })
+    }
+}
+
+/// Who may do what with a node; cheap to copy, since changes carry it with them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Acl(Arc<[Access]>);
+
+impl Acl {
+    /// What everybody may do.
+    pub(super) fn world(permissions: Permissions) -> Self {
+        let anyone = Access {
+            permissions,
+            scheme: "world".to_owned(),
+            id: "anyone".to_owned(),
+        };
+        Self(Arc::new([anyone]))
+    }
+
+    /// The list as it is stored: without repetition, and with `auth` replaced by who asks.
+    pub(super) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
+        let mut settled = Vec::new();
+        for (place, access) in asked.iter().enumerate() {
+            if asked.iter().take(place).any(|before| before == access) {
+                continue;
+            }
+            match access.scheme.as_str() {
+                "world" if access.id == "anyone" => settled.push(access.clone()),
+                "digest" if is_digest(&access.id) => settled.push(access.clone()),
+                "ip" if network(&access.id).is_some() => settled.push(access.clone()),
+                "auth" => settled.extend(authenticated(who)?.map(|own| Access {
+                    permissions: access.permissions,
+                    scheme: own.scheme.clone(),
+                    id: own.id.clone(),
+                })),
+                _ => return Err(ErrorCode::INVALID_ACL),
+            }
+        }
+        if settled.is_empty() {
+            return Err(ErrorCode::INVALID_ACL);
+        }
+        Ok(Self(settled.into()))
+    }
+
+    /// Fails unless one of the identities may do one of the things in `wanted`.
+    pub(super) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
+        let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
+        if self.0.iter().any(allows) {
+            Ok(())
+        } else {
+            Err(ErrorCode::NO_AUTH)
+        }
+    }
+
+    /// The list as shown to somebody, who sees hashes only if he may change them.
+    pub(super) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
+        let mut shown = self.0.to_vec();
+        if self.check(Permissions::ADMIN.0, who).is_err() {
+            for access in shown.iter_mut().filter(|access| access.scheme == "digest") {
+                let user = access.id.split(':').next().unwrap_or_default();
+                access.id = format!("{user}:x");
+            }
+        }
+        shown
+    }
+}
+
+fn is_digest(id: &str) -> bool {
+    let parts = id.split_once(':');
+    parts.is_some_and(|(_, hash)| !hash.is_empty() && !hash.contains(':'))
+}
+
+/// An address alone is not enough to be somebody.
+fn authenticated(who: &[Identity]) -> Result<impl Iterator<Item = &Identity>, ErrorCode> {
+    let mut known = who.iter().filter(|own| own.scheme != "ip").peekable();
+    known.peek().ok_or(ErrorCode::INVALID_ACL)?;
+    Ok(known)
+}
+
+fn is_among(access: &Access, who: &[Identity]) -> bool {
+    match access.scheme.as_str() {
+        "world" => access.id == "anyone",
+        "ip" => network(&access.id).is_some_and(|(net, bits)| {
+            who.iter().any(|own| {
+                own.scheme == "ip" && own.id.parse().is_ok_and(|own| is_within(own, net, bits))
+            })
+        }),
+        scheme => who
+            .iter()
+            .any(|own| own.scheme == scheme && own.id == access.id),
+    }
+}
+
+/// Parses `address` or `address/bits`.
+fn network(text: &str) -> Option<(IpAddr, u32)> {
+    let (address, bits) = text.split_once('/').unzip();
+    let address: IpAddr = address.unwrap_or(text).parse().ok()?;
+    let all = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Some(all), |bits| bits.parse().ok())?;
+    (bits <= all).then_some((address, bits))
+}
+
+fn is_within(address: IpAddr, net: IpAddr, bits: u32) -> bool {
+    let (difference, all) = match (address, net) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits() ^ b.to_bits()), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits(), 128),
+        _ => return false,
+    };
+    difference.checked_shr(all - bits).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(scheme: &str, id: &str) -> Access {
+        Access {
+            permissions: Permissions::READ,
+            scheme: scheme.to_owned(),
+            id: id.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_digest_is_the_one_that_zookeepers_tools_print() {
+        let identity = Identity::of_credentials("digest", b"super:secret").unwrap();
+        assert_eq!(identity.id, "super:lK75jTNcA+U9vtVEw5vB51mj/w4=");
+        assert_eq!(Identity::of_credentials("sasl", b""), None);
+    }
+
+    #[test]
+    fn auth_stands_for_whoever_asks() {
+        let me = Identity::of_credentials("digest", b"me:x").unwrap();
+        let address = Identity::of_address([127, 0, 0, 1].into());
+        let asked = [access("auth", ""), access("auth", "")];
+        let settled = Acl::settle(&asked, &[address.clone(), me.clone()]).unwrap();
+        assert_eq!(*settled.0, [access("digest", &me.id)]);
+        assert_eq!(Acl::settle(&asked, &[address]), Err(ErrorCode::INVALID_ACL));
+    }
+
+    #[test]
+    fn a_list_that_nobody_can_read_is_refused() {
+        for (scheme, id) in [
+            ("world", "me"),
+            ("digest", "me"),
+            ("ip", "here"),
+            ("no", ""),
+        ] {
+            let settled = Acl::settle(&[access(scheme, id)], &[]);
+            assert_eq!(settled, Err(ErrorCode::INVALID_ACL), "{scheme}:{id}");
+        }
+        assert_eq!(Acl::settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
+    }
+
+    #[test]
+    fn a_list_lets_in_whom_it_names() {
+        let me = [
+            Identity::of_address([10, 1, 2, 3].into()),
+            Identity::of_credentials("digest", b"me:x").unwrap(),
+        ];
+        let digest = me[1].id.clone();
+        let table = [
+            ("world", "anyone", true),
+            ("ip", "10.1.2.3", true),
+            ("ip", "10.1.0.0/16", true),
+            ("ip", "10.2.0.0/16", false),
+            ("ip", "0.0.0.0/0", true),
+            ("digest", digest.as_str(), true),
+            ("digest", "me:other", false),
+        ];
+        for (scheme, id, allowed) in table {
+            let acl = Acl(Arc::new([access(scheme, id)]));
+            let read = acl.check(Permissions::READ.0, &me);
+            assert_eq!(read.is_ok(), allowed, "{scheme}:{id}");
+            assert_eq!(
+                acl.check(Permissions::WRITE.0, &me),
+                Err(ErrorCode::NO_AUTH)
+            );
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! How a server is to be.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::Server;
+use super::sessions::Timeouts;
+
+/// Configures a [`Server`] before it starts.
+///
+/// ```
+/// use std::time::Duration;
+/// use zklock::embedded::Server;
+///
+/// let server = Server::builder()
+///     .tick(Duration::from_millis(50))
+///     .max_session_timeout(Duration::from_secs(10))
+///     .start()?;
+/// assert!(server.hosts().starts_with("127.0.0.1:"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "the server is started by `start`"]
+pub struct ServerBuilder {
+    config: Config,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    pub(super) listen: IpAddr,
+    /// 0 stands for any that is free.
+    pub(super) port: u16,
+    pub(super) max_frame: usize,
+    pub(super) max_connections: usize,
+    pub(super) container_check: Duration,
+    pub(super) without_create2: bool,
+    pub(super) without_containers: bool,
+    /// What the counters of directories yet to be created start with.
+    pub(super) counters: HashMap<String, i32>,
+    tick: Duration,
+    min_session_timeout: Option<Duration>,
+    max_session_timeout: Option<Duration>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            config: Config {
+                listen: Ipv4Addr::LOCALHOST.into(),
+                port: 0,
+                max_frame: 0xf_ffff,
+                max_connections: 1000,
+                container_check: Duration::from_secs(60),
+                without_create2: false,
+                without_containers: false,
+                counters: HashMap::new(),
+                tick: Duration::from_secs(2),
+                min_session_timeout: None,
+                max_session_timeout: None,
+            },
+        }
+    }
+
+    /// The address to listen at; anything but a loopback address lets strangers in.
+    ///
+    /// Defaults to 127.0.0.1.
+    pub fn listen(mut self, address: impl Into<IpAddr>) -> Self {
+        self.config.listen = address.into();
+        self
+    }
+
+    /// The port to listen at; 0 takes any that is free.
+    ///
+    /// Defaults to 0.
+    pub fn port(mut self, port: u16) -> Self {
+        self.config.port = port;
+        self
+    }
+
+    /// The unit of time: sessions end at whole ticks.
+    ///
+    /// Defaults to 2 s.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the tick is shorter than 1 ms.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        assert!(
+            tick >= Duration::from_millis(1),
+            "a tick takes at least 1 ms"
+        );
+        self.config.tick = tick;
+        self
+    }
+
+    /// The shortest session timeout that a client gets, however short it asks.
+    ///
+    /// Defaults to two ticks.
+    pub fn min_session_timeout(mut self, limit: Duration) -> Self {
+        self.config.min_session_timeout = Some(limit);
+        self
+    }
+
+    /// The longest session timeout that a client gets, however long it asks.
+    ///
+    /// Defaults to twenty ticks.
+    pub fn max_session_timeout(mut self, limit: Duration) -> Self {
+        self.config.max_session_timeout = Some(limit);
+        self
+    }
+
+    /// The longest frame, in bytes, that a client may send; a longer one ends the
+    /// connection. It limits the size of a node's data, too.
+    ///
+    /// Defaults to 1,048,575, as `jute.maxbuffer` does.
+    pub fn max_frame(mut self, bytes: usize) -> Self {
+        self.config.max_frame = bytes;
+        self
+    }
+
+    /// How many connections there may be; one more is closed at once.
+    ///
+    /// Defaults to 1000.
+    pub fn max_connections(mut self, limit: usize) -> Self {
+        self.config.max_connections = limit;
+        self
+    }
+
+    /// How often containers that have lost their last child are removed.
+    ///
+    /// Defaults to 60 s.
+    pub fn container_check(mut self, interval: Duration) -> Self {
+        self.config.container_check = interval;
+        self
+    }
+
+    /// Acts as a server from before ZooKeeper 3.5, to which `create2` is unknown: it
+    /// answers "unimplemented" and closes the connection.
+    pub fn without_create2(mut self) -> Self {
+        self.config.without_create2 = true;
+        self
+    }
+
+    /// Acts as a server from before ZooKeeper 3.5.1, to which containers are unknown: it
+    /// answers "unimplemented" and closes the connection.
+    pub fn without_containers(mut self) -> Self {
+        self.config.without_containers = true;
+        self
+    }
+
+    /// Lets the sequence numbers in `directory` start at `number`, the first time that
+    /// it is created.
+    ///
+    /// A counter ends at 2,147,483,647: from then on every node gets that number, as
+    /// in ZooKeeper since 3.6.
+    pub fn start_counter(mut self, directory: &str, number: i32) -> Self {
+        self.config.counters.insert(directory.to_owned(), number);
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the address is not one of this machine, or the port is taken.
+    pub fn start(self) -> io::Result<Server> {
+        Server::start_with(self.config)
+    }
+}
+
+impl Config {
+    pub(super) fn timeouts(&self) -> Timeouts {
+        let min = self
+            .min_session_timeout
+            .unwrap_or_else(|| self.tick.saturating_mul(2));
+        let max = self
+            .max_session_timeout
+            .unwrap_or_else(|| self.tick.saturating_mul(20));
+        Timeouts {
+            tick_ms: millis(self.tick),
+            min_ms: millis(min),
+            max_ms: millis(max.max(min)),
+        }
+    }
+
+    /// How long a connection may be open before its client says who it is.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.timeouts().max_ms)
+    }
+}
+
+/// What a session timeout can say.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).map_or(i32::MAX as u64, |ms| ms.min(i32::MAX as u64))
+}

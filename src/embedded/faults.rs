@@ -1,0 +1,161 @@
+//! What is to go wrong, and when.
+//!
+//! Two kinds: the weather is what the network does to every connection, and is asked
+//! by the threads that read and write. The rest happens inside the server, once, at
+//! the request that it was prepared for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::path;
+use crate::proto::{OpCode, Request, Stat};
+
+/// A kind of request, to say whose reply is to be lost.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum RequestKind {
+    /// Creating a node, of any kind.
+    Create,
+    /// Deleting a node.
+    Delete,
+    /// Writing a node's data or its access control list.
+    Set,
+    /// Reading a node: its data, its access control list, or whether it exists.
+    Get,
+    /// Listing a node's children.
+    List,
+    /// Several operations in one transaction.
+    Multi,
+    /// Waiting for the server to catch up.
+    Sync,
+    /// Ending the session.
+    Close,
+}
+
+/// What the network does.
+#[derive(Debug, Default)]
+pub(super) struct Weather {
+    blackhole: AtomicBool,
+    delay_micros: AtomicU64,
+}
+
+/// What happens inside the server.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    drop_reply: Option<Loss>,
+    hide_next: bool,
+    hidden: Option<Hidden>,
+    pub(super) linger: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Loss {
+    Any,
+    Of(RequestKind),
+}
+
+/// A node that a lagging server has not heard of.
+#[derive(Debug)]
+struct Hidden {
+    path: String,
+    czxid: i64,
+}
+
+impl RequestKind {
+    fn of(request: &Request) -> Option<Self> {
+        Some(match request.op() {
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => Self::Create,
+            OpCode::DELETE => Self::Delete,
+            OpCode::SET_DATA | OpCode::SET_ACL => Self::Set,
+            OpCode::EXISTS | OpCode::GET_DATA | OpCode::GET_ACL => Self::Get,
+            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => Self::List,
+            OpCode::MULTI => Self::Multi,
+            OpCode::SYNC => Self::Sync,
+            OpCode::CLOSE => Self::Close,
+            _ => return None,
+        })
+    }
+}
+
+impl Weather {
+    pub(super) fn is_blackhole(&self) -> bool {
+        self.blackhole.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_blackhole(&self, on: bool) {
+        self.blackhole.store(on, Ordering::SeqCst);
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        Duration::from_micros(self.delay_micros.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_delay(&self, delay: Duration) {
+        // A day is for ever, and adds up to a time that exists.
+        let delay = delay.min(Duration::from_secs(24 * 60 * 60));
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(0);
+        self.delay_micros.store(micros, Ordering::SeqCst);
+    }
+}
+
+impl Faults {
+    pub(super) fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
+        self.drop_reply = Some(kind.map_or(Loss::Any, Loss::Of));
+    }
+
+    pub(super) fn hide_next_create(&mut self) {
+        self.hide_next = true;
+    }
+
+    /// Whether the reply to this request is the one to be lost.
+    pub(super) fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
+        let lost = match (self.drop_reply, kind) {
+            (Some(Loss::Any), Some(_)) => true,
+            (Some(Loss::Of(wanted)), Some(kind)) => wanted == kind,
+            _ => false,
+        };
+        if lost {
+            self.drop_reply = None;
+        }
+        lost
+    }
+
+    pub(super) fn kind(request: &Request) -> Option<RequestKind> {
+        RequestKind::of(request)
+    }
+
+    pub(super) fn created(&mut self, path: &str, czxid: i64) {
+        if std::mem::take(&mut self.hide_next) {
+            let path = path.to_owned();
+            self.hidden = Some(Hidden { path, czxid });
+        }
+    }
+
+    /// Takes the hidden node out of a listing, for somebody who has seen no zxid later
+    /// than `seen`; says up to which zxid the listing is then true.
+    ///
+    /// Whoever has seen the node's own zxid, or a later one, can't be shown a state
+    /// without the node: no server that lags accepts him.
+    pub(super) fn hide(
+        &mut self,
+        directory: &str,
+        seen: i64,
+        names: &mut Vec<String>,
+        stat: &mut Stat,
+    ) -> Option<i64> {
+        let here = |hidden: &mut Hidden| {
+            path::parent(&hidden.path) == Ok(directory) && seen < hidden.czxid
+        };
+        let hidden = self.hidden.take_if(here)?;
+        let before = names.len();
+        names.retain(|name| name != path::name(&hidden.path));
+        if names.len() == before {
+            return None;
+        }
+        let true_until = hidden.czxid - 1;
+        stat.num_children -= 1;
+        stat.cversion = stat.cversion.wrapping_sub(1);
+        stat.pzxid = stat.pzxid.min(true_until);
+        Some(true_until)
+    }
+}

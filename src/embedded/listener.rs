@@ -1,0 +1,93 @@
+//! The thread that takes new connections in, and how it is brought to stop.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::connection::Client;
+use super::server::Shared;
+
+/// Where a free port is looked for: below the ports that systems give to connections
+/// on their way out. A client that knocks at a refused port of that range again and
+/// again can end up connected to itself.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// How long to wait after a connection could not be taken in.
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    address: SocketAddr,
+    stopped: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// Binds the port, or any free one if it is 0.
+pub(super) fn bind(listen: IpAddr, port: u16) -> io::Result<TcpListener> {
+    if port == 0 {
+        for _ in 0..PORTS.len() {
+            match TcpListener::bind((listen, fastrand::u16(PORTS))) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound,
+            }
+        }
+    }
+    TcpListener::bind((listen, port))
+}
+
+impl Listener {
+    pub(super) fn start(socket: TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
+        let address = socket.local_addr()?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stopped);
+        let thread = thread::Builder::new()
+            .name("zk-listener".to_owned())
+            .spawn(move || listen(&socket, &shared, &told))?;
+        Ok(Self {
+            address,
+            stopped,
+            thread,
+        })
+    }
+
+    /// Closes the port.
+    pub(super) fn stop(self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        let woken = TcpStream::connect_timeout(&reachable(self.address), Duration::from_secs(1));
+        // A thread that could not be woken is left behind rather than waited for.
+        if woken.is_ok() || self.thread.is_finished() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+fn listen(socket: &TcpListener, shared: &Arc<Shared>, stopped: &AtomicBool) {
+    loop {
+        let accepted = socket.accept();
+        if stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        let served = accepted.and_then(|(stream, peer)| Client::serve(shared, stream, peer));
+        match served {
+            Ok(client) => shared.keep(client),
+            Err(error) => {
+                log::warn!("a connection could not be taken in: {error}");
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// Where a socket that listens at this address can be reached from this machine.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

@@ -1,0 +1,165 @@
+//! What is on its way to one client.
+//!
+//! Whoever changes the tree puts events into the outboxes of those who wait for them,
+//! so putting must never wait for a client: a thread of the outbox's own writes to the
+//! socket. The reading thread waits while too much is unread, which keeps a client
+//! that asks and does not listen from filling the memory.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::faults::Weather;
+
+/// How much may be unread before the client's next request has to wait.
+const ROOM: usize = 1 << 20;
+
+/// How much may be unread at all: beyond it the connection is cut.
+const LIMIT: usize = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    stream: TcpStream,
+    weather: Arc<Weather>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    frames: VecDeque<(Instant, Vec<u8>)>,
+    bytes: usize,
+    end: End,
+}
+
+/// How far the end of the connection has come.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+enum End {
+    #[default]
+    Open,
+    /// What is in the queue is still to be sent.
+    Closing,
+    /// Nothing more is sent; the client learns of it when the network allows.
+    Cut,
+    /// The server is gone.
+    Stopped,
+}
+
+impl Outbox {
+    pub(super) fn new(stream: TcpStream, weather: Arc<Weather>) -> Self {
+        Self {
+            stream,
+            weather,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Adds a frame; never waits.
+    pub(super) fn put(&self, frame: Vec<u8>) {
+        let mut queue = self.queue.lock();
+        if queue.end == End::Open {
+            queue.bytes += frame.len();
+            queue
+                .frames
+                .push_back((Instant::now() + self.weather.delay(), frame));
+            if queue.bytes > LIMIT {
+                self.end(&mut queue, End::Cut);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// Closes the connection once everything is sent.
+    pub(super) fn close(&self) {
+        self.end(&mut self.queue.lock(), End::Closing);
+    }
+
+    /// Closes the connection at once.
+    pub(super) fn cut(&self) {
+        self.end(&mut self.queue.lock(), End::Cut);
+    }
+
+    /// As `cut`, whatever the weather.
+    pub(super) fn stop(&self) {
+        self.end(&mut self.queue.lock(), End::Stopped);
+    }
+
+    pub(super) fn weather_changed(&self) {
+        let mut queue = self.queue.lock();
+        let end = queue.end;
+        self.end(&mut queue, end);
+    }
+
+    /// Waits until the client's next request may be looked at; `false` if it never may.
+    pub(super) fn wait_for_room(&self) -> bool {
+        let mut queue = self.queue.lock();
+        while queue.end < End::Cut && (queue.bytes > ROOM || self.weather.is_blackhole()) {
+            self.changed.wait(&mut queue);
+        }
+        queue.end < End::Cut
+    }
+
+    /// Writes what is put in, until the connection is closed.
+    pub(super) fn run(&self) {
+        while let Some(frame) = self.next() {
+            if self.send(&frame).is_err() {
+                break;
+            }
+            self.queue.lock().bytes -= frame.len();
+            self.changed.notify_all();
+        }
+        let mut queue = self.queue.lock();
+        self.end(&mut queue, End::Cut);
+        while self.is_held(&queue) {
+            self.changed.wait(&mut queue);
+        }
+        // Wakes the reading thread.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(frame)
+    }
+
+    /// Waits for the next frame that may be sent by now; `None` if there will be none.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.end >= End::Cut {
+                return None;
+            }
+            let now = Instant::now();
+            match queue.frames.front() {
+                _ if self.weather.is_blackhole() => self.changed.wait(&mut queue),
+                None if queue.end == End::Closing => return None,
+                None => self.changed.wait(&mut queue),
+                Some((due, _)) if *due > now => {
+                    let wait = due
+                        .saturating_duration_since(now)
+                        .min(Duration::from_secs(1));
+                    self.changed.wait_for(&mut queue, wait);
+                }
+                Some(_) => return queue.frames.pop_front().map(|(_, frame)| frame),
+            }
+        }
+    }
+
+    fn end(&self, queue: &mut Queue, end: End) {
+        queue.end = queue.end.max(end);
+        if queue.end >= End::Cut && !self.is_held(queue) {
+            // The writer may be waiting for a client that does not read.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+        self.changed.notify_all();
+    }
+
+    /// In a blackhole not even the end of a connection gets through.
+    fn is_held(&self, queue: &Queue) -> bool {
+        self.weather.is_blackhole() && queue.end < End::Stopped
+    }
+}

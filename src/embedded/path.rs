@@ -1,0 +1,82 @@
+//! What a path may look like, and what is above it.
+
+use crate::proto::ErrorCode;
+
+type Result<T> = std::result::Result<T, ErrorCode>;
+
+/// The path above, which need not exist; every path but one without a slash has one.
+pub(super) fn parent(path: &str) -> Result<&str> {
+    match path.rsplit_once('/') {
+        Some((above, _)) if !path.contains('\0') => Ok(if above.is_empty() { "/" } else { above }),
+        _ => Err(ErrorCode::BAD_ARGUMENTS),
+    }
+}
+
+/// The last name in the path.
+pub(super) fn name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// The path of a child.
+pub(super) fn join(directory: &str, name: &str) -> String {
+    let slash = if directory.ends_with('/') { "" } else { "/" };
+    format!("{directory}{slash}{name}")
+}
+
+/// The path itself and everything above it, up to the root.
+pub(super) fn upwards(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |&below| match below {
+        "/" => None,
+        _ => parent(below).ok(),
+    })
+}
+
+/// Fails unless the path is one that a node may have.
+pub(super) fn validate(path: &str) -> Result<()> {
+    let names = path.strip_prefix('/').ok_or(ErrorCode::BAD_ARGUMENTS)?;
+    let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_forbidden);
+    if names.is_empty() || names.split('/').all(sound) {
+        Ok(())
+    } else {
+        Err(ErrorCode::BAD_ARGUMENTS)
+    }
+}
+
+/// Control characters, private use, and whatever takes two UTF-16 units, as in ZooKeeper.
+fn is_forbidden(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_valid_as_zookeeper_has_it() {
+        for good in ["/", "/a", "/a/b-0000000001", "/a.b/..c", "/ä"] {
+            assert_eq!(validate(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "a",
+            "//",
+            "/a/",
+            "/a//b",
+            "/./a",
+            "/a/..",
+            "/\u{1}",
+            "/\u{1f600}",
+        ] {
+            assert_eq!(validate(bad), Err(ErrorCode::BAD_ARGUMENTS), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_way_up_ends_at_the_root() {
+        assert_eq!(upwards("/a/b").collect::<Vec<_>>(), ["/a/b", "/a", "/"]);
+        assert_eq!(upwards("/").collect::<Vec<_>>(), ["/"]);
+        assert_eq!(upwards("").collect::<Vec<_>>(), [""]);
+        assert_eq!(join("/", "a"), "/a");
+        assert_eq!(join("/a", "b"), "/a/b");
+    }
+}

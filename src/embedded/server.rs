@@ -1,0 +1,271 @@
+//! The server as its user holds it.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::Mutex;
+
+use super::builder::{Config, ServerBuilder};
+use super::connection::Client;
+use super::faults::{RequestKind, Weather};
+use super::listener::{self, Listener, reachable};
+use super::state::State;
+
+/// How long [`Server::resume`] tries to get its port back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running server; it stops when it is dropped.
+///
+/// See the [module](super) for what it is good for.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    hosts: String,
+    shared: Arc<Shared>,
+    listener: Mutex<Option<Listener>>,
+    ticker: Option<Ticker>,
+}
+
+/// What the threads of a server share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) state: Mutex<State>,
+    pub(super) weather: Arc<Weather>,
+    clients: Mutex<Vec<Client>>,
+}
+
+/// The thread that ends sessions and reaps containers.
+#[derive(Debug)]
+struct Ticker {
+    wake: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts a server on a free loopback port.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no free port, or no thread to be had.
+    pub fn start() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// A server that is to be different from what [`start`](Self::start) gives.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::new()
+    }
+
+    pub(super) fn start_with(config: Config) -> io::Result<Self> {
+        let socket = listener::bind(config.listen, config.port)?;
+        let address = socket.local_addr()?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new(config.clone())),
+            config,
+            weather: Arc::default(),
+            clients: Mutex::default(),
+        });
+        let mut server = Self {
+            address,
+            hosts: reachable(address).to_string(),
+            shared,
+            listener: Mutex::default(),
+            ticker: None,
+        };
+        server.ticker = Some(Ticker::start(Arc::clone(&server.shared))?);
+        server.listen(socket)?;
+        Ok(server)
+    }
+
+    /// The connect string: `host:port`.
+    pub fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// The sessions that are alive.
+    pub fn sessions(&self) -> Vec<i64> {
+        self.shared.state.lock().sessions.ids().collect()
+    }
+
+    /// The paths of all nodes, in order, without ZooKeeper's own.
+    pub fn nodes(&self) -> Vec<String> {
+        let state = self.shared.state.lock();
+        let mut paths: Vec<_> = state.tree.paths().map(str::to_owned).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// How many watches there are, of all clients together.
+    pub fn watch_count(&self) -> usize {
+        self.shared.state.lock().watches.len()
+    }
+
+    /// Ends a session as if its time were over: its nodes are removed and its
+    /// connection is cut. Returns `false` if there is no such session.
+    pub fn expire_session(&self, session: i64) -> bool {
+        let found = self.shared.state.lock().expire(session);
+        self.wake_ticker();
+        found
+    }
+
+    /// Cuts the connection of a session, which lives on; `false` if it has none.
+    pub fn disconnect(&self, session: i64) -> bool {
+        self.shared
+            .state
+            .lock()
+            .disconnect(|connection| connection.session == Some(session))
+    }
+
+    /// Cuts all connections; the sessions live on.
+    pub fn disconnect_all(&self) {
+        self.shared.state.lock().disconnect(|_| true);
+    }
+
+    /// Closes the port: new connections are refused until [`resume`](Self::resume).
+    ///
+    /// Connections that are there stay. A server that is down is
+    /// `refuse` and then [`disconnect_all`](Self::disconnect_all).
+    pub fn refuse(&self) {
+        if let Some(listener) = self.listener.lock().take() {
+            listener.stop();
+        }
+    }
+
+    /// From now on nothing gets through in either direction, until
+    /// [`resume`](Self::resume). Sessions expire meanwhile.
+    ///
+    /// Connections stay open, and new ones are made: it is the operating system that
+    /// accepts them. What was sent meanwhile arrives in the end, as with TCP.
+    pub fn blackhole(&self) {
+        self.shared.weather.set_blackhole(true);
+        self.weather_changed();
+    }
+
+    /// From now on everything takes this much longer to reach a client.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.weather.set_delay(delay);
+    }
+
+    /// The network and the server are well again: ends [`refuse`](Self::refuse),
+    /// [`blackhole`](Self::blackhole) and [`delay`](Self::delay).
+    ///
+    /// # Panics
+    ///
+    /// Panics if another program has taken the port meanwhile and keeps it.
+    pub fn resume(&self) {
+        self.shared.weather.set_delay(Duration::ZERO);
+        self.shared.weather.set_blackhole(false);
+        self.weather_changed();
+        if self.listener.lock().is_none()
+            && let Err(error) = self.rebind().and_then(|socket| self.listen(socket))
+        {
+            panic!(
+                "the port of {} could not be opened again: {error}",
+                self.hosts
+            );
+        }
+    }
+
+    /// The next request is carried out, and then the connection is cut instead of
+    /// answering it.
+    pub fn drop_next_reply(&self) {
+        self.shared.state.lock().faults.drop_next_reply(None);
+    }
+
+    /// As [`drop_next_reply`](Self::drop_next_reply), for the next request of a kind.
+    pub fn drop_next_reply_to(&self, kind: RequestKind) {
+        self.shared.state.lock().faults.drop_next_reply(Some(kind));
+    }
+
+    /// The next node that is created is not in the next listing of its directory, as
+    /// on a follower that lags behind its leader.
+    ///
+    /// As in ZooKeeper, that can only happen to a client that could not know better:
+    /// one that since it connected has neither written anything later, nor asked for
+    /// a `sync`. So the client that created the node sees it, unless it has
+    /// reconnected without having got the reply.
+    pub fn hide_next_create(&self) {
+        self.shared.state.lock().faults.hide_next_create();
+    }
+
+    /// From now on the nodes of a session stay visible for a while after it expires:
+    /// ZooKeeper tells a client of the end of its session before the nodes are gone.
+    pub fn linger_expired(&self, linger: Duration) {
+        self.shared.state.lock().faults.linger = linger;
+    }
+
+    fn listen(&self, socket: TcpListener) -> io::Result<()> {
+        let listener = Listener::start(socket, Arc::clone(&self.shared))?;
+        *self.listener.lock() = Some(listener);
+        Ok(())
+    }
+
+    fn rebind(&self) -> io::Result<TcpListener> {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match TcpListener::bind(self.address) {
+                Err(_) if Instant::now() < give_up => thread::sleep(Duration::from_millis(20)),
+                bound => return bound,
+            }
+        }
+    }
+
+    fn weather_changed(&self) {
+        for client in self.shared.clients.lock().iter() {
+            client.outbox().weather_changed();
+        }
+    }
+
+    fn wake_ticker(&self) {
+        if let Some(ticker) = &self.ticker {
+            // Full means that it is about to wake.
+            let _ = ticker.wake.try_send(());
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.refuse();
+        if let Some(Ticker { wake, thread }) = self.ticker.take() {
+            drop(wake);
+            let _ = thread.join();
+        }
+        let clients = std::mem::take(&mut *self.shared.clients.lock());
+        clients.iter().for_each(|client| client.outbox().stop());
+        clients.into_iter().for_each(Client::join);
+    }
+}
+
+impl Shared {
+    /// Takes note of a new client, and forgets those that are gone.
+    pub(super) fn keep(&self, client: Option<Client>) {
+        let mut clients = self.clients.lock();
+        clients.retain(|client| !client.has_ended());
+        clients.extend(client);
+    }
+}
+
+impl Ticker {
+    fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let (wake, woken) = bounded(1);
+        let thread = thread::Builder::new()
+            .name("zk-ticker".to_owned())
+            .spawn(move || tick(&shared, &woken))?;
+        Ok(Self { wake, thread })
+    }
+}
+
+fn tick(shared: &Shared, woken: &Receiver<()>) {
+    loop {
+        let wait = shared.state.lock().tick();
+        if woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Everything that is behind the server's one lock.
+//!
+//! Whatever happens, happens in here in one order, and what clients are to see of it
+//! goes into their outboxes in that order: an event is before the reply of any later
+//! state. Nothing in here waits.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::acl::{Acl, Identity};
+use super::builder::Config;
+use super::faults::Faults;
+use super::node::Moment;
+use super::outbox::Outbox;
+use super::sessions::{Password, Sessions};
+use super::tree::{Change, Tree};
+use super::watches::{Notice, Subject, Watcher, Watches};
+use crate::proto::{
+    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request, xid,
+};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) config: Config,
+    pub(super) tree: Tree,
+    pub(super) watches: Watches,
+    pub(super) sessions: Sessions,
+    pub(super) faults: Faults,
+    pub(super) connections: BTreeMap<Watcher, Connection>,
+    /// Of the last change.
+    pub(super) zxid: i64,
+    pub(super) traffic: Traffic,
+    started: Instant,
+    latest_connection: Watcher,
+    /// Sessions that are dead, and when their nodes go.
+    dying: Vec<(Instant, i64)>,
+    next_reaping: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) peer: SocketAddr,
+    pub(super) session: Option<i64>,
+    pub(super) identities: Vec<Identity>,
+    /// The latest state that the client can know of.
+    pub(super) seen: i64,
+    pub(super) traffic: Traffic,
+    outbox: Arc<Outbox>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+/// What is to be sent for a request.
+pub(super) struct Answer {
+    pub(super) header: ReplyHeader,
+    pub(super) body: Option<Reply>,
+    /// Events that come after it.
+    pub(super) later: Vec<Notice>,
+    pub(super) closes: bool,
+}
+
+impl State {
+    pub(super) fn new(config: Config) -> Self {
+        let now = Instant::now();
+        // As in ZooKeeper, so that a session of an earlier server is not mistaken for
+        // one of this one.
+        let first = (epoch_ms() << 24) >> 8 & (i64::MAX >> 8);
+        Self {
+            tree: Tree::new(),
+            watches: Watches::default(),
+            sessions: Sessions::new(config.timeouts(), first),
+            faults: Faults::default(),
+            connections: BTreeMap::new(),
+            zxid: 0,
+            traffic: Traffic::default(),
+            started: now,
+            latest_connection: 0,
+            dying: Vec::new(),
+            next_reaping: now + config.container_check,
+            config,
+        }
+    }
+
+    /// Takes a new connection in; `None` if there are too many.
+    pub(super) fn admit(&mut self, peer: SocketAddr, outbox: Arc<Outbox>) -> Option<Watcher> {
+        if self.connections.len() >= self.config.max_connections {
+            return None;
+        }
+        self.latest_connection += 1;
+        let connection = Connection {
+            peer,
+            session: None,
+            identities: vec![Identity::of_address(peer.ip())],
+            seen: 0,
+            traffic: Traffic::default(),
+            outbox,
+        };
+        self.connections.insert(self.latest_connection, connection);
+        Some(self.latest_connection)
+    }
+
+    /// Answers a client's first frame; `false` if that was also its last.
+    pub(super) fn connect(&mut self, id: Watcher, request: &ConnectRequest) -> bool {
+        // The client has seen a state that this server does not have.
+        if request.last_zxid > self.zxid {
+            return false;
+        }
+        let reply = if request.session == 0 {
+            Some(self.begin_session(id, request.timeout_ms))
+        } else {
+            self.resume_session(id, request)
+        };
+        let accepted = reply.is_some();
+        let mut frame = Vec::new();
+        reply.unwrap_or_else(expired).encode(&mut frame);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.seen = request.last_zxid;
+            connection.put(frame);
+        }
+        accepted
+    }
+
+    /// Answers a request.
+    pub(super) fn receive(&mut self, id: Watcher, xid: i32, request: Result<Request, ErrorCode>) {
+        let now_ms = self.now_ms();
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.traffic.received += 1;
+        self.traffic.received += 1;
+        let session = connection.session;
+        let Some(session) = session.filter(|session| self.sessions.touch(*session, now_ms)) else {
+            return self.cut(id);
+        };
+        let kind = request.as_ref().ok().and_then(Faults::kind);
+        let answer = self.answer(id, session, xid, request);
+        if self.faults.loses_reply_to(kind) {
+            return self.cut(id);
+        }
+        self.send(id, answer);
+    }
+
+    /// The connection is no more; its session lives on for a while.
+    pub(super) fn disconnected(&mut self, id: Watcher) {
+        self.watches.forget(id);
+        let connection = self.connections.remove(&id);
+        let session = connection.and_then(|connection| connection.session);
+        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
+            && session.connection == Some(id)
+        {
+            session.connection = None;
+        }
+    }
+
+    /// Ends what is overdue, and says when to look again.
+    pub(super) fn tick(&mut self) -> Duration {
+        for session in self.sessions.overdue(self.now_ms()) {
+            self.expire(session);
+        }
+        let now = Instant::now();
+        let (over, dying) = self.dying.drain(..).partition(|(end, _)| *end <= now);
+        self.dying = dying;
+        for (_, session) in over {
+            self.bury(session);
+        }
+        if now >= self.next_reaping {
+            self.next_reaping = now + self.config.container_check;
+            self.reap_containers();
+        }
+        self.until_next_tick(now)
+    }
+
+    /// Ends a session as if its time were over; `false` if there is no such session.
+    pub(super) fn expire(&mut self, session: i64) -> bool {
+        let Some(ended) = self.sessions.end(session) else {
+            return false;
+        };
+        if self.faults.linger.is_zero() {
+            self.bury(session);
+        } else {
+            self.dying
+                .push((Instant::now() + self.faults.linger, session));
+        }
+        if let Some(connection) = ended.connection {
+            self.cut(connection);
+        }
+        true
+    }
+
+    /// Cuts the connections of which `which` is true.
+    pub(super) fn disconnect(&mut self, which: impl Fn(&Connection) -> bool) -> bool {
+        let wanted = |(id, connection): (&Watcher, &Connection)| which(connection).then_some(*id);
+        let ids: Vec<_> = self.connections.iter().filter_map(wanted).collect();
+        ids.iter().for_each(|id| self.cut(*id));
+        !ids.is_empty()
+    }
+
+    /// The moment of the next change.
+    pub(super) fn advance(&mut self) -> Moment {
+        self.zxid += 1;
+        Moment {
+            zxid: self.zxid,
+            ms: epoch_ms(),
+        }
+    }
+
+    /// Tells those who wait for it of each change, and prepares what is to go wrong.
+    pub(super) fn announce(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Created { path, .. } = change {
+                self.faults.created(path, self.zxid);
+                if let Some(counter) = self.config.counters.remove(path) {
+                    self.tree.set_counter(path, counter);
+                }
+            }
+            for notice in self.watches.fire(change) {
+                self.tell(notice);
+            }
+        }
+    }
+
+    /// Takes the session's nodes away.
+    pub(super) fn bury(&mut self, session: i64) {
+        let at = self.advance();
+        let changes = self.tree.end_session(session, at);
+        self.announce(&changes);
+    }
+
+    pub(super) fn tell(&mut self, notice: Notice) {
+        let Some(connection) = self.connections.get_mut(&notice.watcher) else {
+            return;
+        };
+        let may_not = |acl: &Acl| {
+            acl.check(Permissions::READ.0, &connection.identities)
+                .is_err()
+        };
+        // The watch has fired for all that.
+        if notice.acl.as_ref().is_some_and(may_not) {
+            return;
+        }
+        let event = Event {
+            kind: notice.kind,
+            state: Event::SYNC_CONNECTED,
+            path: notice.path,
+        };
+        let mut frame = Vec::new();
+        event.encode(&mut frame);
+        connection.put(frame);
+    }
+
+    fn send(&mut self, id: Watcher, answer: Answer) {
+        let mut frame = Vec::new();
+        answer.header.encode(answer.body.as_ref(), &mut frame);
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.put(frame);
+        self.traffic.sent += 1;
+        if answer.closes {
+            connection.outbox.close();
+            return self.disconnected(id);
+        }
+        answer
+            .later
+            .into_iter()
+            .for_each(|notice| self.tell(notice));
+    }
+
+    fn cut(&mut self, id: Watcher) {
+        if let Some(connection) = self.connections.get(&id) {
+            connection.outbox.cut();
+        }
+        self.disconnected(id);
+    }
+
+    fn begin_session(&mut self, id: Watcher, asked_ms: i32) -> ConnectReply {
+        self.advance();
+        let password = new_password();
+        let session = self.sessions.begin(asked_ms, password, self.now_ms());
+        self.attach(id, session, password)
+    }
+
+    fn resume_session(&mut self, id: Watcher, request: &ConnectRequest) -> Option<ConnectReply> {
+        let now_ms = self.now_ms();
+        let password = &request.password;
+        let session =
+            self.sessions
+                .resume(request.session, password, request.timeout_ms, now_ms)?;
+        let (password, former) = (session.password, session.connection.take());
+        if let Some(former) = former {
+            self.cut(former);
+        }
+        Some(self.attach(id, request.session, password))
+    }
+
+    fn attach(&mut self, id: Watcher, session: i64, password: Password) -> ConnectReply {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.session = Some(session);
+        }
+        let mut timeout_ms = 0;
+        if let Some(session) = self.sessions.get_mut(session) {
+            session.connection = Some(id);
+            timeout_ms = i32::try_from(session.timeout_ms).unwrap_or(i32::MAX);
+        }
+        ConnectReply {
+            timeout_ms,
+            session,
+            password: password.to_vec(),
+            read_only: false,
+        }
+    }
+
+    fn reap_containers(&mut self) {
+        for path in self.tree.spent_containers() {
+            let at = self.advance();
+            let change = self.tree.reap(&path, at);
+            self.announce(change.ok().as_slice());
+        }
+    }
+
+    fn until_next_tick(&self, now: Instant) -> Duration {
+        let tick_ms = self.config.timeouts().tick_ms;
+        let into_tick = self.started.elapsed().as_millis() % u128::from(tick_ms);
+        let rest = tick_ms - u64::try_from(into_tick).unwrap_or(0);
+        let next_end = self
+            .dying
+            .iter()
+            .map(|(end, _)| *end)
+            .chain([self.next_reaping])
+            .min();
+        let until_end = next_end.map(|end| end.saturating_duration_since(now));
+        until_end
+            .unwrap_or(Duration::MAX)
+            .min(Duration::from_millis(rest))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Connection {
+    fn put(&mut self, frame: Vec<u8>) {
+        self.traffic.sent += 1;
+        self.outbox.put(frame);
+    }
+}
+
+impl Answer {
+    pub(super) fn new(xid: i32, zxid: i64, result: Result<Reply, ErrorCode>) -> Self {
+        let (code, body) = match result {
+            Ok(body) => (ErrorCode::OK, Some(body)),
+            Err(code) => (code, None),
+        };
+        Self {
+            header: ReplyHeader { xid, zxid, code },
+            body,
+            later: Vec::new(),
+            closes: false,
+        }
+    }
+
+    /// The last that the client gets to read.
+    pub(super) fn closing(self) -> Self {
+        Self {
+            closes: true,
+            ..self
+        }
+    }
+}
+
+/// What a client is told whose session is no more.
+fn expired() -> ConnectReply {
+    ConnectReply {
+        timeout_ms: 0,
+        session: 0,
+        password: vec![0; 16],
+        read_only: false,
+    }
+}
+
+fn new_password() -> Password {
+    uuid::Uuid::new_v4().into_bytes()
+}
+
+fn epoch_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
+}

@@ -1,0 +1,236 @@
+//! Who waits for which change.
+//!
+//! Values in, values out: a change goes in, and who is to be told what comes out.
+//! There are two tables, as in ZooKeeper: watches of a node (its data, its being
+//! there) and watches of its list of children. A persistent watch is in both.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::acl::Acl;
+use super::path;
+use super::tree::Change;
+use crate::proto::{EventKind, WatchKind};
+
+/// Somebody who can be told: the number of a connection.
+pub(super) type Watcher = u64;
+
+/// Who is to be told what, if he may read what it is about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Notice {
+    pub(super) watcher: Watcher,
+    pub(super) kind: EventKind,
+    pub(super) path: String,
+    /// `None` if he has asked for it.
+    pub(super) acl: Option<Acl>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Subject {
+    Node,
+    Children,
+}
+
+/// How long a persistent watch sees.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reach {
+    Path,
+    /// The path and everything below, but no lists of children.
+    Subtree,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    nodes: Table,
+    children: Table,
+}
+
+/// The watches of one subject, by path.
+#[derive(Debug, Default)]
+struct Table(HashMap<String, BTreeMap<Watcher, Modes>>);
+
+/// What watches somebody has at one path, of one subject.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Modes {
+    once: bool,
+    path: bool,
+    subtree: bool,
+}
+
+impl Watches {
+    /// Sets a watch that fires once.
+    pub(super) fn add(&mut self, subject: Subject, path: &str, watcher: Watcher) {
+        self.table(subject).at(path, watcher).once = true;
+    }
+
+    pub(super) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: Watcher) {
+        for table in [&mut self.nodes, &mut self.children] {
+            let modes = table.at(path, watcher);
+            match reach {
+                Reach::Path => modes.path = true,
+                Reach::Subtree => modes.subtree = true,
+            }
+        }
+    }
+
+    /// Whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
+    pub(super) fn has(&self, kind: i32, path: &str, watcher: Watcher) -> bool {
+        let is_in = |table: &Table| {
+            let watchers = table.0.get(path);
+            watchers.is_some_and(|watchers| watchers.contains_key(&watcher))
+        };
+        (is_of_node(kind) && is_in(&self.nodes)) || (is_of_children(kind) && is_in(&self.children))
+    }
+
+    pub(super) fn remove(&mut self, kind: i32, path: &str, watcher: Watcher) {
+        if is_of_node(kind) {
+            self.nodes.remove(path, watcher);
+        }
+        if is_of_children(kind) {
+            self.children.remove(path, watcher);
+        }
+    }
+
+    /// Removes all that somebody watches.
+    pub(super) fn forget(&mut self, watcher: Watcher) {
+        for table in [&mut self.nodes, &mut self.children] {
+            table.0.retain(|_, watchers| {
+                watchers.remove(&watcher);
+                !watchers.is_empty()
+            });
+        }
+    }
+
+    /// Who is to be told of the change, in this order; watches that have fired are gone.
+    pub(super) fn fire(&mut self, change: &Change) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        match change {
+            Change::Created { path, acl, above } => {
+                self.tell(Subject::Node, path, EventKind::Created, acl, &mut notices);
+                self.tell_above(path, &above.acl, &mut notices);
+            }
+            Change::Deleted { path, node, above } => {
+                for subject in [Subject::Node, Subject::Children] {
+                    self.tell(subject, path, EventKind::Deleted, &node.acl, &mut notices);
+                }
+                self.tell_above(path, &above.acl, &mut notices);
+            }
+            Change::Set { path, acl, .. } => {
+                self.tell(
+                    Subject::Node,
+                    path,
+                    EventKind::DataChanged,
+                    acl,
+                    &mut notices,
+                );
+            }
+        }
+        notices
+    }
+
+    /// How many connections watch how many nodes, and with how many watches.
+    pub(super) fn summary(&self) -> (usize, usize, usize) {
+        let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
+        let total = self.nodes.0.values().map(BTreeMap::len).sum();
+        (watchers.len(), self.nodes.0.len(), total)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let count = |table: &Table| table.0.values().map(BTreeMap::len).sum::<usize>();
+        count(&self.nodes) + count(&self.children)
+    }
+
+    fn tell_above(&mut self, path: &str, acl: &Acl, notices: &mut Vec<Notice>) {
+        if let Ok(above) = path::parent(path) {
+            self.tell(
+                Subject::Children,
+                above,
+                EventKind::ChildrenChanged,
+                acl,
+                notices,
+            );
+        }
+    }
+
+    fn tell(
+        &mut self,
+        subject: Subject,
+        path: &str,
+        kind: EventKind,
+        acl: &Acl,
+        notices: &mut Vec<Notice>,
+    ) {
+        for watcher in self.table(subject).fire(path, kind) {
+            let notice = Notice {
+                watcher,
+                kind,
+                path: path.to_owned(),
+                acl: Some(acl.clone()),
+            };
+            // Who watches a node and its children is told once that it is gone.
+            if !notices.contains(&notice) {
+                notices.push(notice);
+            }
+        }
+    }
+
+    fn table(&mut self, subject: Subject) -> &mut Table {
+        match subject {
+            Subject::Node => &mut self.nodes,
+            Subject::Children => &mut self.children,
+        }
+    }
+}
+
+impl Table {
+    fn at(&mut self, path: &str, watcher: Watcher) -> &mut Modes {
+        let watchers = self.0.entry(path.to_owned()).or_default();
+        watchers.entry(watcher).or_default()
+    }
+
+    fn remove(&mut self, path: &str, watcher: Watcher) {
+        if let Some(watchers) = self.0.get_mut(path) {
+            watchers.remove(&watcher);
+            if watchers.is_empty() {
+                self.0.remove(path);
+            }
+        }
+    }
+
+    fn fire(&mut self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
+        let mut told = self.seen_from_above(path, kind);
+        let Some(watchers) = self.0.get_mut(path) else {
+            return told;
+        };
+        watchers.retain(|watcher, modes| {
+            if modes.once || modes.path {
+                told.insert(*watcher);
+            }
+            modes.once = false;
+            *modes != Modes::default()
+        });
+        if watchers.is_empty() {
+            self.0.remove(path);
+        }
+        told
+    }
+
+    fn seen_from_above(&self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
+        if kind == EventKind::ChildrenChanged {
+            return BTreeSet::new();
+        }
+        path::upwards(path)
+            .filter_map(|above| self.0.get(above))
+            .flatten()
+            .filter(|(_, modes)| modes.subtree)
+            .map(|(watcher, _)| *watcher)
+            .collect()
+    }
+}
+
+fn is_of_node(kind: i32) -> bool {
+    matches!(kind, WatchKind::DATA | WatchKind::ANY)
+}
+
+fn is_of_children(kind: i32) -> bool {
+    matches!(kind, WatchKind::CHILDREN | WatchKind::ANY)
+}

@@ -1,0 +1,282 @@
+//! What every guard owns: a place at the head of a queue, and the duty to give it up.
+//!
+//! A [`Hold`] is the only thing in the locks that acts when it is dropped; the guards are
+//! plain structs around it, so that they can be taken apart.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+
+use crate::clock::Moment;
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, GuardEvent, GuardState};
+use crate::options::{LockOptions, Waiting};
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::Role;
+use crate::session::Session;
+use crate::session::ask::over;
+use crate::session::drive::{Ahead, Quest, Reached};
+use crate::session::leftovers::{Ended, Release};
+use crate::session::limit::Limit;
+use crate::session::overdue::Overdue;
+use crate::session::proof::{self, Proof};
+use crate::session::transport::Failure;
+use crate::session::vigil::Vigil;
+
+/// Which queue to go through, and as what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue<'a> {
+    /// The lock, for messages.
+    pub(crate) path: &'a str,
+    /// The directory of the queue's nodes.
+    pub(crate) dir: &'a str,
+    pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    session: Arc<Session>,
+    vigil: Arc<Vigil>,
+    token: FencingToken,
+    /// The number of the vigil; taken when the nodes are given up.
+    watched: Option<u64>,
+    /// Whether the release clears the mark of a holder.
+    clears: bool,
+    /// The nodes are not to go before this.
+    at_least_until: Option<Instant>,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+            lasting: false,
+        }
+    }
+
+    /// What to go through it with.
+    pub(crate) fn quest<'q>(
+        &self,
+        session: &'q Arc<Session>,
+        patience: Patience,
+        options: &'q mut LockOptions<'_>,
+    ) -> Quest<'q>
+    where
+        'a: 'q,
+    {
+        Quest {
+            path: self.path,
+            dir: self.dir,
+            contest: session.contest(self.role, self.permits as usize),
+            patience,
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+            overdue: options.overdue.map(Overdue::new),
+            lasting: self.lasting,
+        }
+    }
+}
+
+impl Hold {
+    pub(crate) fn new(session: &Arc<Session>, reached: Reached) -> Self {
+        let Reached { vigil, mine } = reached;
+        Self::with(session, vigil, FencingToken::new(mine.born.czxid))
+    }
+
+    /// Takes over nodes that are at the head of their queues.
+    pub(crate) fn with(session: &Arc<Session>, vigil: Arc<Vigil>, token: FencingToken) -> Self {
+        Self {
+            watched: Some(session.vigils.begin(vigil.clone())),
+            session: session.clone(),
+            vigil,
+            token,
+            clears: false,
+            at_least_until: None,
+        }
+    }
+
+    /// The release clears the mark of a holder, unless the holder panics or has lost.
+    pub(crate) fn clear_at_the_end(&mut self) {
+        self.clears = true;
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn vigil(&self) -> &Vigil {
+        &self.vigil
+    }
+
+    /// Goes through a queue; `None` if it is taken or the limit was reached.
+    pub(crate) fn take(
+        session: &Arc<Session>,
+        queue: &Queue<'_>,
+        patience: Patience,
+        options: &mut LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Option<Self>> {
+        let at_least = options.hold_at_least;
+        let mut quest = queue.quest(session, patience, options);
+        let reached = session.acquire(&mut quest, limit)?;
+        Ok(reached.map(|reached| {
+            let mut hold = Self::new(session, reached);
+            hold.at_least_until = at_least.and_then(|time| Instant::now().checked_add(time));
+            hold
+        }))
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    pub(crate) fn nodes(&self) -> &[String] {
+        self.vigil.nodes()
+    }
+
+    /// The first of the nodes; a mutex has one only.
+    pub(crate) fn node(&self) -> &str {
+        self.nodes().first().map_or("", String::as_str)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.vigil.check()
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        self.vigil.state()
+    }
+
+    pub(crate) fn valid_for(&self) -> Duration {
+        self.vigil.valid_for()
+    }
+
+    pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
+        self.vigil.events()
+    }
+
+    /// Has the quorum confirm the nodes now.
+    pub(crate) fn verify(&self) -> Result<()> {
+        self.check()?;
+        let limit = Limit::after(self.valid_for());
+        let abilities = self.session.transport.abilities();
+        let sent = Moment::now();
+        let answers = self
+            .session
+            .asker()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
+        self.judge(sent, proof::judge(abilities, &answers), &answers)
+    }
+
+    fn judge(
+        &self,
+        sent: Moment,
+        proof: Proof,
+        answers: &[crate::session::ask::Answered],
+    ) -> Result<()> {
+        match proof {
+            Proof::Confirmed => self.vigil.confirm(sent),
+            Proof::Gone(_) => self.vigil.lose(),
+            Proof::Unanswered => {}
+        }
+        self.check()?;
+        if answers.contains(&Err(Failure::Closed)) {
+            return Err(over(&self.session.hub.link()));
+        }
+        match proof {
+            Proof::Confirmed => Ok(()),
+            _ => Err(Error::Suspect {
+                path: self.vigil.path().to_owned(),
+            }),
+        }
+    }
+
+    /// Gives the nodes up and waits for the answer, at most until the lock is lost.
+    pub(crate) fn release(mut self) -> Result<()> {
+        if let Some(until) = self.at_least_until.take() {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+        let held = self.check();
+        let deadline = Instant::now().checked_add(self.valid_for());
+        let count = self.nodes().len();
+        let (ended, endings) = bounded(count);
+        self.give_up(Some(&ended));
+        drop(ended);
+        held?;
+        for _ in 0..count {
+            let limit = Limit::new(deadline, None);
+            let ending = crossbeam_channel::select! {
+                recv(endings) -> ending => ending.ok(),
+                recv(limit.timer) -> _ => None,
+            };
+            if ending != Some(Ended::Deleted) {
+                return Err(self.vigil.lost());
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the nodes to another hold.
+    pub(crate) fn hand_over(mut self) {
+        if let Some(watched) = self.watched.take() {
+            self.session.vigils.end(watched);
+        }
+    }
+
+    fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
+        let Some(watched) = self.watched.take() else {
+            return;
+        };
+        let release = Release {
+            session: self.vigil.session(),
+            waiter,
+            clears: self.clears && !thread::panicking() && self.check().is_ok(),
+            not_before: self.at_least_until,
+        };
+        self.session.vigils.end(watched);
+        self.session.leftovers.release(self.vigil.nodes(), &release);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.give_up(None);
+    }
+}
+
+/// Turns what a drive sees into what a user is told.
+fn told_by<'a>(
+    session: &'a Arc<Session>,
+    told: &'a mut (dyn FnMut(&Waiting) + '_),
+) -> Box<dyn FnMut(&Ahead) + 'a> {
+    Box::new(move |ahead| {
+        let Ahead {
+            since,
+            count,
+            ref nearest,
+            ref data,
+            stat,
+        } = *ahead;
+        let nearest = nearest.clone();
+        let contender = || Contender::new(session, nearest, count == 1, stat, data);
+        told(&Waiting {
+            position: count,
+            // A crowd has no nearest one.
+            ahead: (stat.czxid != 0).then(contender),
+            since,
+        });
+    })
+}

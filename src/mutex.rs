@@ -1,0 +1,297 @@
+//! A mutex for a whole cluster.
+
+use std::marker::PhantomData;
+use std::sync::{self, Arc};
+use std::time::{Duration, Instant};
+
+use crate::abandonment::Tracking;
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, guard_methods};
+use crate::hold::{Hold, Queue};
+use crate::options::LockOptions;
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::Role;
+use crate::session::Session;
+use crate::session::ask::over;
+use crate::session::limit::Limit;
+use crate::session::local::{Entry, Turn};
+
+/// A mutual exclusion lock that works across processes and machines.
+///
+/// Whoever locks the same path on the same ensemble excludes everyone else, in the order
+/// of arrival. The threads of one client queue in the order of arrival, too, and show the
+/// server one node at a time. The mutex is not reentrant: a thread that locks it twice
+/// gets [`Error::WouldDeadlock`].
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// use zklock::Client;
+///
+/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// let zk_mutex = client.mutex("/locks/nightly-report")?;
+/// let guard = zk_mutex.lock()?;
+/// // Nobody else in the cluster is here.
+/// guard.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    session: Arc<Session>,
+    path: Arc<str>,
+    tracking: Option<Tracking>,
+}
+
+/// An RAII guard: while it lives, the mutex is held, unless it says that it is lost.
+///
+/// Dropping it sends the release and does not wait for the answer;
+/// [`unlock`](Self::unlock) waits, and tells whether the mutex was held to the end.
+///
+/// Beware of `let _ = mutex.lock()?`, which drops the guard at once: write `let _guard`.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct MutexGuard {
+    // Fields drop in this order: leave the queue first, then let the next thread in.
+    hold: Hold,
+    turn: Turn,
+    abandoned: Option<FencingToken>,
+    /// The thread that locked it is the one that would wait for itself.
+    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+}
+
+/// The guard of a [`Mutex`] that is free to change threads; see [`MutexGuard::into_send`].
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct SendGuard {
+    // Fields drop in this order: leave the queue first, then let the next thread in.
+    hold: Hold,
+    turn: Turn,
+}
+
+impl Mutex {
+    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+        crate::path::check(path)?;
+        Ok(Self {
+            session: session.clone(),
+            path: path.into(),
+            tracking: None,
+        })
+    }
+
+    /// Learns whether the predecessor went without releasing, and lets the successor learn
+    /// it of us; see [`MutexGuard::abandoned`].
+    ///
+    /// It did if its session expired, its process died or its critical section panicked,
+    /// but also if it has lost the lock. Every client that locks this path should track:
+    /// one that does not, of this library or another, neither learns nor tells. The mark is
+    /// the data of the lock's directory, which is never a container then. Costs two round
+    /// trips when the mutex is locked. Defaults to no.
+    #[must_use]
+    pub fn track_abandonment(mut self) -> Self {
+        self.tracking.get_or_insert_default();
+        self
+    }
+
+    /// Waits for `delay` before entering after a predecessor that went without releasing,
+    /// so that what it has begun and cannot be fenced off can come to an end; Chubby's
+    /// lock-delay. Tracks abandonment, see
+    /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
+    #[must_use]
+    pub fn successor_delay(mut self, delay: Duration) -> Self {
+        self.tracking.get_or_insert_default().delay = delay;
+        self
+    }
+
+    /// Acquires the mutex.
+    ///
+    /// Blocks until it is our turn: first behind the other threads of this client, then
+    /// in the queue on the server. A lost connection does not end the wait, and does not
+    /// cost the place in the queue as long as the session lives; when it expires we queue
+    /// again, at the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this thread holds the mutex already ([`Error::WouldDeadlock`]), if
+    /// somebody in the queue would not wait for us ([`Error::ForeignContender`]) or
+    /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
+    /// the client is closed. Nothing is left in the queue then.
+    pub fn lock(&self) -> Result<MutexGuard> {
+        loop {
+            // Without a limit there is nothing to give up for.
+            if let Some(guard) = self.lock_with(LockOptions::new())? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Acquires the mutex if nobody has it or waits for it.
+    ///
+    /// Blocks for one round trip if it is taken, which costs the server no write, and for
+    /// two if it is free. When there is no connection, at most for the session timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). That the mutex is taken is not an error.
+    pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
+        let turn = match self.session.lines.try_enter(&self.path) {
+            Entry::Turn(turn) => turn,
+            entry => return self.no_turn(&entry),
+        };
+        let limit = Limit::after(self.session.hub.link().timeout);
+        self.enter(turn, Patience::Tries, LockOptions::new(), &limit)
+    }
+
+    /// Acquires the mutex, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MutexGuard>> {
+        self.lock_with(LockOptions::within(limit))
+    }
+
+    /// Acquires the mutex, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MutexGuard>> {
+        self.lock_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires the mutex as the `options` say.
+    ///
+    /// Blocks until it is our turn, or until a limit of the options is reached, which
+    /// gives `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
+        let limit = options.limit();
+        let turn = match self
+            .session
+            .lines
+            .enter(&self.path, &limit, &self.session.hub)
+        {
+            Entry::Turn(turn) => turn,
+            entry => return self.no_turn(&entry),
+        };
+        self.enter(turn, Patience::Waits, options, &limit)
+    }
+
+    /// Returns the path of the lock's directory.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn no_turn(&self, entry: &Entry) -> Result<Option<MutexGuard>> {
+        match entry {
+            Entry::OwnTurn => Err(Error::WouldDeadlock {
+                path: self.path.to_string(),
+            }),
+            Entry::Closed => Err(over(&self.session.hub.link())),
+            Entry::Turn(_) | Entry::Taken => Ok(None),
+        }
+    }
+
+    fn enter(
+        &self,
+        turn: Turn,
+        patience: Patience,
+        mut options: LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Option<MutexGuard>> {
+        let mut queue = Queue::of(&self.path, Role::Exclusive);
+        queue.lasting = self.tracking.is_some();
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
+        let settled = match (hold, self.tracking) {
+            (None, _) => None,
+            (Some(hold), None) => Some((hold, None)),
+            (Some(hold), Some(tracking)) => hold.settle(tracking, &self.path, limit)?,
+        };
+        Ok(settled.map(|(hold, abandoned)| MutexGuard {
+            hold,
+            turn,
+            abandoned,
+            not_send: PhantomData,
+        }))
+    }
+}
+
+guard_methods!(MutexGuard);
+guard_methods!(SendGuard);
+
+impl MutexGuard {
+    /// Returns a number that grows with every grant of this lock.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Returns the token of the predecessor if it went without releasing: what it has
+    /// begun may be half done. `None` without [`Mutex::track_abandonment`].
+    pub fn abandoned(&self) -> Option<FencingToken> {
+        self.abandoned
+    }
+
+    /// Returns the full path of the node that stands for the lock.
+    pub fn node(&self) -> &str {
+        self.hold.node()
+    }
+
+    /// Releases the mutex and waits until the server has confirmed it.
+    ///
+    /// Blocks for one round trip; when the connection is lost, until the guard's deadline
+    /// at most. The release goes on in the background after that.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
+    /// guard may have overlapped with another holder.
+    pub fn unlock(self) -> Result<()> {
+        let Self { hold, turn, .. } = self;
+        let released = hold.release();
+        drop(turn);
+        released
+    }
+
+    /// Turns the guard into one that may change threads.
+    ///
+    /// In exchange nobody can tell any more whose it is: a thread that locks the mutex
+    /// again waits, for itself if it has the guard.
+    pub fn into_send(self) -> SendGuard {
+        let Self { hold, turn, .. } = self;
+        turn.detach();
+        SendGuard { hold, turn }
+    }
+}
+
+impl SendGuard {
+    /// Returns a number that grows with every grant of this lock.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Returns the full path of the node that stands for the lock.
+    pub fn node(&self) -> &str {
+        self.hold.node()
+    }
+
+    /// As [`MutexGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MutexGuard::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        let Self { hold, turn } = self;
+        let released = hold.release();
+        drop(turn);
+        released
+    }
+}

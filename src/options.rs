@@ -1,0 +1,147 @@
+//! How to wait for a lock, when `lock` and the `try_` methods do not say enough.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::contender::Contender;
+use crate::session::limit::Limit;
+use crate::session::overdue::Rule;
+
+/// How to wait for a lock.
+///
+/// # Example
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use zklock::LockOptions;
+///
+/// let options = LockOptions::new()
+///     .deadline(Instant::now() + Duration::from_secs(60))
+///     .note("monthly report, ask Jo")
+///     .on_wait(|waiting| println!("{} ahead of us", waiting.position()));
+/// ```
+#[derive(Default)]
+#[must_use = "options do nothing until they are passed to a lock"]
+pub struct LockOptions<'a> {
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancel: Option<Receiver<()>>,
+    pub(crate) note: Option<String>,
+    pub(crate) on_wait: Option<Box<dyn FnMut(&Waiting) + 'a>>,
+    pub(crate) overdue: Option<Rule>,
+    pub(crate) hold_at_least: Option<Duration>,
+}
+
+/// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub(crate) position: usize,
+    pub(crate) ahead: Option<Contender>,
+    pub(crate) since: Duration,
+}
+
+impl<'a> LockOptions<'a> {
+    /// Waits for as long as it takes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives up at this time; the lock then returns `Ok(None)`. Defaults to never.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Gives up when something comes through this channel, or when its senders are gone;
+    /// the lock then returns `Ok(None)`. Defaults to never.
+    pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Shows this text to those who wait for us, instead of the client's; the first 512
+    /// characters of it. Defaults to [`ClientBuilder::note`](crate::ClientBuilder::note).
+    pub fn note(mut self, text: &str) -> Self {
+        self.note = Some(text.to_owned());
+        self
+    }
+
+    /// Calls this when the wait begins, and again when someone else is next ahead of us.
+    ///
+    /// It runs on the waiting thread, and the wait goes on when it returns. Defaults to
+    /// nothing.
+    pub fn on_wait(mut self, told: impl FnMut(&Waiting) + 'a) -> Self {
+        self.on_wait = Some(Box::new(told));
+        self
+    }
+
+    /// Keeps the lock for at least this long, even if the guard is dropped before.
+    ///
+    /// For short jobs that several machines start at the same time by clocks that differ:
+    /// the one that comes late finds the lock still taken. Dropping the guard does not
+    /// block, but unlocking it does, and so does closing the client, since a lock does not
+    /// outlive its session. Not for multi-locks and semaphores. Defaults to zero.
+    pub fn hold_at_least(mut self, time: Duration) -> Self {
+        self.hold_at_least = Some(time);
+        self
+    }
+
+    /// Removes a holder that has held for too long, after asking it to let go.
+    ///
+    /// While we wait, whoever is at the head of the queue for longer than
+    /// `held_longer_than` is asked to let go, and after another `grace` its node is
+    /// deleted. The time counts from when this thread saw it there first. Both sides log
+    /// it.
+    ///
+    /// **Dangerous**: a holder that does not listen to its guard goes on, beside the next
+    /// one. Use it where the holder checks its guard, or where what the lock protects
+    /// checks fencing tokens. Costs the server a listing every half of the shorter time.
+    /// Defaults to never.
+    pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
+        self.overdue = Some(Rule {
+            held_longer_than,
+            grace,
+        });
+        self
+    }
+
+    /// Gives up after this long; so long that it cannot be counted means never.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self {
+            deadline: Instant::now().checked_add(limit),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        Limit::new(self.deadline, self.cancel.clone())
+    }
+}
+
+impl Waiting {
+    /// Returns how many are ahead that the lock cannot be shared with, as of the last look.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Returns the one whose departure is waited for: the nearest ahead.
+    pub fn ahead(&self) -> Option<&Contender> {
+        self.ahead.as_ref()
+    }
+
+    /// Returns how long the wait has lasted.
+    pub fn since(&self) -> Duration {
+        self.since
+    }
+}
+
+impl fmt::Debug for LockOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockOptions")
+            .field("deadline", &self.deadline)
+            .field("cancel", &self.cancel)
+            .field("note", &self.note)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! The card that a contender leaves in its node: who it is, for those who wait for it.
+//!
+//! Ours is a small JSON text. Others write what they like: Curator an address, kazoo an
+//! identifier, some nothing at all, so whatever is not ours is shown as it stands.
+
+use std::process;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+/// How much of a note or of a foreign text is kept.
+const LONGEST_TEXT: usize = 512;
+
+/// Who made a contender's node, as told by its data.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Owner {
+    /// The host's name.
+    pub host: Option<String>,
+    /// The number of the process on that host.
+    pub pid: Option<u32>,
+    /// The name of the program.
+    pub program: Option<String>,
+    /// The name of the thread.
+    pub thread: Option<String>,
+    /// When the process was started, by its host's clock.
+    pub started: Option<SystemTime>,
+    /// What the contender has to say to those who wait.
+    pub note: Option<String>,
+    /// The node's data, if it was not written by this library.
+    pub text: Option<String>,
+}
+
+impl Owner {
+    /// Reads a node's data, whoever wrote it.
+    pub(crate) fn parse(data: &[u8]) -> Self {
+        match serde_json::from_slice(data) {
+            Ok(Value::Object(card)) => Self::read(&card),
+            _ if data.is_empty() => Self::default(),
+            _ => Self {
+                text: Some(shorten(&String::from_utf8_lossy(data))),
+                ..Self::default()
+            },
+        }
+    }
+
+    fn read(card: &serde_json::Map<String, Value>) -> Self {
+        let text = |key: &str| card.get(key).and_then(Value::as_str).map(shorten);
+        let number = |key: &str| card.get(key).and_then(Value::as_u64);
+        let started = number("started_ms").map(Duration::from_millis);
+        Self {
+            host: text("host"),
+            pid: number("pid").and_then(|pid| u32::try_from(pid).ok()),
+            program: text("program"),
+            thread: text("thread"),
+            started: started.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+            note: text("note"),
+            text: None,
+        }
+    }
+}
+
+/// What this process writes into its nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Card {
+    host: String,
+    program: String,
+    started_ms: u64,
+    note: Option<String>,
+}
+
+impl Card {
+    pub(crate) fn new(note: Option<&str>) -> Self {
+        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self {
+            host: host(),
+            program: program(),
+            started_ms: started.map_or(0, |since| since.as_millis() as u64),
+            note: note.map(shorten),
+        }
+    }
+
+    /// Returns the data of a node, with this `note` in place of the client's.
+    pub(crate) fn text(&self, note: Option<&str>) -> Vec<u8> {
+        let mut card = json!({
+            "host": self.host,
+            "pid": process::id(),
+            "program": self.program,
+            "started_ms": self.started_ms,
+        });
+        if let Some(name) = thread::current().name() {
+            card["thread"] = shorten(name).into();
+        }
+        if let Some(note) = note.map(shorten).or_else(|| self.note.clone()) {
+            card["note"] = note.into();
+        }
+        card.to_string().into_bytes()
+    }
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name);
+    name.map_or_else(String::new, |name| shorten(&name.to_string_lossy()))
+}
+
+/// Cuts a text at a character's border.
+fn shorten(text: &str) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_card_reads_back_as_written() {
+        let card = Card::new(Some("nightly"));
+        let owner = Owner::parse(&card.text(None));
+        assert_eq!(owner.pid, Some(process::id()));
+        assert_eq!(owner.host, Some(host()));
+        assert_eq!(owner.program, Some(program()));
+        assert_eq!(owner.note.as_deref(), Some("nightly"));
+        assert_eq!(owner.text, None);
+        let owner = Owner::parse(&card.text(Some("just this once")));
+        assert_eq!(owner.note.as_deref(), Some("just this once"));
+    }
+
+    #[test]
+    fn a_foreign_text_is_shown_as_it_stands() {
+        let text = |data: &[u8]| Owner::parse(data).text;
+        assert_eq!(text(b"127.0.0.1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(text(b"12").as_deref(), Some("12"));
+        assert_eq!(text(b"\x12\x34\xff").as_deref(), Some("\u{12}4\u{fffd}"));
+        assert_eq!(text(b""), None);
+    }
+
+    #[test]
+    fn long_notes_are_cut() {
+        let note = "é".repeat(5_000);
+        assert!(Card::new(Some(&note)).text(None).len() < 3_000);
+    }
+
+    proptest! {
+        #[test]
+        fn no_data_makes_the_reader_panic(data: Vec<u8>, number: i64) {
+            let _ = Owner::parse(&data);
+            let _ = Owner::parse(format!("{{\"pid\":{number},\"started_ms\":{number}}}").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Which paths can name a lock.
+
+use crate::error::{Error, Result};
+
+/// Checks that `path` can name a lock: what ZooKeeper accepts, and not the root.
+pub(crate) fn check(path: &str) -> Result<()> {
+    let rule = match broken_rule(path) {
+        None => return Ok(()),
+        Some(rule) => rule,
+    };
+    Err(Error::BadPath {
+        path: path.to_owned(),
+        rule,
+    })
+}
+
+fn broken_rule(path: &str) -> Option<&'static str> {
+    let Some(rest) = path.strip_prefix('/') else {
+        return Some(match path {
+            "" => "it is empty; write an absolute path such as /locks/report",
+            _ => "it does not begin with '/'",
+        });
+    };
+    if rest.is_empty() {
+        return Some("the root cannot be a lock; name a node below it");
+    }
+    if rest.ends_with('/') {
+        return Some("it ends with '/'");
+    }
+    let mut parts = rest.split('/');
+    if parts.any(str::is_empty) {
+        return Some("it has an empty part ('//')");
+    }
+    if rest.split('/').any(|part| matches!(part, "." | "..")) {
+        return Some("it has a part that is '.' or '..'");
+    }
+    if rest == "zookeeper" || rest.starts_with("zookeeper/") {
+        return Some("/zookeeper belongs to the server");
+    }
+    rest.chars()
+        .any(is_refused)
+        .then_some("it has a NUL, control or unassigned character")
+}
+
+/// The characters that ZooKeeper's `PathUtils` refuses.
+fn is_refused(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{f000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
+}
+
+/// Returns the last part of a node's path.
+pub(crate) fn name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// Returns the paths above `path`, outermost first.
+pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/')
+        .map(|(at, _)| &path[..at])
+        .filter(|path| !path.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_zookeeper_accepts_is_accepted() {
+        for path in [
+            "/a",
+            "/locks/nightly report",
+            "/a/.../b",
+            "/a/.b",
+            "/é/λ",
+            "/zookeepers",
+        ] {
+            assert_eq!(check(path), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_broken_rule_is_named() {
+        #[rustfmt::skip]
+        let table = [
+            ("",           "empty"),
+            ("locks",      "begin"),
+            ("/",          "root"),
+            ("/a/",        "ends"),
+            ("//a",        "//"),
+            ("/a//b",      "//"),
+            ("/a/./b",     "'.'"),
+            ("/a/..",      "'..'"),
+            ("/a\0",       "NUL"),
+            ("/a\nb",      "control"),
+            ("/a\u{7f}",   "control"),
+            ("/a\u{ffff}", "unassigned"),
+            ("/zookeeper/quota", "server"),
+        ];
+        for (path, word) in table {
+            let error = check(path).unwrap_err();
+            assert!(matches!(&error, Error::BadPath { path: named, .. } if named == path));
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_taken_apart() {
+        assert_eq!(name("/a/b/c"), "c");
+        assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a", "/a/b"]);
+        assert_eq!(ancestors("/a").count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_makes_the_check_panic(path in "\\PC*|[/.a\\x00]*") {
+            let _ = check(&path);
+        }
+    }
+}

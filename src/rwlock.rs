@@ -1,0 +1,342 @@
+//! A read-write lock for a whole cluster.
+
+use std::marker::PhantomData;
+use std::sync::{self, Arc};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, guard_methods};
+use crate::hold::{Hold, Queue};
+use crate::options::LockOptions;
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::Role;
+use crate::session::Session;
+use crate::session::limit::Limit;
+use crate::session::presence::Stay;
+
+/// A read-write lock that works across processes and machines.
+///
+/// Any number of readers share it, a writer has it alone, in the order of arrival: a
+/// reader that comes after a waiting writer waits behind it, so writers do not starve, and
+/// readers that become free together wake together. A thread that holds the lock in either
+/// way and comes again gets [`Error::WouldDeadlock`]: a reader cannot become a writer. A
+/// writer can become a reader, see [`RwLockWriteGuard::downgrade`].
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// # let client = zklock::Client::connect("zk1:2181")?;
+/// let catalogue = client.rwlock("/locks/catalogue")?;
+/// {
+///     let _reading = catalogue.read()?;
+///     // Others may read at the same time.
+/// }
+/// let writing = catalogue.write()?;
+/// // Nobody else is here.
+/// let reading = writing.downgrade()?;
+/// // Other readers are let in, and no writer came between.
+/// # drop(reading);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    session: Arc<Session>,
+    path: Arc<str>,
+}
+
+/// The guard of a reader: while it lives, no writer is in, unless it says that it is lost.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct RwLockReadGuard {
+    // Fields drop in this order: leave the queue first, then let this thread come again.
+    hold: Hold,
+    stay: Stay,
+    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+}
+
+/// The guard of a writer: while it lives, nobody else is in, unless it says that it is
+/// lost.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct RwLockWriteGuard {
+    // Fields drop in this order: leave the queue first, then let this thread come again.
+    hold: Hold,
+    stay: Stay,
+    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+}
+
+impl RwLock {
+    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+        crate::path::check(path)?;
+        Ok(Self {
+            session: session.clone(),
+            path: path.into(),
+        })
+    }
+
+    /// Acquires the lock for reading.
+    ///
+    /// Blocks until every writer that came before is gone. A lost connection does not end
+    /// the wait, and does not cost the place in the queue as long as the session lives;
+    /// when it expires we queue again, at the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this thread holds the lock already ([`Error::WouldDeadlock`]), if
+    /// somebody in the queue would not wait for us ([`Error::ForeignContender`]) or
+    /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
+    /// the client is closed. Nothing is left in the queue then.
+    pub fn read(&self) -> Result<RwLockReadGuard> {
+        loop {
+            // Without a limit there is nothing to give up for.
+            if let Some(guard) = self.read_with(LockOptions::new())? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Acquires the lock for reading if no writer has it or waits for it.
+    ///
+    /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read). That the lock is taken is not an error.
+    pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
+        self.reader(
+            Patience::Tries,
+            LockOptions::within(self.session.hub.link().timeout),
+        )
+    }
+
+    /// Acquires the lock for reading, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn try_read_for(&self, limit: Duration) -> Result<Option<RwLockReadGuard>> {
+        self.read_with(LockOptions::within(limit))
+    }
+
+    /// Acquires the lock for reading, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn try_read_until(&self, deadline: Instant) -> Result<Option<RwLockReadGuard>> {
+        self.read_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires the lock for reading as the `options` say.
+    ///
+    /// Blocks until it is our turn, or until a limit of the options is reached, which
+    /// gives `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
+        self.reader(Patience::Waits, options)
+    }
+
+    /// Acquires the lock for writing.
+    ///
+    /// Blocks until everybody who came before is gone; otherwise as [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn write(&self) -> Result<RwLockWriteGuard> {
+        loop {
+            // Without a limit there is nothing to give up for.
+            if let Some(guard) = self.write_with(LockOptions::new())? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Acquires the lock for writing if nobody has it or waits for it.
+    ///
+    /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read). That the lock is taken is not an error.
+    pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
+        self.writer(
+            Patience::Tries,
+            LockOptions::within(self.session.hub.link().timeout),
+        )
+    }
+
+    /// Acquires the lock for writing, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn try_write_for(&self, limit: Duration) -> Result<Option<RwLockWriteGuard>> {
+        self.write_with(LockOptions::within(limit))
+    }
+
+    /// Acquires the lock for writing, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn try_write_until(&self, deadline: Instant) -> Result<Option<RwLockWriteGuard>> {
+        self.write_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires the lock for writing as the `options` say.
+    ///
+    /// Blocks until it is our turn, or until a limit of the options is reached, which
+    /// gives `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
+        self.writer(Patience::Waits, options)
+    }
+
+    /// Returns the path of the lock's directory.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn reader(
+        &self,
+        patience: Patience,
+        options: LockOptions<'_>,
+    ) -> Result<Option<RwLockReadGuard>> {
+        let entered = self.enter(Role::Read, patience, options)?;
+        Ok(entered.map(|(hold, stay)| RwLockReadGuard {
+            hold,
+            stay,
+            not_send: PhantomData,
+        }))
+    }
+
+    fn writer(
+        &self,
+        patience: Patience,
+        options: LockOptions<'_>,
+    ) -> Result<Option<RwLockWriteGuard>> {
+        let entered = self.enter(Role::Write, patience, options)?;
+        Ok(entered.map(|(hold, stay)| RwLockWriteGuard {
+            hold,
+            stay,
+            not_send: PhantomData,
+        }))
+    }
+
+    fn enter(
+        &self,
+        role: Role,
+        patience: Patience,
+        mut options: LockOptions<'_>,
+    ) -> Result<Option<(Hold, Stay)>> {
+        let Some(stay) = self.session.presence.enter(&self.path) else {
+            return Err(Error::WouldDeadlock {
+                path: self.path.to_string(),
+            });
+        };
+        let limit: Limit = options.limit();
+        let queue = Queue::of(&self.path, role);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
+        Ok(hold.map(|hold| (hold, stay)))
+    }
+}
+
+guard_methods!(RwLockReadGuard);
+guard_methods!(RwLockWriteGuard);
+
+impl RwLockReadGuard {
+    /// Returns a number that is higher than that of every writer before; readers that
+    /// share the lock come in no particular order.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Returns the full path of the node that stands for the lock.
+    pub fn node(&self) -> &str {
+        self.hold.node()
+    }
+
+    /// Releases the lock and waits until the server has confirmed it.
+    ///
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the lock was lost before: a writer may have changed
+    /// what was read.
+    pub fn unlock(self) -> Result<()> {
+        let Self { hold, stay, .. } = self;
+        let released = hold.release();
+        drop(stay);
+        released
+    }
+}
+
+impl RwLockWriteGuard {
+    /// Returns a number that grows with every writer of this lock.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    /// Returns the full path of the node that stands for the lock.
+    pub fn node(&self) -> &str {
+        self.hold.node()
+    }
+
+    /// Releases the lock and waits until the server has confirmed it.
+    ///
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the lock was lost before: what was done under this
+    /// guard may have overlapped with others.
+    pub fn unlock(self) -> Result<()> {
+        let Self { hold, stay, .. } = self;
+        let released = hold.release();
+        drop(stay);
+        released
+    }
+
+    /// Turns the writer into a reader, and lets other readers in, without a gap: no
+    /// writer can come between, and those who wait go on to wait for us.
+    ///
+    /// The new guard keeps the writer's token. Blocks for one round trip; when the
+    /// connection is lost, until the guard's deadline at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the lock was lost before, with [`Error::Suspect`] if
+    /// the server did not answer in time, and with [`Error::Exhausted`] near the end of
+    /// the directory's sequence numbers. The lock is released then.
+    pub fn downgrade(self) -> Result<RwLockReadGuard> {
+        let Self {
+            hold,
+            stay,
+            not_send,
+        } = self;
+        let hold = hold.downgrade()?;
+        Ok(RwLockReadGuard {
+            hold,
+            stay,
+            not_send,
+        })
+    }
+}

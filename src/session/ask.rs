@@ -1,0 +1,230 @@
+//! A calling thread's requests, and its wait for the answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+
+use super::hub::{Hub, Link, SessionState};
+use super::limit::{GaveUp, Limit};
+use super::transport::{Call, Failure, Transport, Watch};
+use crate::error::{Error, Result};
+use crate::proto::{ErrorCode, Reply, Request};
+
+/// How long to wait at most before looking at a link that seems not to have changed.
+const BREATHER: Duration = Duration::from_millis(10);
+
+/// Tells one request of an [`Asker`] from another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    /// The ticket of the request that was sent after this one's.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// What became of a request.
+pub(crate) type Answered = std::result::Result<Reply, Failure>;
+
+/// Asks the server on behalf of one thread.
+pub(crate) struct Asker {
+    hub: Arc<Hub>,
+    transport: Arc<dyn Transport>,
+    next: u64,
+    answers: (Sender<(Ticket, Answered)>, Receiver<(Ticket, Answered)>),
+    /// Answers that came while another one was waited for.
+    early: Vec<(Ticket, Answered)>,
+    changes: Option<Receiver<()>>,
+}
+
+impl Asker {
+    pub(crate) fn new(hub: &Arc<Hub>, transport: &Arc<dyn Transport>) -> Self {
+        Self {
+            hub: hub.clone(),
+            transport: transport.clone(),
+            next: 0,
+            answers: unbounded(),
+            early: Vec::new(),
+            changes: None,
+        }
+    }
+
+    /// Sends the requests together and in this order; returns the first one's ticket,
+    /// which the others' follow.
+    pub(crate) fn post(
+        &mut self,
+        requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
+    ) -> Ticket {
+        let first = Ticket(self.next);
+        let mut calls = Vec::new();
+        for (request, watch) in requests {
+            let ticket = Ticket(self.next);
+            self.next += 1;
+            let to = self.answers.0.clone();
+            let answer = Box::new(move |answered| {
+                // Nobody waits any more if this fails.
+                let _ = to.send((ticket, answered));
+            });
+            calls.push(Call {
+                request,
+                watch,
+                answer,
+            });
+        }
+        self.transport.send(calls);
+        first
+    }
+
+    /// Waits for the answer to one request.
+    pub(crate) fn wait(
+        &mut self,
+        ticket: Ticket,
+        limit: &Limit,
+    ) -> std::result::Result<Answered, GaveUp> {
+        if let Some(at) = self.early.iter().position(|(early, _)| *early == ticket) {
+            return Ok(self.early.swap_remove(at).1);
+        }
+        loop {
+            let (of, answered) = select! {
+                recv(self.answers.1) -> answer => answer.map_err(|_| GaveUp)?,
+                recv(limit.timer) -> _ => return Err(GaveUp),
+                recv(limit.cancel) -> _ => return Err(GaveUp),
+            };
+            let answered = answered.map_err(sort);
+            match of == ticket {
+                true => return Ok(answered),
+                false => self.early.push((of, answered)),
+            }
+        }
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(crate) fn ask(
+        &mut self,
+        request: Request,
+        limit: &Limit,
+    ) -> std::result::Result<Answered, GaveUp> {
+        let ticket = self.post([(request, None)]);
+        self.wait(ticket, limit)
+    }
+
+    /// Asks until there is an answer: for requests that may be repeated.
+    pub(crate) fn insist(
+        &mut self,
+        request: &Request,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Answered, GaveUp>> {
+        loop {
+            if self.connected(limit)?.is_err() {
+                return Ok(Err(GaveUp));
+            }
+            match self.ask(request.clone(), limit) {
+                Ok(Err(Failure::Lost | Failure::NotSent)) => self.breathe(),
+                answered => return Ok(answered),
+            }
+        }
+    }
+
+    /// Asks the quorum for these nodes; the answers are to be judged.
+    pub(crate) fn prove(
+        &mut self,
+        nodes: &[String],
+        limit: &Limit,
+    ) -> std::result::Result<Vec<Answered>, GaveUp> {
+        let requests = super::proof::requests(self.transport.abilities(), nodes);
+        let count = requests.len();
+        let mut ticket = self.post(requests.into_iter().map(|request| (request, None)));
+        let mut answers = Vec::with_capacity(count);
+        for _ in 0..count {
+            answers.push(self.wait(ticket, limit)?);
+            ticket = ticket.next();
+        }
+        Ok(answers)
+    }
+
+    /// Waits for a connection.
+    pub(crate) fn connected(&mut self, limit: &Limit) -> Result<std::result::Result<Link, GaveUp>> {
+        loop {
+            let link = self.hub.link();
+            match link.state {
+                SessionState::Connected => return Ok(Ok(link)),
+                SessionState::Connecting => {}
+                _ => return Err(over(&link)),
+            }
+            let changes = self
+                .changes
+                .get_or_insert_with(|| self.hub.changes())
+                .clone();
+            // A change may have come before the channel was made.
+            if self.hub.link().connects != link.connects || self.hub.link().state != link.state {
+                continue;
+            }
+            select! {
+                recv(changes) -> _ => {}
+                recv(limit.timer) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.cancel) -> _ => return Ok(Err(GaveUp)),
+            }
+        }
+    }
+
+    /// The channel that is filled when the link changes.
+    pub(crate) fn changes(&mut self) -> &Receiver<()> {
+        self.changes.get_or_insert_with(|| self.hub.changes())
+    }
+
+    /// Whether nothing has happened to the connection since `link` was looked at.
+    pub(crate) fn is_steady(&self, link: &Link) -> bool {
+        let now = self.hub.link();
+        now.state == SessionState::Connected && now.connects == link.connects
+    }
+
+    /// Gives a transport that failed a request without a change of the link the time to
+    /// say so.
+    pub(crate) fn breathe(&mut self) {
+        let changes = self.changes().clone();
+        select! {
+            recv(changes) -> _ => {}
+            recv(after(BREATHER)) -> _ => {}
+        }
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").finish_non_exhaustive()
+    }
+}
+
+/// The error of a client that is at its end.
+pub(crate) fn over(link: &Link) -> Error {
+    match link.state {
+        SessionState::AuthFailed => Error::AuthFailed,
+        _ => Error::Closed,
+    }
+}
+
+/// Some refusals are about the connection and not about the request.
+fn sort(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(code) if super::is_passing(code) => Failure::Lost,
+        failure => failure,
+    }
+}
+
+/// The error of a request that was turned down.
+pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
+    match code {
+        ErrorCode::NO_AUTH => Error::NoAuth {
+            path: path.to_owned(),
+        },
+        ErrorCode::AUTH_FAILED => Error::AuthFailed,
+        code => Error::Refused {
+            path: path.to_owned(),
+            code: code.0,
+            text: code.text(),
+        },
+    }
+}

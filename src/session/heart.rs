@@ -1,0 +1,379 @@
+//! The proof of life of every lock that this client holds.
+//!
+//! While there is a guard, the keeper's thread asks the quorum every sixth of the
+//! session timeout, once for all guards, and feeds their vigils with what it says. It
+//! also leaves a watch on each node that is held for longer than a moment: an eviction
+//! and a wish to revoke are heard of at once then, and locks that are held for less
+//! than a moment cost nothing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::Mutex;
+
+use super::ask::Answered;
+use super::hub::{Hub, Link, SessionState};
+use super::proof::{self, Proof};
+use super::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
+use super::vigil::Vigil;
+use crate::clock::Moment;
+use crate::proto::{ErrorCode, EventKind, Reply, Request};
+
+/// A lock that is held for less than this is not watched.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// How many nodes go into one check, so that it stays far below the frame limit.
+const NODES_A_CHECK: usize = 500;
+
+/// What those who want a holder to let go write into its node.
+const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+
+/// See the module's documentation. Locks register from their threads.
+pub(crate) struct Vigils {
+    open: Mutex<HashMap<u64, Entry>>,
+    next: AtomicU64,
+    /// When the keeper will look next; later registrations need not wake it.
+    next_look: AtomicU64,
+    wake: Sender<()>,
+}
+
+struct Entry {
+    vigil: Arc<Vigil>,
+    since: Moment,
+    watch: Option<WatchId>,
+}
+
+impl Vigils {
+    pub(crate) fn new(wake: Sender<()>) -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            next_look: AtomicU64::new(u64::MAX),
+            wake,
+        }
+    }
+
+    /// Begins to keep a vigil; returns the number to end it with.
+    pub(crate) fn begin(&self, vigil: Arc<Vigil>) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let since = Moment::now();
+        let entry = Entry {
+            vigil,
+            since,
+            watch: None,
+        };
+        self.open.lock().insert(id, entry);
+        if (since + MOMENT).as_nanos() < self.next_look.load(Ordering::Acquire) {
+            let _ = self.wake.try_send(());
+        }
+        id
+    }
+
+    /// Ends a vigil.
+    pub(crate) fn end(&self, id: u64) {
+        self.open.lock().remove(&id);
+    }
+
+    fn all(&self) -> Vec<(u64, Arc<Vigil>)> {
+        let open = self.open.lock();
+        open.iter()
+            .map(|(id, entry)| (*id, entry.vigil.clone()))
+            .collect()
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Vigil>> {
+        self.open.lock().get(&id).map(|entry| entry.vigil.clone())
+    }
+}
+
+/// The keeper's side: what has been asked, and what is answered.
+pub(crate) struct Heart {
+    hub: Arc<Hub>,
+    transport: Arc<dyn Transport>,
+    vigils: Arc<Vigils>,
+    next_watch: Arc<AtomicU64>,
+    connects: u64,
+    last_beat: Option<Moment>,
+    beats: (
+        Sender<(Beat, Vec<Answered>)>,
+        Receiver<(Beat, Vec<Answered>)>,
+    ),
+    fired: (Sender<Fired>, Receiver<Fired>),
+    read: (Sender<(u64, Answered)>, Receiver<(u64, Answered)>),
+}
+
+/// One check that was sent.
+pub(crate) struct Beat {
+    sent: Moment,
+    /// Whose nodes were checked, in this order.
+    nodes: Vec<u64>,
+}
+
+impl Heart {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        transport: Arc<dyn Transport>,
+        vigils: Arc<Vigils>,
+        next_watch: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            hub,
+            transport,
+            vigils,
+            next_watch,
+            connects: 0,
+            last_beat: None,
+            beats: unbounded(),
+            fired: unbounded(),
+            read: unbounded(),
+        }
+    }
+
+    pub(crate) fn fired(&self) -> &Receiver<Fired> {
+        &self.fired.1
+    }
+
+    pub(crate) fn answered(
+        &self,
+    ) -> (&Receiver<(Beat, Vec<Answered>)>, &Receiver<(u64, Answered)>) {
+        (&self.beats.1, &self.read.1)
+    }
+
+    /// From here on every registration wakes the keeper.
+    pub(crate) fn awake(&self) {
+        self.vigils.next_look.store(u64::MAX, Ordering::Release);
+    }
+
+    /// Does what is due, and returns how long nothing will be.
+    pub(crate) fn look(&mut self) -> Option<Duration> {
+        let link = self.hub.link();
+        let mut all = self.vigils.all();
+        self.follow(&link, &all);
+        for (_, vigil) in &all {
+            vigil.tell();
+        }
+        // What is lost needs no proof any more.
+        all.retain(|(_, vigil)| vigil.check().is_ok());
+        if all.is_empty() {
+            self.last_beat = None;
+            return None;
+        }
+        let now = Moment::now();
+        let period = link.timeout / 6;
+        if link.state == SessionState::Connected {
+            if self.last_beat.is_none_or(|last| last + period <= now) {
+                self.beat(&all);
+            }
+            self.watch_long_holds(now);
+        }
+        let next_beat = self
+            .last_beat
+            .map_or(period, |last| (last + period).saturating_since(now));
+        let steady = all.iter().filter_map(|(_, vigil)| vigil.steady_for()).min();
+        let mut pause = steady
+            .unwrap_or(period)
+            .min(next_beat.max(Duration::from_millis(1)));
+        if self
+            .vigils
+            .open
+            .lock()
+            .values()
+            .any(|entry| entry.watch.is_none())
+        {
+            pause = pause.min(MOMENT);
+        }
+        self.vigils
+            .next_look
+            .store((now + pause).as_nanos(), Ordering::Release);
+        Some(pause)
+    }
+
+    /// Takes in what a check brought.
+    pub(crate) fn beaten(&mut self, beat: Beat, answers: &[Answered]) {
+        match proof::judge(self.transport.abilities(), answers) {
+            Proof::Confirmed => {
+                for vigil in beat.nodes.iter().filter_map(|id| self.vigils.get(*id)) {
+                    vigil.confirm(beat.sent);
+                }
+            }
+            Proof::Gone(at) => {
+                if let Some(vigil) = beat.nodes.get(at).and_then(|id| self.vigils.get(*id)) {
+                    log::warn!("a node of the lock {} is gone", vigil.path());
+                    vigil.lose();
+                }
+                // The others were not confirmed by a check that failed.
+                self.last_beat = None;
+            }
+            Proof::Unanswered => {}
+        }
+    }
+
+    /// A watch on a node of ours fired.
+    pub(crate) fn touched(&mut self, fired: Fired) {
+        let mut open = self.vigils.open.lock();
+        let touched = open
+            .iter_mut()
+            .find(|(_, entry)| entry.watch == Some(fired.id));
+        let Some((_, entry)) = touched else {
+            return;
+        };
+        match fired.kind {
+            EventKind::Deleted => entry.vigil.lose(),
+            // Read and watched again at the next look.
+            _ => entry.watch = None,
+        }
+    }
+
+    /// A node of ours was read, and is watched if it is there.
+    pub(crate) fn read(&mut self, id: u64, answered: &Answered) {
+        let mut open = self.vigils.open.lock();
+        let Some(entry) = open.get_mut(&id) else {
+            return;
+        };
+        match answered {
+            Ok(Reply::Data { data, .. }) if REVOKE.contains(&data.as_slice()) => {
+                entry.vigil.ask_to_let_go();
+            }
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.vigil.lose(),
+            Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
+            _ => {}
+        }
+    }
+
+    /// Applies what happened to the connection.
+    fn follow(&mut self, link: &Link, all: &[(u64, Arc<Vigil>)]) {
+        let resumes = self.transport.abilities().resumes;
+        let broke = link.state != SessionState::Connected || link.connects != self.connects;
+        let over = |vigil: &Vigil| {
+            link.is_over()
+                || (link.state == SessionState::Connected && vigil.session() != link.session)
+                // The server has said that the session expired.
+                || link.session == 0
+                || (broke && !resumes && link.state != SessionState::Connected)
+        };
+        for (_, vigil) in all {
+            if over(vigil) {
+                vigil.lose();
+            } else if broke {
+                vigil.shake();
+            }
+        }
+        if broke && link.state == SessionState::Connected {
+            self.connects = link.connects;
+            self.last_beat = None;
+        }
+    }
+
+    fn beat(&mut self, all: &[(u64, Arc<Vigil>)]) {
+        let mut ids = Vec::new();
+        let mut nodes = Vec::new();
+        for (id, vigil) in all {
+            ids.extend(vigil.nodes().iter().map(|_| *id));
+            nodes.extend_from_slice(vigil.nodes());
+        }
+        let sent = Moment::now();
+        for (ids, nodes) in ids.chunks(NODES_A_CHECK).zip(nodes.chunks(NODES_A_CHECK)) {
+            self.send(
+                Beat {
+                    sent,
+                    nodes: ids.to_vec(),
+                },
+                nodes,
+            );
+        }
+        self.last_beat = Some(sent);
+    }
+
+    fn send(&self, beat: Beat, nodes: &[String]) {
+        let requests = proof::requests(self.transport.abilities(), nodes);
+        let gathered = Arc::new(Mutex::new(Gathered {
+            beat: Some(beat),
+            answers: requests.iter().map(|_| None).collect(),
+            to: self.beats.0.clone(),
+        }));
+        let calls = requests.into_iter().enumerate().map(|(at, request)| {
+            let gathered = gathered.clone();
+            Call {
+                request,
+                watch: None,
+                answer: Box::new(move |answered| gathered.lock().put(at, answered)),
+            }
+        });
+        self.transport.send(calls.collect());
+    }
+
+    /// Reads and watches the nodes of locks that are held for longer than a moment.
+    fn watch_long_holds(&self, now: Moment) {
+        let mut calls = Vec::new();
+        for (id, entry) in self.vigils.open.lock().iter_mut() {
+            if entry.watch.is_some() || now < entry.since + MOMENT {
+                continue;
+            }
+            let watch = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
+            entry.watch = Some(watch);
+            let (id, read) = (*id, self.read.0.clone());
+            let nodes = entry.vigil.nodes().iter();
+            calls.extend(nodes.map(|path| Call {
+                request: Request::GetData {
+                    path: path.clone(),
+                    watch: true,
+                },
+                watch: Some(Watch {
+                    id: watch,
+                    to: self.fired.0.clone(),
+                }),
+                answer: {
+                    let read = read.clone();
+                    Box::new(move |answered| {
+                        let _ = read.send((id, answered));
+                    })
+                },
+            }));
+        }
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+}
+
+/// Collects the answers to the requests of one check.
+struct Gathered {
+    beat: Option<Beat>,
+    answers: Vec<Option<Answered>>,
+    to: Sender<(Beat, Vec<Answered>)>,
+}
+
+impl Gathered {
+    fn put(&mut self, at: usize, answered: Answered) {
+        if let Some(place) = self.answers.get_mut(at) {
+            *place = Some(answered);
+        }
+        if self.answers.iter().any(Option::is_none) {
+            return;
+        }
+        if let Some(beat) = self.beat.take() {
+            let answers = self.answers.drain(..).flatten().collect();
+            let _ = self.to.send((beat, answers));
+        }
+    }
+}
+
+impl fmt::Debug for Vigils {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vigils")
+            .field("open", &self.open.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Heart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heart")
+            .field("vigils", &self.vigils)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,296 @@
+//! Nodes that must go, and somebody who sees to it.
+//!
+//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a
+//! panic. An entry leaves when the server has said that its nodes are gone, or when the
+//! session that owns them is over, which takes them along.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use super::ask::Answered;
+use super::hub::{Hub, SessionState};
+use super::transport::{Call, Failure, Transport};
+use crate::abandonment::clear;
+use crate::path;
+use crate::proto::{ErrorCode, OpReply, Reply, Request};
+use crate::protocol::attempt::Leftover;
+use crate::protocol::farewell::{Action, Event, Farewell};
+
+/// How long to wait before a request that was turned down is repeated.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// See the module's documentation.
+pub(crate) struct Leftovers {
+    hub: Arc<Hub>,
+    transport: Arc<dyn Transport>,
+    entries: Mutex<Entries>,
+    /// Wakes the keeper, which calls [`push`](Self::push).
+    wake: Sender<()>,
+}
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    open: HashMap<u64, Entry>,
+}
+
+struct Entry {
+    dir: String,
+    session: i64,
+    farewell: Farewell,
+    asked: bool,
+    /// Asked before, without an answer: a node that is gone may be so because of us.
+    again: bool,
+    not_before: Option<Instant>,
+    /// Whether deleting the node clears the mark of a holder.
+    clears: bool,
+    /// Who wants to know how it ended.
+    waiter: Option<Sender<Ended>>,
+}
+
+/// How a guard's nodes are to go.
+pub(crate) struct Release<'a> {
+    /// The session that owns them.
+    pub(crate) session: i64,
+    /// Who wants to know how it ended, if anybody.
+    pub(crate) waiter: Option<&'a Sender<Ended>>,
+    /// Whether to clear the mark of a holder.
+    pub(crate) clears: bool,
+    /// Not before this.
+    pub(crate) not_before: Option<Instant>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ended {
+    /// We deleted the node.
+    Deleted,
+    /// The node was gone before.
+    GoneBefore,
+}
+
+impl Entry {
+    fn new(dir: &str, session: i64, leftover: Leftover) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            session,
+            farewell: Farewell::new(leftover),
+            asked: false,
+            again: false,
+            not_before: None,
+            clears: false,
+            waiter: None,
+        }
+    }
+}
+
+impl Leftovers {
+    pub(crate) fn new(hub: Arc<Hub>, transport: Arc<dyn Transport>, wake: Sender<()>) -> Self {
+        Self {
+            hub,
+            transport,
+            entries: Mutex::default(),
+            wake,
+        }
+    }
+
+    /// Takes over nodes of guards and sends their deletion, at once if that is due,
+    /// without waiting.
+    pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
+        let mut ids = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let name = path::name(node);
+            let dir = &node[..node.len() - name.len() - 1];
+            let mut entry = Entry::new(dir, release.session, Leftover::Node(name.to_owned()));
+            entry.clears = release.clears;
+            entry.waiter = release.waiter.cloned();
+            entry.not_before = release.not_before;
+            ids.push(self.put(entry));
+        }
+        match release.not_before {
+            Some(time) if Instant::now() < time => {
+                let _ = self.wake.try_send(());
+            }
+            _ => self.send(&ids),
+        }
+    }
+
+    /// Takes over what an attempt left in `dir`.
+    pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, leftovers: Vec<Leftover>) {
+        let put = |leftover| self.put(Entry::new(dir, session, leftover));
+        let ids: Vec<_> = leftovers.into_iter().map(put).collect();
+        self.send(&ids);
+    }
+
+    /// Sends what is due; returns when to come again, if something has to wait.
+    pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
+        let link = self.hub.link();
+        let resumes = self.transport.abilities().resumes;
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        if link.is_over() {
+            entries.open.clear();
+        } else if link.state == SessionState::Connected && resumes {
+            // Nodes of a session that is over go with it.
+            entries
+                .open
+                .retain(|_, entry| entry.session == link.session);
+        }
+        let idle = |entry: &&Entry| !entry.asked;
+        let next = entries
+            .open
+            .values()
+            .filter(idle)
+            .filter_map(|entry| entry.not_before)
+            .min();
+        let due = |(id, entry): (&u64, &Entry)| {
+            let due = !entry.asked && entry.not_before.is_none_or(|time| time <= now);
+            due.then_some(*id)
+        };
+        let due: Vec<_> = entries.open.iter().filter_map(due).collect();
+        drop(entries);
+        if link.state == SessionState::Connected {
+            self.send(&due);
+        }
+        next.filter(|time| now < *time)
+    }
+
+    /// How many entries are open.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().open.len()
+    }
+
+    /// Until when locks are to be held whose guards are gone.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        let entries = self.entries.lock();
+        entries
+            .open
+            .values()
+            .filter_map(|entry| entry.not_before)
+            .max()
+    }
+
+    fn put(&self, entry: Entry) -> u64 {
+        let mut entries = self.entries.lock();
+        entries.next += 1;
+        let id = entries.next;
+        entries.open.insert(id, entry);
+        id
+    }
+
+    fn send(self: &Arc<Self>, ids: &[u64]) {
+        let calls: Vec<_> = ids.iter().filter_map(|id| self.call(*id)).collect();
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+
+    fn call(self: &Arc<Self>, id: u64) -> Option<Call> {
+        let sync = self.transport.abilities().sync;
+        let mut entries = self.entries.lock();
+        let entry = entries.open.get_mut(&id)?;
+        entry.asked = true;
+        let request = match entry.farewell.action() {
+            Action::Delete(name) if entry.clears => {
+                clear(&entry.dir, format!("{}/{name}", entry.dir))
+            }
+            action => request(&action, &entry.dir, sync)?,
+        };
+        let leftovers = self.clone();
+        Some(Call {
+            request,
+            watch: None,
+            answer: Box::new(move |answered| leftovers.answered(id, answered)),
+        })
+    }
+
+    /// Runs on the transport's thread.
+    fn answered(&self, id: u64, answered: Answered) {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.open.get_mut(&id) else {
+            return;
+        };
+        entry.asked = false;
+        let ended = match &answered {
+            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
+            Ok(_) => Ended::Deleted,
+            Err(_) if entry.again => Ended::Deleted,
+            Err(_) => Ended::GoneBefore,
+        };
+        match event(&entry.farewell.action(), answered) {
+            Ok(event) => entry.farewell.handle(event),
+            // Sent again by the keeper when the connection is back.
+            Err(Failure::Lost) => entry.again = true,
+            Err(Failure::NotSent | Failure::Closed) => {}
+            Err(Failure::Refused(code)) => {
+                log::warn!("cannot clear up {}: {code}; trying again", entry.dir);
+                entry.not_before = Some(Instant::now() + PAUSE);
+            }
+        }
+        if entry.farewell.action() != Action::Done {
+            let _ = self.wake.try_send(());
+            return;
+        }
+        let entry = entries.open.remove(&id);
+        if let Some(waiter) = entry.and_then(|entry| entry.waiter) {
+            let _ = waiter.try_send(ended);
+        }
+    }
+}
+
+/// The request that carries out an action.
+fn request(action: &Action, dir: &str, sync: bool) -> Option<Request> {
+    Some(match action {
+        Action::Sync => super::sync(dir, sync),
+        Action::List => super::list(dir),
+        Action::Delete(name) => Request::Delete {
+            path: format!("{dir}/{name}"),
+            version: -1,
+        },
+        Action::Done => return None,
+    })
+}
+
+/// What the answer to an action says.
+fn event(action: &Action, answered: Answered) -> Result<Event, Failure> {
+    match (action, answered) {
+        (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
+        (Action::Sync, Ok(_)) => Ok(Event::Synced),
+        // A refusal comes through the quorum just as well.
+        (Action::Sync, Err(Failure::Refused(code))) if !super::is_passing(code) => {
+            Ok(Event::Synced)
+        }
+        (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
+            None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
+            Some(code) => Err(Failure::Refused(code)),
+        },
+        (Action::Delete(_), Ok(_)) => Ok(Event::Gone),
+        (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
+        (_, Err(Failure::Refused(code))) if super::is_passing(code) => Err(Failure::Lost),
+        (_, Err(failure)) => Err(failure),
+        (_, Ok(_)) => Err(Failure::Lost),
+    }
+}
+
+/// What a multi failed with.
+fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
+    let cause =
+        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
+    results
+        .iter()
+        .filter_map(|result| result.as_ref().err().copied())
+        .find(cause)
+}
+
+impl fmt::Debug for Leftovers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leftovers")
+            .field("open", &self.len())
+            .finish_non_exhaustive()
+    }
+}

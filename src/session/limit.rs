@@ -1,0 +1,60 @@
+//! How long a calling thread is willing to wait.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, at, never, select};
+
+/// A deadline and a way to be told to give up; either may be absent.
+///
+/// Both are channels, so that a wait with and without them is one `select!`.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) timer: Receiver<Instant>,
+    pub(crate) cancel: Receiver<()>,
+    deadline: Option<Instant>,
+}
+
+/// The limit was reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct GaveUp;
+
+impl Limit {
+    /// Waits for as long as it takes.
+    pub(crate) fn none() -> Self {
+        Self::new(None, None)
+    }
+
+    /// Waits until the `deadline`, and until something comes through `cancel`.
+    pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
+        Self {
+            timer: deadline.map_or_else(never, at),
+            cancel: cancel.unwrap_or_else(never),
+            deadline,
+        }
+    }
+
+    /// Waits for `duration`; one that is too long to be counted means for ever.
+    pub(crate) fn after(duration: Duration) -> Self {
+        Self::new(Instant::now().checked_add(duration), None)
+    }
+
+    /// Returns the earlier of two deadlines.
+    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = match (self.deadline, deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.timer = self.deadline.map_or_else(never, at);
+        self
+    }
+
+    /// Returns whether the limit is reached already.
+    pub(crate) fn is_over(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+            || select! {
+                recv(self.cancel) -> _ => true,
+                default => false,
+            }
+    }
+}

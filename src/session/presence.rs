@@ -1,0 +1,67 @@
+//! Which threads of this client stand in which read-write locks.
+//!
+//! They do not wait for each other here, since readers share; but a thread that comes
+//! twice would wait for itself, and is told so instead.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use parking_lot::Mutex;
+
+/// The threads that are present, by path.
+#[derive(Clone, Default)]
+pub(crate) struct Presence(Arc<Mutex<HashMap<String, Vec<ThreadId>>>>);
+
+/// One thread's stay; dropping it ends it.
+pub(crate) struct Stay {
+    presence: Presence,
+    path: String,
+    thread: ThreadId,
+}
+
+impl Presence {
+    /// Begins a stay, or returns `None` if this thread is there already.
+    pub(crate) fn enter(&self, path: &str) -> Option<Stay> {
+        let thread = thread::current().id();
+        let mut present = self.0.lock();
+        let threads = present.entry(path.to_owned()).or_default();
+        if threads.contains(&thread) {
+            return None;
+        }
+        threads.push(thread);
+        Some(Stay {
+            presence: self.clone(),
+            path: path.to_owned(),
+            thread,
+        })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        let mut present = self.presence.0.lock();
+        let Some(threads) = present.get_mut(&self.path) else {
+            return;
+        };
+        threads.retain(|thread| *thread != self.thread);
+        if threads.is_empty() {
+            present.remove(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presence").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Stay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stay")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}

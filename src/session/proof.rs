@@ -1,0 +1,138 @@
+//! The proof of life: asking the quorum whether a session and its nodes are alive.
+//!
+//! A ping is no proof, because a follower that is cut off from its leader answers it.
+//! A `multi` of nothing but checks is: it is committed through the quorum, changes
+//! nothing and fires no watch. Where there is no multi, deleting a child that an
+//! ephemeral node cannot have fails through the quorum all the same, and tells of the
+//! session; a look at the node tells the rest.
+
+use super::ask::Answered;
+use super::transport::{Abilities, Failure};
+use crate::proto::{ErrorCode, Op, Request};
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Proof {
+    /// Committed: the session is alive and has the nodes.
+    Confirmed,
+    /// The node at this place is gone.
+    Gone(usize),
+    /// There was no answer.
+    Unanswered,
+}
+
+/// How many requests [`requests`] makes of this many nodes.
+pub(crate) fn count(abilities: Abilities, nodes: usize) -> usize {
+    match abilities.multi {
+        true => 1,
+        false => 2 * nodes,
+    }
+}
+
+/// The requests that ask for these nodes.
+pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
+    if abilities.multi {
+        let check = |path: &String| Op::Check {
+            path: path.clone(),
+            version: -1,
+        };
+        return vec![Request::Multi(nodes.iter().map(check).collect())];
+    }
+    let both = |node: &String| {
+        [
+            Request::Delete {
+                path: format!("{node}/_"),
+                version: -1,
+            },
+            Request::Exists {
+                path: node.clone(),
+                watch: false,
+            },
+        ]
+    };
+    nodes.iter().flat_map(both).collect()
+}
+
+/// Judges the answers to [`requests`].
+pub(crate) fn judge(abilities: Abilities, answers: &[Answered]) -> Proof {
+    if abilities.multi {
+        return match answers.first() {
+            Some(Ok(crate::proto::Reply::Multi(results))) => {
+                let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
+                match results.iter().position(gone) {
+                    Some(at) => Proof::Gone(at),
+                    None if results.iter().all(Result::is_ok) => Proof::Confirmed,
+                    None => Proof::Unanswered,
+                }
+            }
+            Some(Err(Failure::Refused(ErrorCode::NO_NODE))) => Proof::Gone(0),
+            _ => Proof::Unanswered,
+        };
+    }
+    for (at, pair) in answers.chunks(2).enumerate() {
+        match pair {
+            [
+                Err(Failure::Refused(ErrorCode::NO_NODE | ErrorCode::NO_AUTH)),
+                Ok(_),
+            ] => {}
+            [_, Err(Failure::Refused(ErrorCode::NO_NODE))] => return Proof::Gone(at),
+            _ => return Proof::Unanswered,
+        }
+    }
+    Proof::Confirmed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{OpReply, Reply, Stat};
+
+    const OURS: Abilities = Abilities {
+        multi: true,
+        sync: true,
+        resumes: true,
+    };
+    const HANDLE: Abilities = Abilities {
+        multi: false,
+        sync: false,
+        resumes: false,
+    };
+
+    #[test]
+    fn a_multi_is_judged_by_its_parts() {
+        let inconsistent = Err(ErrorCode::RUNTIME_INCONSISTENCY);
+        let multi = |results| judge(OURS, &[Ok(Reply::Multi(results))]);
+        assert_eq!(multi(vec![Ok(OpReply::Checked); 2]), Proof::Confirmed);
+        let failed = vec![
+            Err(ErrorCode::OK),
+            Err(ErrorCode::NO_NODE),
+            inconsistent.clone(),
+        ];
+        assert_eq!(multi(failed), Proof::Gone(1));
+        assert_eq!(multi(vec![inconsistent]), Proof::Unanswered);
+        assert_eq!(judge(OURS, &[Err(Failure::Lost)]), Proof::Unanswered);
+        assert_eq!(judge(OURS, &[]), Proof::Unanswered);
+    }
+
+    #[test]
+    fn without_a_multi_each_node_takes_a_write_and_a_look() {
+        let nodes = ["/m/a".to_owned(), "/m/b".to_owned()];
+        assert_eq!(requests(HANDLE, &nodes).len(), count(HANDLE, 2));
+        assert_eq!(requests(OURS, &nodes).len(), count(OURS, 2));
+        let no_node = Err(Failure::Refused(ErrorCode::NO_NODE));
+        let there = Ok(Reply::Stat(Stat::default()));
+        let alive = [
+            no_node.clone(),
+            there.clone(),
+            no_node.clone(),
+            there.clone(),
+        ];
+        assert_eq!(judge(HANDLE, &alive), Proof::Confirmed);
+        let gone = [no_node.clone(), there.clone(), no_node.clone(), no_node];
+        assert_eq!(judge(HANDLE, &gone), Proof::Gone(1));
+        assert_eq!(
+            judge(HANDLE, &[Err(Failure::Lost), there]),
+            Proof::Unanswered
+        );
+    }
+}

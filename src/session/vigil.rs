@@ -1,0 +1,290 @@
+//! What is known of each lock that this client holds.
+//!
+//! A [`Vigil`] is shared by a guard, which asks it, and the keeper, which feeds it. All
+//! of it is atomics: asking costs a look at the clock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::guard::{GuardEvent, GuardState};
+
+/// How many events a guard keeps; the oldest give way to the newest.
+const UNREAD_EVENTS: usize = 16;
+
+/// Stands for the moment of proof of a lock that is lost.
+const LOST: u64 = 0;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Vigil {
+    path: String,
+    nodes: Vec<String>,
+    session: i64,
+    timeout: Duration,
+    /// When the last check that a quorum committed was sent.
+    proven: AtomicU64,
+    /// Disconnected since that check.
+    shaken: AtomicBool,
+    told: Mutex<GuardState>,
+    events: (Sender<GuardEvent>, Receiver<GuardEvent>),
+}
+
+impl Vigil {
+    /// Begins to watch over `nodes` in `session`, which a quorum confirmed when asked at
+    /// `proven`.
+    pub(crate) fn new(
+        path: &str,
+        nodes: Vec<String>,
+        session: i64,
+        timeout: Duration,
+        proven: Moment,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            nodes,
+            session,
+            timeout,
+            proven: AtomicU64::new(proven.as_nanos()),
+            shaken: AtomicBool::new(false),
+            told: Mutex::new(GuardState::Held),
+            events: bounded(UNREAD_EVENTS),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The session that the nodes belong to.
+    pub(crate) fn session(&self) -> i64 {
+        self.session
+    }
+
+    pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
+        &self.events.1
+    }
+
+    /// Fails from the moment on when somebody else can have the lock.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.look(Moment::now()) {
+            Some(_) => Ok(()),
+            None => Err(self.lost()),
+        }
+    }
+
+    /// When the last check that a quorum committed was sent.
+    pub(crate) fn proven(&self) -> Option<Moment> {
+        self.look(Moment::now())
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        let now = Moment::now();
+        match self.look(now) {
+            None => GuardState::Lost,
+            Some(_) if self.shaken.load(Ordering::Acquire) => GuardState::Suspect,
+            Some(proven) if proven + self.timeout / 3 < now => GuardState::Suspect,
+            Some(_) => GuardState::Held,
+        }
+    }
+
+    /// How long the lock can be trusted if nothing more is heard.
+    pub(crate) fn valid_for(&self) -> Duration {
+        let now = Moment::now();
+        let proven = self.look(now);
+        proven.map_or(Duration::ZERO, |proven| {
+            self.deadline(proven).saturating_since(now)
+        })
+    }
+
+    /// How long it takes until the state changes if nothing more is heard.
+    pub(crate) fn steady_for(&self) -> Option<Duration> {
+        let now = Moment::now();
+        let proven = self.look(now)?;
+        let next = match self.state() {
+            GuardState::Held => proven + self.timeout / 3,
+            _ => self.deadline(proven),
+        };
+        Some(next.saturating_since(now))
+    }
+
+    /// A quorum confirmed the nodes when it was asked at `sent`.
+    ///
+    /// Changes nothing if the lock is lost: what the guard was told once stays true.
+    pub(crate) fn confirm(&self, sent: Moment) {
+        let Some(proven) = self.look(Moment::now()) else {
+            return;
+        };
+        let (old, new) = (proven.as_nanos(), sent.max(proven).as_nanos());
+        // A failure means that somebody has just found the deadline passed.
+        if self
+            .proven
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            self.shaken.store(false, Ordering::Release);
+        }
+    }
+
+    /// The connection broke: the lock is not known to be lost, nor to be held.
+    pub(crate) fn shake(&self) {
+        self.shaken.store(true, Ordering::Release);
+    }
+
+    /// The lock is lost.
+    pub(crate) fn lose(&self) {
+        self.proven.store(LOST, Ordering::Release);
+    }
+
+    /// Tells the guard's events what changed since it was told last.
+    pub(crate) fn tell(&self) {
+        let state = self.state();
+        let mut told = self.told.lock();
+        if *told == state {
+            return;
+        }
+        *told = state;
+        drop(told);
+        let event = match state {
+            GuardState::Held => GuardEvent::Held,
+            GuardState::Suspect => GuardEvent::Suspect,
+            GuardState::Lost => GuardEvent::Lost,
+        };
+        log::log!(
+            if state == GuardState::Held {
+                log::Level::Info
+            } else {
+                log::Level::Warn
+            },
+            "the lock {} is {state:?}",
+            self.path,
+        );
+        self.send(event);
+    }
+
+    /// Tells the guard that somebody wants it to let go.
+    pub(crate) fn ask_to_let_go(&self) {
+        log::info!("somebody asks for the lock {}", self.path);
+        self.send(GuardEvent::RevokeRequested);
+    }
+
+    pub(crate) fn lost(&self) -> Error {
+        Error::Lost {
+            path: self.path.clone(),
+        }
+    }
+
+    fn deadline(&self, proven: Moment) -> Moment {
+        proven + self.timeout / 2
+    }
+
+    /// Returns when the lock was last proven, or `None` once it is lost, which is final.
+    fn look(&self, now: Moment) -> Option<Moment> {
+        loop {
+            let nanos = self.proven.load(Ordering::Acquire);
+            if nanos == LOST {
+                return None;
+            }
+            let proven = Moment::from_nanos(nanos);
+            if now < self.deadline(proven) {
+                return Some(proven);
+            }
+            let lost =
+                self.proven
+                    .compare_exchange(nanos, LOST, Ordering::AcqRel, Ordering::Acquire);
+            if lost.is_ok() {
+                return None;
+            }
+        }
+    }
+
+    fn send(&self, event: GuardEvent) {
+        let (to, from) = &self.events;
+        while to.try_send(event).is_err_and(|error| error.is_full()) {
+            let _ = from.try_recv();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_secs(600);
+
+    fn vigil(age: Duration) -> Vigil {
+        let proven = Moment::from_nanos(Moment::now().as_nanos() - age.as_nanos() as u64);
+        Vigil::new("/m", vec!["/m/n".into()], 1, T, proven)
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn trust_fades_with_the_age_of_the_proof() {
+        // Moments before the machine was started do not exist.
+        if Moment::now() < Moment::from_nanos(0) + seconds(400) {
+            return;
+        }
+        for (age, state) in [
+            (0, GuardState::Held),
+            (190, GuardState::Held),
+            (210, GuardState::Suspect),
+            (290, GuardState::Suspect),
+            (300, GuardState::Lost),
+        ] {
+            let vigil = vigil(seconds(age));
+            assert_eq!(vigil.state(), state, "{age} s");
+            assert_eq!(vigil.check().is_err(), state == GuardState::Lost);
+            assert!(vigil.valid_for() <= seconds(300 - age));
+        }
+    }
+
+    #[test]
+    fn lost_is_final() {
+        let vigil = vigil(Duration::ZERO);
+        vigil.lose();
+        vigil.confirm(Moment::now());
+        assert_eq!(vigil.state(), GuardState::Lost);
+        assert!(vigil.check().unwrap_err().is_lost());
+        assert_eq!(vigil.valid_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_disconnect_is_forgiven_by_a_proof_only() {
+        let vigil = vigil(Duration::ZERO);
+        vigil.shake();
+        assert_eq!(vigil.state(), GuardState::Suspect);
+        assert_eq!(vigil.check(), Ok(()));
+        vigil.confirm(Moment::now());
+        assert_eq!(vigil.state(), GuardState::Held);
+    }
+
+    #[test]
+    fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
+        let vigil = vigil(Duration::ZERO);
+        vigil.tell();
+        vigil.shake();
+        vigil.tell();
+        vigil.tell();
+        vigil.confirm(Moment::now());
+        vigil.tell();
+        let events: Vec<_> = vigil.events().try_iter().collect();
+        assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
+        for _ in 0..2 * UNREAD_EVENTS {
+            vigil.ask_to_let_go();
+        }
+        vigil.lose();
+        vigil.tell();
+        assert_eq!(vigil.events().try_iter().last(), Some(GuardEvent::Lost));
+    }
+}

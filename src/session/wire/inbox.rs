@@ -1,0 +1,183 @@
+//! Cuts the stream of bytes from a server into frames.
+
+use std::{fmt, io};
+
+use super::channel::Channel;
+
+/// What is read at once, and kept when there is nothing to read.
+const ROOM: usize = 64 * 1024;
+
+/// Bytes that came in and were not looked at yet.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The longest frame that is believed.
+    limit: usize,
+}
+
+/// A frame says that it is longer than any may be, or shorter than nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct BadLength(pub(super) i32);
+
+impl fmt::Display for BadLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a frame of {} bytes was announced", self.0)
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            bytes: vec![0; ROOM],
+            start: 0,
+            end: 0,
+            limit,
+        }
+    }
+
+    /// Reads once. The buffer grows with what came in, not with what was announced.
+    pub(super) fn fill(&mut self, channel: &Channel) -> io::Result<usize> {
+        self.make_room();
+        let read = channel.read(self.bytes.get_mut(self.end..).unwrap_or_default())?;
+        self.end += read;
+        Ok(read)
+    }
+
+    /// Takes the content of the next frame, if all of it is here.
+    pub(super) fn frame(&mut self) -> Result<Option<&[u8]>, BadLength> {
+        self.frame_within(self.limit)
+    }
+
+    /// As `frame`, with a limit of its own.
+    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<&[u8]>, BadLength> {
+        let Some(waiting) = self.bytes.get(self.start..self.end) else {
+            return Ok(None);
+        };
+        let Some((head, rest)) = waiting.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let announced = i32::from_be_bytes(*head);
+        let length = usize::try_from(announced).map_err(|_| BadLength(announced))?;
+        if length > limit {
+            return Err(BadLength(announced));
+        }
+        let frame = rest.get(..length);
+        if frame.is_some() {
+            self.start += 4 + length;
+        }
+        Ok(frame)
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if self.bytes.len() > ROOM {
+                self.bytes = vec![0; ROOM];
+            }
+        }
+        if self.start > 0 && self.bytes.len() - self.end < ROOM / 2 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.bytes.len() {
+            let more = self.bytes.len().saturating_mul(2);
+            self.bytes.resize(more.min(self.limit + ROOM), 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::hosts::Target;
+    use super::*;
+
+    /// Sends the bytes in pieces and returns what the inbox made of them.
+    fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let sender = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for piece in pieces {
+                // The reader may hang up on an error.
+                let _ = stream.write_all(&piece);
+            }
+        });
+        let target = Target::of(address);
+        let channel = Channel::connect(&target, Duration::from_secs(10), None).unwrap();
+        let mut inbox = Inbox::new(limit);
+        let (mut frames, mut bad) = (Vec::new(), None);
+        while bad.is_none() && inbox.fill(&channel).unwrap_or(0) > 0 {
+            loop {
+                match inbox.frame() {
+                    Ok(Some(frame)) => frames.push(frame.to_vec()),
+                    Ok(None) => break,
+                    Err(error) => {
+                        bad = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        let held = inbox.bytes.len();
+        drop((channel, inbox));
+        sender.join().unwrap();
+        (frames, bad, held)
+    }
+
+    fn framed(content: &[u8]) -> Vec<u8> {
+        [&(content.len() as i32).to_be_bytes()[..], content].concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn frames_come_out_as_they_went_in_however_the_bytes_are_cut(
+            frames in vec(vec(any::<u8>(), 0..300), 0..20),
+            piece in 1..50usize,
+        ) {
+            let all: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+            let pieces = all.chunks(piece).map(<[u8]>::to_vec).collect();
+            let (received, bad, _) = through(pieces, 1000);
+            prop_assert_eq!(received, frames);
+            prop_assert_eq!(bad, None);
+        }
+    }
+
+    #[test]
+    fn a_frame_up_to_the_limit_passes() {
+        let big = vec![7; 1_000_000];
+        let (received, bad, _) = through(vec![framed(&big), framed(b"x")], big.len());
+        assert_eq!(bad, None);
+        assert!(received == [big, b"x".to_vec()]);
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_or_of_negative_length_is_refused_at_once() {
+        for announced in [1001, i32::MAX, -1, i32::MIN] {
+            let head = announced.to_be_bytes().to_vec();
+            let (_, bad, held) = through(vec![head, vec![0; 500]], 1000);
+            assert_eq!(bad, Some(BadLength(announced)));
+            assert!(held <= ROOM, "{held}");
+        }
+    }
+
+    #[test]
+    fn an_announcement_alone_takes_no_memory() {
+        let head = 1_000_000i32.to_be_bytes().to_vec();
+        let (received, bad, held) = through(vec![head], 1_000_000);
+        assert_eq!((received.len(), bad), (0, None));
+        assert!(held <= ROOM, "{held}");
+    }
+}

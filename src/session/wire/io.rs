@@ -1,0 +1,301 @@
+//! The I/O thread: connects, and connects again, until the transport is closed.
+//!
+//! ```text
+//!            refused                        broken
+//!  round ───────────────► rest     ┌──────────────────────┐
+//!    ▲                     │       │                      │
+//!    └─────────────────────┘       ▼                      │
+//!    └── dial ── handshake ── auth, watches ── serve ─────┘
+//!                    │                           │
+//!                    └── expired: new session ◄──┘
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::channel::{Channel, is_timeout};
+use super::hosts::Target;
+use super::inbox::Inbox;
+use super::pace::Pace;
+use super::receive::{Connection, End};
+use super::shared::Shared;
+use crate::clock::Moment;
+use crate::proto::{ConnectReply, ConnectRequest, Request, xid};
+
+/// Replies may be somewhat longer than requests: a listing and its stat, a header.
+const REPLY_SLACK: usize = 64 * 1024;
+/// No server needs as much to greet us.
+const GREETING_LIMIT: usize = 4 * 1024;
+/// One address gets no more time than this to answer.
+const DIAL_LIMIT: Duration = Duration::from_secs(5);
+/// Nor less than this, however short the session.
+const DIAL_LEAST: Duration = Duration::from_millis(250);
+
+/// The session as the server knows it. Who has the password has the session.
+#[derive(Default)]
+pub(super) struct Session {
+    pub(super) id: i64,
+    password: Vec<u8>,
+    /// The newest change that the client has heard of.
+    pub(super) last_zxid: i64,
+}
+
+/// What came of a round of attempts.
+enum Round {
+    /// There was a session for a while.
+    Served,
+    Refused,
+    /// The session is over, so there is no reason to wait for a new one.
+    Expired,
+    Over,
+}
+
+struct Io {
+    shared: Arc<Shared>,
+    session: Session,
+    /// Who served us last: it is asked last when the connection breaks.
+    last: Option<Target>,
+    /// The names that could not be resolved in the last round.
+    unknown: Vec<String>,
+}
+
+/// Runs until the transport is closed or its credentials are refused.
+pub(super) fn run(shared: Arc<Shared>) {
+    let mut io = Io {
+        shared,
+        session: Session::default(),
+        last: None,
+        unknown: Vec::new(),
+    };
+    let mut pace = Pace::new(io.shared.config.session_timeout);
+    loop {
+        let begun = Moment::now();
+        let rest = match io.round() {
+            Round::Over => break,
+            Round::Expired => pace.after_expiry(),
+            Round::Refused => pace.after_failure(),
+            Round::Served => pace.after_service(Moment::now().saturating_since(begun)),
+        };
+        if !io.shared.rest(rest) {
+            break;
+        }
+    }
+    io.shared.end();
+    io.shared.hub.closed();
+}
+
+impl Io {
+    /// Tries every address once, or until one has served us.
+    fn round(&mut self) -> Round {
+        let targets = self.targets();
+        let limit = self.dial_limit(targets.len());
+        for target in targets {
+            match self.attempt(&target, limit) {
+                Ok(round) => return round,
+                Err(said) => self.turned_away(&target.to_string(), &said),
+            }
+            if !self.shared.rest(Duration::ZERO) {
+                return Round::Over;
+            }
+        }
+        Round::Refused
+    }
+
+    fn turned_away(&self, host: &str, said: &str) {
+        log::debug!("{host}: {said}");
+        self.shared.hub.turned_away(host, said);
+    }
+
+    fn targets(&mut self) -> Vec<Target> {
+        let mut unknown = Vec::new();
+        let hosts = &self.shared.config.hosts;
+        let mut targets = hosts.resolve(|server, said| unknown.push((server.to_string(), said)));
+        targets.sort_by_key(|target| Some(target) == self.last.as_ref());
+        for (server, said) in &unknown {
+            self.turned_away(server, said);
+            if !targets.is_empty() && !self.unknown.contains(server) {
+                log::warn!("{server}: {said}; the other servers are used");
+            }
+        }
+        self.unknown = unknown.into_iter().map(|(server, _)| server).collect();
+        targets
+    }
+
+    /// A round must leave time for another before the session is over.
+    fn dial_limit(&self, targets: usize) -> Duration {
+        let link = self.shared.hub.link();
+        let share = link.timeout * 2 / 3 / targets.max(1) as u32;
+        share.clamp(DIAL_LEAST, DIAL_LIMIT)
+    }
+
+    /// Connects to one address and serves requests until the connection ends.
+    fn attempt(&mut self, target: &Target, limit: Duration) -> Result<Round, String> {
+        let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
+        let channel = Arc::new(channel);
+        if !self.shared.attach(&channel) {
+            return Ok(Round::Over);
+        }
+        let attempted = self.greet_and_serve(&channel, target, limit);
+        if attempted.is_err() {
+            self.shared.detach(false);
+        }
+        attempted
+    }
+
+    fn greet_and_serve(
+        &mut self,
+        channel: &Arc<Channel>,
+        target: &Target,
+        limit: Duration,
+    ) -> Result<Round, String> {
+        let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
+        channel.secure(limit)?;
+        let reply = self.greet(channel, &mut inbox, limit)?;
+        let Some(timeout) = self.adopt(reply)? else {
+            self.shared.detach(false);
+            return Ok(Round::Expired);
+        };
+        channel
+            .set_patience((timeout / 12).max(Duration::from_millis(10)))
+            .map_err(|error| error.to_string())?;
+        self.last = Some(target.clone());
+        log::debug!(
+            "{target}: session {:#x}, timeout {timeout:?}",
+            self.session.id
+        );
+        self.restore();
+        let auths = self.shared.config.auth.len();
+        let mut connection =
+            Connection::new(&self.shared, channel, &mut self.session, timeout, auths);
+        let end = connection.run(&mut inbox);
+        self.finish(target, end)
+    }
+
+    /// Asks for a session, the old one if there is one, and waits for the answer.
+    fn greet(
+        &self,
+        channel: &Channel,
+        inbox: &mut Inbox,
+        limit: Duration,
+    ) -> Result<ConnectReply, String> {
+        let asked = self.shared.config.session_timeout.as_millis();
+        let request = ConnectRequest {
+            last_zxid: self.session.last_zxid,
+            timeout_ms: i32::try_from(asked).unwrap_or(i32::MAX),
+            session: self.session.id,
+            password: self.password(),
+            read_only: false,
+        };
+        let mut state = self.shared.state.lock();
+        state.queue.push_aside(|out| request.encode(out));
+        self.shared.flush(state);
+        let deadline = Moment::now() + limit;
+        loop {
+            match inbox.fill(channel) {
+                Ok(0) => return Err("it closed the connection instead of greeting".to_owned()),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            if let Some(frame) = inbox
+                .frame_within(GREETING_LIMIT)
+                .map_err(|e| e.to_string())?
+            {
+                return ConnectReply::decode(frame).map_err(|error| error.to_string());
+            }
+            if Moment::now() >= deadline {
+                return Err(format!("it did not greet within {limit:?}"));
+            }
+        }
+    }
+
+    /// Servers want sixteen bytes even for no password.
+    fn password(&self) -> Vec<u8> {
+        if self.session.password.is_empty() {
+            vec![0; 16]
+        } else {
+            self.session.password.clone()
+        }
+    }
+
+    /// Takes the session that the server gives us, if it gives us one.
+    fn adopt(&mut self, reply: ConnectReply) -> Result<Option<Duration>, String> {
+        if reply.read_only {
+            return Err("it is read-only at present".to_owned());
+        }
+        let had_one = self.session.id != 0;
+        let timeout = u64::try_from(reply.timeout_ms).unwrap_or(0);
+        if timeout == 0 {
+            if !had_one {
+                return Err("it refused to open a session".to_owned());
+            }
+            self.expire();
+            return Ok(None);
+        }
+        // Some servers give a new session to whoever asks for one they do not know.
+        if had_one && reply.session != self.session.id {
+            self.expire();
+        }
+        self.session.id = reply.session;
+        self.session.password = reply.password;
+        Ok(Some(Duration::from_millis(timeout)))
+    }
+
+    fn expire(&mut self) {
+        log::warn!("session {:#x} expired", self.session.id);
+        self.session.id = 0;
+        self.session.password.clear();
+        self.shared.state.lock().watches.clear();
+        self.shared.hub.expired();
+    }
+
+    /// Says who we are and sets the watches again, before any request can leave.
+    fn restore(&self) {
+        let config = &self.shared.config;
+        let mut state = self.shared.state.lock();
+        for credentials in &config.auth {
+            let auth = Request::Auth {
+                scheme: credentials.scheme.clone(),
+                credentials: credentials.secret.clone(),
+            };
+            state.queue.push_aside(|out| auth.encode(xid::AUTH, out));
+        }
+        for list in state.watches.lists(self.session.last_zxid) {
+            let request = Request::SetWatches(list);
+            let root = config.hosts.chroot();
+            let encode = |out: &mut Vec<u8>| request.encode_below(root, xid::SET_WATCHES, out);
+            state.queue.push_aside(encode);
+        }
+        self.shared.flush(state);
+    }
+
+    /// Tells everyone what the end of a connection means to them.
+    fn finish(&mut self, target: &Target, end: End) -> Result<Round, String> {
+        let detached = self.shared.detach(end == End::HungUp);
+        let hub = &self.shared.hub;
+        let round = match end {
+            End::Closed => Ok(Round::Over),
+            End::AuthFailed => {
+                log::error!("{target}: the server refused our credentials");
+                self.shared.end();
+                hub.auth_failed();
+                Ok(Round::Over)
+            }
+            End::Expired => {
+                self.expire();
+                Ok(Round::Expired)
+            }
+            end if detached.served => {
+                log::info!("{target}: the connection broke: {end}");
+                hub.disconnected();
+                hub.turned_away(&target.to_string(), &end);
+                Ok(Round::Served)
+            }
+            end => Err(end.to_string()),
+        };
+        for (pending, failure) in detached.open {
+            pending.answer(Err(failure));
+        }
+        round
+    }
+}

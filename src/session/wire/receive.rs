@@ -1,0 +1,351 @@
+//! What is done with what the server sends, for as long as a connection lives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::channel::{Channel, is_timeout};
+use super::inbox::Inbox;
+use super::io::Session;
+use super::queue::Pending;
+use super::shared::{Shared, Stage, State, path_of};
+use super::skills::older;
+use crate::clock::Moment;
+use crate::proto::{
+    ErrorCode, Event, EventKind, Malformed, OpCode, OpReply, Reply, ReplyHeader, Request, xid,
+};
+use crate::session::transport::Failure;
+
+/// Why a connection ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// We asked for it.
+    Closed,
+    AuthFailed,
+    /// The session is over.
+    Expired,
+    /// The server closed the connection.
+    HungUp,
+    Broken(String),
+}
+
+/// One connection in use.
+pub(super) struct Connection<'a> {
+    shared: &'a Shared,
+    channel: &'a Arc<Channel>,
+    session: &'a mut Session,
+    timeout: Duration,
+    /// How many answers to our credentials are due before requests are served.
+    auths: usize,
+    heard: Moment,
+}
+
+impl<'a> Connection<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        channel: &'a Arc<Channel>,
+        session: &'a mut Session,
+        timeout: Duration,
+        auths: usize,
+    ) -> Self {
+        Self {
+            shared,
+            channel,
+            session,
+            timeout,
+            auths,
+            heard: Moment::now(),
+        }
+    }
+
+    /// Serves the connection until it ends.
+    pub(super) fn run(&mut self, inbox: &mut Inbox) -> End {
+        match self.serve(inbox) {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    fn serve(&mut self, inbox: &mut Inbox) -> Result<std::convert::Infallible, End> {
+        self.welcome()?;
+        loop {
+            // What came along with the greeting is here already.
+            while let Some(frame) = inbox.frame()? {
+                self.frame(frame)?;
+            }
+            match inbox.fill(self.channel) {
+                Ok(0) => return Err(self.hung_up()),
+                Ok(_) => self.heard = Moment::now(),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Err(self.hung_up());
+                }
+                Err(error) => return Err(End::Broken(error.to_string())),
+            }
+            self.tick()?;
+        }
+    }
+
+    /// Lets requests in once the server knows who we are.
+    fn welcome(&self) -> Result<(), End> {
+        if self.auths > 0 {
+            return Ok(());
+        }
+        if !self.shared.serve() {
+            return Err(End::Closed);
+        }
+        self.shared.hub.connected(self.session.id, self.timeout);
+        Ok(())
+    }
+
+    fn hung_up(&self) -> End {
+        match self.shared.state.lock().stage {
+            Stage::Closing { .. } | Stage::Over => End::Closed,
+            Stage::Away | Stage::Serving => End::HungUp,
+        }
+    }
+
+    /// Keeps the connection alive, or finds that it is not.
+    fn tick(&mut self) -> Result<(), End> {
+        let now = Moment::now();
+        let mut state = self.shared.state.lock();
+        if let Stage::Closing { until, .. } = state.stage
+            && now >= until
+        {
+            return Err(End::Closed);
+        }
+        let silence = now.saturating_since(self.heard);
+        if silence >= self.timeout * 2 / 3 {
+            let silence = silence.as_secs_f64();
+            return Err(End::Broken(format!("nothing was heard for {silence:.1} s")));
+        }
+        if now.saturating_since(state.queue.sent) >= self.timeout / 3 {
+            state.queue.ping();
+        }
+        self.shared.flush(state);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &[u8]) -> Result<(), End> {
+        let (header, body) = ReplyHeader::decode(frame)?;
+        match header.xid {
+            xid::EVENT => self.event(Event::decode(body)?),
+            xid::PING => {}
+            xid::AUTH if header.code != ErrorCode::OK => return Err(End::AuthFailed),
+            xid::AUTH => {
+                self.auths = self.auths.saturating_sub(1);
+                self.welcome_once()?;
+            }
+            xid::SET_WATCHES if header.code != ErrorCode::OK => {
+                let code = header.code;
+                return Err(End::Broken(format!("the watches were not set: {code}")));
+            }
+            xid::SET_WATCHES => {}
+            _ => {
+                // The events of a change come before the replies that know of it, which
+                // cannot be said of the answers to pings.
+                self.session.last_zxid = self.session.last_zxid.max(header.zxid);
+                return self.reply(header, body);
+            }
+        }
+        Ok(())
+    }
+
+    fn welcome_once(&self) -> Result<(), End> {
+        match self.shared.state.lock().stage {
+            Stage::Away => {}
+            _ => return Ok(()),
+        }
+        self.welcome()
+    }
+
+    fn event(&self, event: Event) {
+        if event.kind == EventKind::None {
+            log::debug!("the server reports state {}", event.state);
+            return;
+        }
+        if let Some(path) = below(self.root(), &event.path) {
+            self.shared.state.lock().watches.fire(path, event.kind);
+        }
+    }
+
+    fn reply(&self, header: ReplyHeader, body: &[u8]) -> Result<(), End> {
+        let mut state = self.shared.state.lock();
+        if let Stage::Closing { reply, .. } = state.stage {
+            return match reply {
+                Some(xid) if xid == header.xid => Err(End::Closed),
+                _ => Ok(()),
+            };
+        }
+        let Some(pending) = state.queue.pop() else {
+            return Err(End::Broken("a reply came that nobody waits for".to_owned()));
+        };
+        if pending.xid != header.xid {
+            state.forget_watch(&pending);
+            drop(state);
+            pending.answer(Err(Failure::Lost));
+            return Err(End::Broken("a reply came out of order".to_owned()));
+        }
+        if header.code == ErrorCode::OK {
+            state.skills.succeeded(&pending.request);
+        } else if state.skills.refused(&pending.request, header.code) {
+            let request = older(pending.request);
+            state.push_again(&self.shared.config, request, pending.answer);
+            self.shared.flush(state);
+            return Ok(());
+        }
+        state.settle_watch(&pending, header.code);
+        drop(state);
+        self.answer(pending, header.code, body)
+    }
+
+    fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
+        let (failure, end) = match code {
+            ErrorCode::OK => return self.deliver(pending, body),
+            // Nothing was carried out, but this is about the session, not the request.
+            ErrorCode::SESSION_EXPIRED => (Failure::NotSent, End::Expired),
+            ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY => {
+                (Failure::NotSent, End::Broken(code.to_string()))
+            }
+            // The server gave up on the request and cannot say what became of it.
+            ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT => {
+                (Failure::Lost, End::Broken(code.to_string()))
+            }
+            // Some servers say with the header that a multi failed, and with the body why.
+            code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
+                let reply = Reply::decode(OpCode::MULTI, body);
+                pending.answer(reply.map_err(|_| Failure::Refused(code)));
+                return Ok(());
+            }
+            code => {
+                pending.answer(Err(Failure::Refused(code)));
+                return Ok(());
+            }
+        };
+        // The hub hears of the end first, so that nobody asks again too early.
+        self.shared.state.lock().queue.unpop(pending, failure);
+        Err(end)
+    }
+
+    fn deliver(&self, pending: Pending, body: &[u8]) -> Result<(), End> {
+        match Reply::decode(pending.request.op(), body) {
+            Ok(mut reply) => {
+                strip(self.root(), &mut reply);
+                pending.answer(Ok(reply));
+                Ok(())
+            }
+            Err(malformed) => {
+                let mut state = self.shared.state.lock();
+                state.forget_watch(&pending);
+                state.queue.unpop(pending, Failure::Lost);
+                Err(malformed.into())
+            }
+        }
+    }
+
+    fn root(&self) -> &str {
+        self.shared.config.hosts.chroot()
+    }
+}
+
+impl State {
+    /// Keeps the watch of a request only if the server has set it.
+    fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
+        let Some(id) = pending.watch else { return };
+        match (&pending.request, code) {
+            (_, ErrorCode::OK) => {}
+            (Request::Exists { path, .. }, ErrorCode::NO_NODE) => {
+                self.watches.awaits_creation(path, id);
+            }
+            _ => self.forget_watch(pending),
+        }
+    }
+
+    fn forget_watch(&mut self, pending: &Pending) {
+        if let Some(id) = pending.watch {
+            self.watches.remove(path_of(&pending.request), id);
+        }
+    }
+}
+
+/// Takes the root off a path that the server sent.
+fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
+    match path.strip_prefix(root)? {
+        "" => Some("/"),
+        path if path.starts_with('/') => Some(path),
+        _ => None,
+    }
+}
+
+/// Takes the root off the paths in a reply.
+fn strip(root: &str, reply: &mut Reply) {
+    if root.is_empty() {
+        return;
+    }
+    let strip = |path: &mut String| {
+        if let Some(inner) = below(root, path) {
+            *path = inner.to_owned();
+        }
+    };
+    match reply {
+        Reply::Created { path, .. } | Reply::Synced { path } => strip(path),
+        Reply::Ephemerals(paths) => paths.iter_mut().for_each(strip),
+        Reply::Multi(results) => {
+            for result in results {
+                if let Ok(OpReply::Created { path, .. }) = result {
+                    strip(path);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl From<Malformed> for End {
+    fn from(malformed: Malformed) -> Self {
+        Self::Broken(malformed.to_string())
+    }
+}
+
+impl From<super::inbox::BadLength> for End {
+    fn from(bad: super::inbox::BadLength) -> Self {
+        Self::Broken(bad.to_string())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the client was closed",
+            Self::AuthFailed => "the server refused our credentials",
+            Self::Expired => "the session expired",
+            Self::HungUp => "the server closed the connection",
+            Self::Broken(reason) => reason,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_taken_off() {
+        for (root, path, inner) in [
+            ("", "/a", Some("/a")),
+            ("/app", "/app", Some("/")),
+            ("/app", "/app/a", Some("/a")),
+            ("/app", "/apple", None),
+            ("/app", "/other", None),
+        ] {
+            assert_eq!(below(root, path), inner, "{path} below {root}");
+        }
+        let mut reply = Reply::Created {
+            path: "/app/a".to_owned(),
+            stat: None,
+        };
+        strip("/app", &mut reply);
+        let path = "/a".to_owned();
+        assert_eq!(reply, Reply::Created { path, stat: None });
+    }
+}

@@ -1,0 +1,103 @@
+//! The embedded server as its clients see it: the `zookeeper` crate, and raw sockets
+//! for what no sane client sends.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use zklock::embedded::Server;
+use zookeeper::{Acl, CreateMode, WatchedEvent, WatchedEventType, Watcher, ZkError, ZooKeeper};
+
+/// Far longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+struct Forward(std::sync::mpsc::Sender<WatchedEvent>);
+
+impl Watcher for Forward {
+    fn handle(&self, event: WatchedEvent) {
+        let _ = self.0.send(event);
+    }
+}
+
+fn connect(server: &Server) -> (ZooKeeper, Receiver<WatchedEvent>) {
+    let (tell, told) = channel();
+    let client = ZooKeeper::connect(server.hosts(), Duration::from_secs(10), Forward(tell));
+    (client.unwrap(), told)
+}
+
+fn create(client: &ZooKeeper, path: &str, mode: CreateMode) -> Result<String, ZkError> {
+    client.create(path, b"x".to_vec(), Acl::open_unsafe().clone(), mode)
+}
+
+fn next_change(events: &Receiver<WatchedEvent>) -> (WatchedEventType, String) {
+    loop {
+        let event = events.recv_timeout(LONG).expect("an event");
+        if let Some(path) = event.path.filter(|path| !path.is_empty()) {
+            return (event.event_type, path);
+        }
+    }
+}
+
+#[test]
+fn nodes_are_created_read_written_and_deleted() {
+    let server = Server::start().unwrap();
+    let (client, _events) = connect(&server);
+
+    assert_eq!(create(&client, "/a", CreateMode::Persistent).unwrap(), "/a");
+    assert_eq!(
+        create(&client, "/a", CreateMode::Persistent),
+        Err(ZkError::NodeExists)
+    );
+    assert_eq!(
+        create(&client, "/b/c", CreateMode::Persistent),
+        Err(ZkError::NoNode)
+    );
+    let stat = client.set_data("/a", b"yz".to_vec(), Some(0)).unwrap();
+    assert_eq!((stat.version, stat.data_length), (1, 2));
+    let (data, stat) = client.get_data("/a", false).unwrap();
+    assert_eq!((data, stat.version), (b"yz".to_vec(), 1));
+    assert_eq!(client.delete("/a", Some(0)), Err(ZkError::BadVersion));
+    create(&client, "/a/n-", CreateMode::EphemeralSequential).unwrap();
+    create(&client, "/a/n-", CreateMode::PersistentSequential).unwrap();
+    let mut names = client.get_children("/a", false).unwrap();
+    names.sort();
+    assert_eq!(names, ["n-0000000000", "n-0000000001"]);
+    assert_eq!(client.delete("/a", None), Err(ZkError::NotEmpty));
+    assert_eq!(
+        create(&client, "/a/n-0000000000/x", CreateMode::Persistent),
+        Err(ZkError::NoChildrenForEphemerals)
+    );
+    client.close().unwrap();
+    assert_eq!(server.nodes(), ["/a", "/a/n-0000000001"]);
+    assert_eq!(server.sessions(), [0_i64; 0]);
+}
+
+#[test]
+fn watches_fire_once_and_only_for_what_they_watch() {
+    let server = Server::start().unwrap();
+    let (client, events) = connect(&server);
+    assert!(client.exists("/a", true).unwrap().is_none());
+    client.get_children("/", true).unwrap();
+    create(&client, "/a", CreateMode::Persistent).unwrap();
+    assert_eq!(
+        next_change(&events),
+        (WatchedEventType::NodeCreated, "/a".into())
+    );
+    assert_eq!(
+        next_change(&events),
+        (WatchedEventType::NodeChildrenChanged, "/".into())
+    );
+    client.get_data("/a", true).unwrap();
+    client.set_data("/a", vec![], None).unwrap();
+    client.set_data("/a", vec![], None).unwrap();
+    client.get_children("/a", true).unwrap();
+    client.delete("/a", None).unwrap();
+    assert_eq!(
+        next_change(&events),
+        (WatchedEventType::NodeDataChanged, "/a".into())
+    );
+    assert_eq!(
+        next_change(&events),
+        (WatchedEventType::NodeDeleted, "/a".into())
+    );
+    assert_eq!(server.watch_count(), 0);
+}

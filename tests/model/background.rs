@@ -1,0 +1,130 @@
+//! What happens without the caller: farewells, the end of sessions, watches.
+
+use zklock::protocol::attempt::Event;
+use zklock::protocol::farewell;
+
+use super::client::Fired;
+use super::mutant::Mutant;
+use super::world::{Transport, World};
+
+impl World {
+    pub(crate) fn release(&mut self, i: usize) {
+        let hold = self.clients[i].hold.take().expect("it holds");
+        self.clients[i].bid_farewell(hold.node);
+        self.end_round(i);
+    }
+
+    pub(crate) fn part(&mut self, i: usize, nth: usize) {
+        let action = self.clients[i].farewells[nth].action();
+        let skips = self.rules.mutant == Mutant::PartsWithoutSync;
+        if !(skips && action == farewell::Action::Sync) {
+            self.clients[i].unseen = None;
+        }
+        match action {
+            farewell::Action::Sync => self.answer_farewell(i, nth, farewell::Event::Synced),
+            farewell::Action::List => self.list_farewell(i, nth, None),
+            farewell::Action::Delete(name) => {
+                self.part_with(i, &name);
+                self.answer_farewell(i, nth, farewell::Event::Gone);
+            }
+            farewell::Action::Done => unreachable!("it has ended"),
+        }
+    }
+
+    pub(crate) fn part_lagging(&mut self, i: usize, nth: usize) {
+        self.list_farewell(i, nth, self.clients[i].unseen);
+    }
+
+    /// A farewell of client `i` deletes the node.
+    pub(crate) fn part_with(&mut self, i: usize, name: &str) {
+        self.check_ownership(i, name);
+        self.remove(name);
+    }
+
+    fn list_farewell(&mut self, i: usize, nth: usize, until: Option<i64>) {
+        let event = match self.directory.names(until) {
+            Some(names) => farewell::Event::Children(names),
+            None => farewell::Event::Gone,
+        };
+        self.answer_farewell(i, nth, event);
+    }
+
+    fn answer_farewell(&mut self, i: usize, nth: usize, event: farewell::Event) {
+        let farewells = &mut self.clients[i].farewells;
+        farewells[nth].handle(event);
+        if farewells[nth].action() == farewell::Action::Done {
+            farewells.remove(nth);
+        }
+    }
+
+    /// The client hears that its session is over, and has another.
+    pub(crate) fn hear(&mut self, i: usize) {
+        let client = &mut self.clients[i];
+        let tells = match self.rules.mutant {
+            Mutant::SleepsThroughExpiry => !client.is_asleep(),
+            Mutant::AdoptsAcrossSessions => client.attempt.is_none() || client.queued.is_some(),
+            _ => true,
+        };
+        client.session += 1;
+        client.expired = false;
+        client.stop_watching();
+        let late = self.rules.late_news || self.rules.mutant == Mutant::CarriesOnInNewSession;
+        if late && client.attempt.is_some() {
+            client.untold = true;
+        } else if tells {
+            self.leave_session(i);
+        }
+        if self.rules.transport == Transport::Wire {
+            // What they were to delete has gone with the session.
+            self.clients[i].farewells.clear();
+        }
+    }
+
+    /// The attempt is told of the new session, and may have made a node in it already.
+    pub(crate) fn tell(&mut self, i: usize) {
+        self.clients[i].untold = false;
+        self.leave_session(i);
+    }
+
+    pub(crate) fn leave_session(&mut self, i: usize) {
+        if self.clients[i].attempt.is_some() {
+            self.report(i, Event::NewSession);
+        } else if self.clients[i].hold.is_some() {
+            self.release(i);
+        }
+    }
+
+    /// The nodes of a closed session go.
+    pub(crate) fn reap(&mut self, session: i64) {
+        let nodes = self.directory.nodes.iter();
+        let theirs = nodes.filter(|node| node.born.owner == session);
+        let names: Vec<_> = theirs.map(|node| node.name.clone()).collect();
+        names.iter().for_each(|name| self.remove(name));
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        if self.directory.remove(name).is_some() {
+            self.fire(name, Fired::Deleted);
+        }
+    }
+
+    pub(crate) fn fire(&mut self, name: &str, what: Fired) {
+        let mut woken = Vec::new();
+        for (i, client) in self.clients.iter_mut().enumerate() {
+            if client.watch.as_deref() == Some(name) {
+                client.watch = None;
+                if (what, self.rules.mutant) != (Fired::Changed, Mutant::SleepsThroughChanges) {
+                    client.fired = Some(what);
+                }
+                woken.push(i);
+            }
+        }
+        if what == Fired::Deleted {
+            self.check_herd(woken);
+        }
+    }
+
+    pub(crate) fn make_parents(&mut self) {
+        self.directory.there |= self.rules.mutant != Mutant::MakesParentsOnce;
+    }
+}

@@ -1,0 +1,154 @@
+//! One client: a session, what it is doing, and what it has yet to clean up.
+
+use zklock::protocol::attempt::{Action, Attempt, Leftover, Mine, Patience};
+use zklock::protocol::dialect::{Dialect, Role};
+use zklock::protocol::farewell::Farewell;
+use zklock::protocol::queue::Contest;
+
+/// What one client wants.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) role: Role,
+    pub(crate) patience: Patience,
+    /// How often it wants it, one time after the other.
+    pub(crate) rounds: u8,
+    /// Its first node is in the queue from the beginning.
+    pub(crate) queued: bool,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Client {
+    pub(crate) wish: Wish,
+    /// What it does; `None` while it holds and when it has got all it wanted.
+    pub(crate) attempt: Option<Attempt>,
+    /// Counts the attempts.
+    pub(crate) attempts: u8,
+    /// The node that the attempt knows to be its own.
+    pub(crate) queued: Option<String>,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) farewells: Vec<Farewell>,
+
+    pub(crate) session: i64,
+    /// The server has closed the session, and the client has not heard of it.
+    pub(crate) expired: bool,
+    /// The client has a new session, and the attempt has not heard of it.
+    pub(crate) untold: bool,
+    pub(crate) crashed: bool,
+    /// The node with a watch of ours at the server.
+    pub(crate) watch: Option<String>,
+    pub(crate) fired: Option<Fired>,
+    /// The connection is a new one since the sleeper fell asleep.
+    pub(crate) reconnected: bool,
+    /// A create that was sent, and whose answer nobody waits for any more.
+    pub(crate) under_way: Option<String>,
+    /// The first transaction of ours that was applied without our knowing: a server
+    /// that we ask may not have got so far.
+    pub(crate) unseen: Option<i64>,
+
+    /// The caller gave up. For the properties.
+    pub(crate) cancelled: bool,
+    /// The operator has deleted a node of ours. For the properties.
+    pub(crate) evicted: bool,
+}
+
+/// What the watch told.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Fired {
+    Deleted,
+    Changed,
+}
+
+/// A guard.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Hold {
+    pub(crate) node: Mine,
+    /// The guard's deadline has not passed: code may act on the lock. It passes before
+    /// the server can end the session, which is what the deadline is for.
+    pub(crate) trusted: bool,
+}
+
+impl Client {
+    pub(crate) fn new(seat: usize, wish: Wish) -> Self {
+        Self {
+            wish,
+            attempt: None,
+            attempts: 0,
+            queued: None,
+            hold: None,
+            farewells: Vec::new(),
+            session: 100 * (seat as i64 + 1),
+            expired: false,
+            untold: false,
+            crashed: false,
+            watch: None,
+            fired: None,
+            reconnected: false,
+            under_way: None,
+            unseen: None,
+            cancelled: false,
+            evicted: false,
+        }
+    }
+
+    /// Begins anew, with an `id` that is to be fresh.
+    pub(crate) fn enter(&mut self, id: &str, knows_session: bool) {
+        let contest = self.contest();
+        let session = knows_session.then_some(self.session);
+        self.attempts += 1;
+        self.attempt = Some(Attempt::enter(contest, id, session, self.wish.patience));
+        self.forget_attempt();
+    }
+
+    /// Begins with a node that somebody else has put into the queue for us.
+    pub(crate) fn enter_queued(&mut self, mine: Mine) {
+        self.attempts += 1;
+        self.queued = Some(mine.name.clone());
+        self.attempt = Some(Attempt::queued(self.contest(), mine, self.wish.patience));
+    }
+
+    pub(crate) fn contest(&self) -> Contest {
+        Contest {
+            dialect: Dialect::Curator,
+            role: self.wish.role,
+            permits: 0,
+        }
+    }
+
+    /// Forgets what the last attempt was told.
+    pub(crate) fn forget_attempt(&mut self) {
+        self.queued = None;
+        self.cancelled = false;
+        self.untold = false;
+        self.stop_watching();
+    }
+
+    pub(crate) fn stop_watching(&mut self) {
+        self.watch = None;
+        self.fired = None;
+        self.reconnected = false;
+    }
+
+    pub(crate) fn action(&self) -> Option<Action> {
+        self.attempt.as_ref().map(Attempt::action)
+    }
+
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.action() == Some(Action::Wait)
+    }
+
+    /// Nothing is left to do, not even in the background.
+    pub(crate) fn is_done(&self) -> bool {
+        let idle = self.attempt.is_none() && self.hold.is_none() && self.farewells.is_empty();
+        self.crashed || idle && self.under_way.is_none()
+    }
+
+    /// Whether a request would be carried out: a session, and nothing in the way.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.crashed && !self.expired && self.under_way.is_none()
+    }
+
+    pub(crate) fn bid_farewell(&mut self, node: Mine) {
+        self.farewells
+            .push(Farewell::new(Leftover::Node(node.name)));
+    }
+}

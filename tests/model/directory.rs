@@ -1,0 +1,108 @@
+//! The server's side: one directory of sequential ephemeral nodes.
+
+use zklock::protocol::attempt::Born;
+use zklock::protocol::dialect::Role;
+
+/// A lock's directory.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Directory {
+    pub(crate) there: bool,
+    /// In the order of their creation.
+    pub(crate) nodes: Vec<Node>,
+    /// The next node's number.
+    counter: i64,
+    overflow: Overflow,
+    /// The next transaction's id.
+    zxid: i64,
+}
+
+/// What the counter does after the largest number.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Overflow {
+    /// Repeats it, as ZooKeeper 3.6 and later.
+    Sticks,
+    /// Goes on with the most negative number, as earlier ones.
+    Wraps,
+}
+
+/// One contender's node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) born: Born,
+    pub(crate) maker: Maker,
+}
+
+/// Who made a node. This is for the properties; no contender is shown it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Maker {
+    pub(crate) client: usize,
+    /// The client's how manieth attempt it was.
+    pub(crate) attempt: u8,
+    pub(crate) role: Role,
+}
+
+impl Directory {
+    pub(crate) fn new(there: bool, counter: i64, overflow: Overflow) -> Self {
+        Self {
+            there,
+            nodes: Vec::new(),
+            counter,
+            overflow,
+            zxid: 100,
+        }
+    }
+
+    /// Returns the new node's name and origin, or `None` if there is no directory.
+    pub(crate) fn create(
+        &mut self,
+        prefix: &str,
+        owner: i64,
+        maker: Maker,
+    ) -> Option<(String, Born)> {
+        if !self.there {
+            return None;
+        }
+        let name = format!("{prefix}{:010}", self.counter);
+        let born = Born {
+            owner,
+            czxid: self.zxid,
+        };
+        self.zxid += 1;
+        self.counter = match (self.counter, self.overflow) {
+            (2_147_483_647, Overflow::Sticks) => self.counter,
+            (2_147_483_647, Overflow::Wraps) => -2_147_483_648,
+            _ => self.counter + 1,
+        };
+        self.nodes.push(Node {
+            name: name.clone(),
+            born,
+            maker,
+        });
+        Some((name, born))
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// Returns the names as a server shows them that has applied nothing from the
+    /// transaction `until` on.
+    pub(crate) fn names(&self, until: Option<i64>) -> Option<Vec<String>> {
+        let shown = |node: &&Node| until.is_none_or(|until| node.born.czxid < until);
+        let names = self.nodes.iter().filter(shown);
+        self.there
+            .then(|| names.map(|node| node.name.clone()).collect())
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Node> {
+        let at = self.nodes.iter().position(|node| node.name == name)?;
+        Some(self.nodes.remove(at))
+    }
+
+    /// The server takes away a container that is empty; the next one counts from 0.
+    pub(crate) fn vanish(&mut self) {
+        self.there = false;
+        self.counter = 0;
+    }
+}

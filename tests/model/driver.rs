@@ -1,0 +1,189 @@
+//! How a client carries out what the protocol asks for, and what happens to it.
+//!
+//! This is the contract between the protocol and what drives it. A driver owes it:
+//!
+//! - a create is reported as lost before a cancellation or a new session is,
+//! - a reply out of another session than the attempt was begun in is not reported, but
+//!   `NewSession` is; only before it knows its node may an attempt go on for a while, and
+//!   it has the owner to tell by then; that a node is not there must not be reported,
+//! - a sleeper is woken after every reconnect,
+//! - only the watch that was set last is listened to,
+//! - a farewell is repeated until it is answered; where the transport knows its session,
+//!   a farewell ends with the session in which it was begun, which may be a later one
+//!   than the attempt's.
+
+use zklock::protocol::attempt::{Action, Event, Outcome};
+use zklock::protocol::farewell::Farewell;
+
+use super::client::{Fired, Hold};
+use super::mutant::{Mutant, births_by_number};
+use super::property::Property;
+use super::world::{Step, World};
+
+impl World {
+    pub(crate) fn run(&mut self, i: usize) {
+        let event = self.serve(i);
+        self.report(i, event);
+    }
+
+    /// Carries out the attempt's action and returns the reply.
+    fn serve(&mut self, i: usize) -> Event {
+        let action = self.clients[i].action().expect("there is an attempt");
+        let mutant = self.rules.mutant;
+        if let (Action::Sync, Mutant::FindsWithoutSync) = (&action, mutant) {
+            return Event::Synced;
+        }
+        self.clients[i].unseen = None;
+        match action {
+            Action::Create(prefix) => self.create(i, &prefix),
+            Action::MakeParents => {
+                self.make_parents();
+                Event::ParentsMade
+            }
+            Action::Sync => Event::Synced,
+            Action::List => self.list(i, None),
+            Action::Inspect(name) => self.inspect(i, &name, None),
+            Action::Births(names) => match mutant {
+                Mutant::OrdersByNumberOnly => births_by_number(&names),
+                _ => self.births(&names),
+            },
+            Action::Watch(behind) => self.watch(i, &behind.nearest),
+            Action::Prove(name) => match self.directory.find(&name) {
+                None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
+                _ => Event::Proved,
+            },
+            Action::ListAndWatch | Action::Wait | Action::Finish(_) => {
+                unreachable!("nothing to serve")
+            }
+        }
+    }
+
+    fn create(&mut self, i: usize, prefix: &str) -> Event {
+        let (maker, session) = (self.maker(i), self.clients[i].session);
+        match self.directory.create(prefix, session, maker) {
+            Some((name, born)) => {
+                let born = self.rules.create_tells.then_some(born);
+                Event::Created(name, born)
+            }
+            None => Event::NoNode,
+        }
+    }
+
+    fn list(&self, i: usize, until: Option<i64>) -> Event {
+        match self.directory.names(until) {
+            Some(names) => Event::Children(self.shown(i, names)),
+            None => Event::NoNode,
+        }
+    }
+
+    fn inspect(&self, i: usize, name: &str, until: Option<i64>) -> Event {
+        let node = self.directory.find(name);
+        match node.filter(|node| until.is_none_or(|until| node.born.czxid < until)) {
+            Some(node) => Event::Inspected(node.born),
+            None if self.clients[i].untold => Event::NewSession,
+            None => Event::NoNode,
+        }
+    }
+
+    pub(crate) fn births(&self, names: &[String]) -> Event {
+        let nodes = names.iter().filter_map(|name| self.directory.find(name));
+        Event::Births(nodes.map(|n| (n.name.clone(), n.born.czxid)).collect())
+    }
+
+    fn watch(&mut self, i: usize, nearest: &str) -> Event {
+        let node = self.meant(i, nearest);
+        match self.directory.find(&node) {
+            Some(_) => {
+                self.clients[i].watch = Some(node);
+                Event::Watching
+            }
+            None if self.rules.mutant == Mutant::SleepsOnAbsence => Event::Watching,
+            None => Event::NoNode,
+        }
+    }
+
+    pub(crate) fn run_lagging(&mut self, i: usize) {
+        let client = &self.clients[i];
+        let event = match client.action() {
+            Some(Action::Inspect(name)) => self.inspect(i, &name, client.unseen),
+            _ => self.list(i, client.unseen),
+        };
+        self.report(i, event);
+    }
+
+    /// Takes the session for alive because it was a moment ago.
+    pub(crate) fn recall(&mut self, i: usize) {
+        self.report(i, Event::Proved);
+        let client = &mut self.clients[i];
+        if let (Some(hold), false) = (&mut client.hold, client.expired) {
+            // Who was evicted meanwhile learns it from the next proof.
+            hold.trusted = self.directory.find(&hold.node.name).is_some();
+        }
+    }
+
+    pub(crate) fn wake(&mut self, i: usize, step: Step) {
+        let client = &mut self.clients[i];
+        let event = match (step, client.fired) {
+            (Step::Wake(_), Some(Fired::Deleted)) => Event::Deleted,
+            _ if self.rules.mutant == Mutant::TakesAnyWakeForADeletion => Event::Deleted,
+            _ => Event::Woken,
+        };
+        client.stop_watching();
+        self.report(i, event);
+    }
+
+    pub(crate) fn report(&mut self, i: usize, event: Event) {
+        let client = &mut self.clients[i];
+        let attempt = client.attempt.as_mut().expect("there is an attempt");
+        match (&event, attempt.action()) {
+            (Event::Created(name, Some(_)), _) => client.queued = Some(name.clone()),
+            (Event::Inspected(_), Action::Inspect(name)) => client.queued = Some(name),
+            _ => {}
+        }
+        attempt.handle(event);
+        let Action::Finish(outcome) = attempt.action() else {
+            return;
+        };
+        let leftovers = attempt.leftovers().into_iter();
+        let forgets = match self.rules.mutant {
+            Mutant::ForgetsLeftovers => true,
+            Mutant::AscribesToOldSession => client.untold,
+            _ => false,
+        };
+        if !forgets {
+            client.farewells.extend(leftovers.map(Farewell::new));
+        }
+        self.finish(i, outcome);
+    }
+
+    fn finish(&mut self, i: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Held(mine) => {
+                self.check_order(i, &mine);
+                let client = &mut self.clients[i];
+                if self.rules.mutant == Mutant::DeletesBeforeRelease {
+                    client.bid_farewell(mine.clone());
+                }
+                client.attempt = None;
+                client.forget_attempt();
+                client.hold = Some(Hold {
+                    node: mine,
+                    trusted: true,
+                });
+            }
+            Outcome::Gone => {
+                self.check_refusal(i);
+                self.end_round(i);
+            }
+            Outcome::Evicted(_) => {
+                self.check_eviction(i);
+                self.end_round(i);
+            }
+            Outcome::Foreign(foreign) => {
+                self.blame(Property::Truth, format!("nobody is foreign: {foreign:?}"));
+                self.end_round(i);
+            }
+            Outcome::Restart => self.enter(i),
+        }
+    }
+}

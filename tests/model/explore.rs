@@ -1,0 +1,181 @@
+//! Visits every reachable world, breadth first, so that a counterexample is a shortest one.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::mem;
+
+use super::property::{Property, Violation};
+use super::world::{Step, World};
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Explored {
+    pub(crate) worlds: usize,
+    pub(crate) steps: usize,
+    /// The first one for each property that does not hold.
+    pub(crate) counterexamples: Vec<Counterexample>,
+}
+
+/// A way into a world that must not be.
+#[derive(Clone, Debug)]
+pub(crate) struct Counterexample {
+    pub(crate) violation: Violation,
+    path: Vec<Step>,
+}
+
+/// What is kept of the worlds: not the worlds, they are large.
+#[derive(Default)]
+struct Graph {
+    numbers: HashMap<u128, usize>,
+    /// How each world was first reached.
+    parents: Vec<Option<(usize, Step)>>,
+    /// The steps that need no mishap, as (to, from).
+    ways: Vec<(usize, usize)>,
+    finished: Vec<usize>,
+    steps: usize,
+    counterexamples: Vec<Counterexample>,
+}
+
+/// Tries everything that can happen from `start` on.
+pub(crate) fn explore(start: World) -> Explored {
+    let mut graph = Graph::default();
+    let mut queue = VecDeque::new();
+    graph.number(&start, None);
+    queue.push_back((0, start));
+    while let Some((here, mut world)) = queue.pop_front() {
+        let steps = world.steps();
+        world.check(&steps);
+        graph.note(here, None, mem::take(&mut world.violations));
+        if world.is_finished() {
+            graph.finished.push(here);
+        }
+        for step in steps {
+            let mut next = world.take(step);
+            graph.note(here, Some(step), mem::take(&mut next.violations));
+            let (there, new) = graph.number(&next, Some((here, step)));
+            graph.steps += 1;
+            if step.is_progress() {
+                graph.ways.push((there, here));
+            }
+            if new {
+                queue.push_back((there, next));
+            }
+        }
+    }
+    if let Some(world) = graph.hopeless() {
+        let violation = Violation {
+            property: Property::Liveness,
+            text: "no way leads to the end from here".to_owned(),
+        };
+        graph.note(world, None, vec![violation]);
+    }
+    Explored {
+        worlds: graph.parents.len(),
+        steps: graph.steps,
+        counterexamples: graph.counterexamples,
+    }
+}
+
+impl Graph {
+    /// Returns the world's number, and whether it is new.
+    fn number(&mut self, world: &World, from: Option<(usize, Step)>) -> (usize, bool) {
+        let mut print = Fingerprint::default();
+        world.hash(&mut print);
+        let next = self.parents.len();
+        let number = *self.numbers.entry(print.whole()).or_insert(next);
+        if number == next {
+            self.parents.push(from);
+        }
+        (number, number == next)
+    }
+
+    /// Returns a world from which nothing leads to the end, whatever one waits for.
+    fn hopeless(&mut self) -> Option<usize> {
+        self.ways.sort_unstable();
+        let mut hope = vec![false; self.parents.len()];
+        let mut stack = self.finished.clone();
+        while let Some(world) = stack.pop() {
+            if !mem::replace(&mut hope[world], true) {
+                let first = self.ways.partition_point(|(to, _)| *to < world);
+                let ways = self.ways[first..].iter();
+                stack.extend(
+                    ways.take_while(|(to, _)| *to == world)
+                        .map(|(_, from)| *from),
+                );
+            }
+        }
+        hope.iter().position(|hope| !hope)
+    }
+
+    /// Keeps the first violation of each property, with the way that led to it.
+    fn note(&mut self, here: usize, last: Option<Step>, violations: Vec<Violation>) {
+        for violation in violations {
+            let mut known = self.counterexamples.iter().map(|c| c.violation.property);
+            if !known.any(|property| property == violation.property) {
+                let path = self.path(here, last);
+                self.counterexamples
+                    .push(Counterexample { violation, path });
+            }
+        }
+    }
+
+    fn path(&self, mut here: usize, last: Option<Step>) -> Vec<Step> {
+        let mut path: Vec<_> = last.into_iter().collect();
+        while let Some((from, step)) = self.parents[here] {
+            path.push(step);
+            here = from;
+        }
+        path.reverse();
+        path
+    }
+}
+
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { property, text } = &self.violation;
+        write!(f, "{property:?}: {text}, after {:?}", self.path)
+    }
+}
+
+/// 128 bits stand for a world: with a million worlds, two share them by an accident that
+/// happens once in 10^26 runs.
+struct Fingerprint(u64, u64);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344)
+    }
+}
+
+impl Fingerprint {
+    fn whole(&self) -> u128 {
+        u128::from(self.0) << 64 | u128::from(self.1)
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+        self.1 = (self.1.rotate_left(23) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.1 ^= self.1 >> 29;
+    }
+}
+
+impl Hasher for Fingerprint {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(word));
+        }
+        self.mix(bytes.len() as u64);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.mix(u64::from(byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,124 @@
+//! Wrong variants of the protocol and its driver. The checker has to notice each.
+//!
+//! The protocol's own code is not touched: a wrong decision of the queue's is brought
+//! about by showing the machine another listing than the real one.
+
+use zklock::protocol::attempt::Event;
+use zklock::protocol::dialect::Role;
+
+use super::world::World;
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Mutant {
+    /// None of them: the real thing.
+    Sound,
+
+    // After a lost reply.
+    FindsWithoutSync,
+    RepeatsLostCreates,
+    AdoptsAcrossSessions,
+    UsesOneId,
+
+    // Looking at the queue.
+    OverlooksOwnAbsence,
+    ListsOnlyTheNearest,
+    WatchesTheFarthest,
+    SleepsOnAbsence,
+    ReadersWaitForReaders,
+    WritersOverlookReaders,
+    OrdersByText,
+    OrdersByNumberOnly,
+    MakesParentsOnce,
+
+    // Sleeping.
+    TakesAnyWakeForADeletion,
+    SleepsThroughReconnects,
+    SleepsThroughChanges,
+    SleepsThroughExpiry,
+
+    // Sessions.
+    CarriesOnInNewSession,
+    HoldsUnproved,
+    TrustsPings,
+
+    // Leaving.
+    ForgetsLeftovers,
+    CancelsWithoutLoss,
+    GivesUpFarewells,
+    PartsWithoutSync,
+    DropsFarewells,
+    AscribesToOldSession,
+    DeletesBeforeRelease,
+}
+
+impl World {
+    /// Returns the listing that client `i` takes `names` for.
+    pub(crate) fn shown(&self, i: usize, mut names: Vec<String>) -> Vec<String> {
+        let client = &self.clients[i];
+        let Some(own) = &client.queued else {
+            return names;
+        };
+        match (self.rules.mutant, client.wish.role) {
+            (Mutant::OverlooksOwnAbsence, _) if !names.contains(own) => names.push(own.clone()),
+            (Mutant::ListsOnlyTheNearest, _) => {
+                let ahead = names.iter().filter(|name| number(name) < number(own));
+                let nearest = ahead.max_by_key(|name| number(name)).cloned();
+                names.retain(|name| name == own || Some(name) == nearest.as_ref());
+            }
+            (Mutant::ReadersWaitForReaders, Role::Read) => {
+                for name in names.iter_mut().filter(|name| *name != own) {
+                    *name = name.replace("__READ__", "__WRIT__");
+                }
+            }
+            (Mutant::WritersOverlookReaders, Role::Write) => {
+                names.retain(|name| !name.contains("__READ__"));
+            }
+            (Mutant::OrdersByText, _) => {
+                for name in names.iter_mut().filter(|name| *name != own) {
+                    // Ours is at least 10, see the setting.
+                    let number = if &*name < own { 1 } else { 1000 } + number(name) % 8;
+                    *name = format!("{}{number:010}", stem(name));
+                }
+            }
+            _ => {}
+        }
+        names
+    }
+
+    /// Returns the node that client `i` watches when it means `nearest`.
+    pub(crate) fn meant(&self, i: usize, nearest: &str) -> String {
+        let mut nodes = self.directory.nodes.iter().map(|node| &node.name);
+        let own = self.clients[i].queued.as_ref();
+        let meant = match self.rules.mutant {
+            Mutant::WatchesTheFarthest => nodes
+                .filter(|name| own.is_some_and(|own| number(name) < number(own)))
+                .min_by_key(|name| number(name)),
+            Mutant::ReadersWaitForReaders => {
+                nodes.find(|name| name.replace("__READ__", "__WRIT__") == nearest)
+            }
+            Mutant::OrdersByText => nodes.find(|name| stem(name) == stem(nearest)),
+            _ => None,
+        };
+        meant.map_or_else(|| nearest.to_owned(), Clone::clone)
+    }
+}
+
+/// Says that the lowest number is the oldest.
+pub(crate) fn births_by_number(names: &[String]) -> Event {
+    Event::Births(
+        names
+            .iter()
+            .map(|name| (name.clone(), number(name)))
+            .collect(),
+    )
+}
+
+fn stem(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+fn number(name: &str) -> i64 {
+    name[stem(name).len()..]
+        .parse()
+        .expect("ZooKeeper has numbered it")
+}

@@ -1,0 +1,175 @@
+//! What can happen next in a world.
+
+use zklock::protocol::attempt::Action;
+use zklock::protocol::farewell;
+
+use super::client::Client;
+use super::mutant::Mutant;
+use super::world::{Budget, Step, Transport, Watches, World};
+
+impl Step {
+    /// Whether it happens in the end, if one waits; a mishap need never happen.
+    pub(crate) fn is_progress(self) -> bool {
+        matches!(
+            self,
+            Self::Run(_)
+                | Self::Batch(_)
+                | Self::Wake(_)
+                | Self::WakeAfterReconnect(_)
+                | Self::Land(_)
+                | Self::Release(_)
+                | Self::Part(..)
+                | Self::Hear(_)
+                | Self::Tell(_)
+                | Self::Reap(_)
+        )
+    }
+}
+
+impl World {
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (i, client) in self.clients.iter().enumerate() {
+            if !client.crashed {
+                self.attempt_steps(i, client, &mut steps);
+                self.farewell_steps(i, client, &mut steps);
+                self.session_steps(i, client, &mut steps);
+            }
+        }
+        self.server_steps(&mut steps);
+        steps
+    }
+
+    fn attempt_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
+        let Some(action) = client.action() else {
+            steps.extend(client.hold.as_ref().map(|_| Step::Release(i)));
+            return;
+        };
+        if 0 < self.budget.cancels {
+            steps.push(Step::Cancel(i));
+        }
+        if action == Action::Wait {
+            steps.extend(client.fired.map(|_| Step::Wake(i)));
+            steps.extend(client.reconnected.then_some(Step::WakeAfterReconnect(i)));
+        } else if client.is_served() && self.may_go_on(client, &action) {
+            self.request_steps(i, client, &action, steps);
+        } else if matches!(action, Action::Prove(_)) && self.rules.mutant == Mutant::HoldsUnproved {
+            steps.push(Step::Recall(i));
+        }
+    }
+
+    /// The attempt has something to ask of the server.
+    fn request_steps(&self, i: usize, client: &Client, action: &Action, steps: &mut Vec<Step>) {
+        steps.push(Step::Run(i));
+        match action {
+            Action::Create(_) => self.create_steps(i, steps),
+            Action::MakeParents if 0 < self.budget.faults => steps.push(Step::LoseReply(i)),
+            Action::List | Action::Inspect(_) if client.unseen.is_some() => {
+                steps.push(Step::Lag(i));
+            }
+            Action::Prove(_) => steps.push(Step::Recall(i)),
+            _ => {}
+        }
+    }
+
+    fn create_steps(&self, i: usize, steps: &mut Vec<Step>) {
+        let Budget {
+            faults,
+            cancels,
+            crashes,
+            ..
+        } = self.budget;
+        let handle = self.rules.transport == Transport::Handle;
+        let batches = self.rules.create_tells && self.directory.there;
+        steps.extend(batches.then_some(Step::Batch(i)));
+        steps.extend((0 < cancels).then_some(Step::CancelCreate(i)));
+        steps.extend((0 < crashes).then_some(Step::CrashAfterCreate(i)));
+        steps.extend((0 < faults).then_some(Step::LoseReply(i)));
+        steps.extend((handle && 0 < faults).then_some(Step::LosePatience(i)));
+    }
+
+    /// An attempt that knows its node may not go on in another session, not even once.
+    fn may_go_on(&self, client: &Client, action: &Action) -> bool {
+        let knows_node = client.queued.is_some() || matches!(action, Action::Prove(_));
+        !client.untold || !knows_node || self.rules.mutant == Mutant::CarriesOnInNewSession
+    }
+
+    fn farewell_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
+        if !client.is_served() {
+            return;
+        }
+        for (nth, farewell) in client.farewells.iter().enumerate() {
+            steps.push(Step::Part(i, nth));
+            match farewell.action() {
+                farewell::Action::List if client.unseen.is_some() => {
+                    steps.push(Step::LagPart(i, nth));
+                }
+                farewell::Action::Delete(_) if 0 < self.budget.faults => {
+                    steps.extend([false, true].map(|applied| Step::LoseFarewell {
+                        client: i,
+                        nth,
+                        applied,
+                    }));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn session_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
+        if client.expired {
+            steps.push(Step::Hear(i));
+        } else if client.under_way.is_some() {
+            steps.push(Step::Land(i));
+        }
+        if client.untold {
+            steps.push(Step::Tell(i));
+        }
+        if client.is_done() {
+            return;
+        }
+        if 0 < self.budget.faults && !client.expired {
+            self.connection_steps(i, client, steps);
+        }
+        if 0 < self.budget.expiries && !client.expired && !client.untold {
+            steps.push(Step::Expire(i));
+        }
+        if 0 < self.budget.crashes {
+            steps.push(Step::Crash(i));
+        }
+    }
+
+    fn connection_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
+        // Nothing comes of it for who does not wait for anything.
+        let waits = client.attempt.is_some() || client.under_way.is_some();
+        if waits || self.rules.transport == Transport::Handle {
+            steps.push(Step::LoseRequest(i, Watches::Lost));
+            if client.watch.is_some() && self.rules.transport == Transport::Wire {
+                steps.push(Step::LoseRequest(i, Watches::SetAgain));
+            }
+        }
+    }
+
+    fn server_steps(&self, steps: &mut Vec<Step>) {
+        let mut owners: Vec<_> = self.directory.nodes.iter().map(|n| n.born.owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));
+        steps.extend(dead.map(Step::Reap));
+        let nodes = 0..self.directory.nodes.len();
+        if 0 < self.budget.evictions {
+            steps.extend(nodes.clone().map(Step::Evict));
+        }
+        if 0 < self.budget.touches {
+            let watched = |n: &usize| {
+                let name = &self.directory.nodes[*n].name;
+                self.clients.iter().any(|c| c.watch.as_ref() == Some(name))
+            };
+            steps.extend(nodes.filter(watched).map(Step::Touch));
+        }
+        let idle = self.directory.there && self.directory.nodes.is_empty();
+        if 0 < self.budget.vanishings && idle {
+            steps.push(Step::Vanish);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the integration tests share: real servers, a network that misbehaves, processes.
+//!
+//! Everything in here that starts something also ends it: when a test passes, when it
+//! panics, and when the test process itself is killed. Nothing in here uses the library
+//! under test, so that a fault in it cannot hide itself; `transport.rs`, which does, is
+//! a module of its own.
+
+// Every test binary uses a part of this.
+#![allow(dead_code)]
+
+pub(crate) mod ensemble;
+pub(crate) mod leash;
+pub(crate) mod proxy;
+pub(crate) mod raw;
+pub(crate) mod worker;
+pub(crate) mod zookeeper;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long [`eventually`] waits: far longer than anything it waits for should take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(
+        within(PATIENCE, condition),
+        "not within {PATIENCE:?}: {what}"
+    );
+}
+
+/// Returns whether `condition` came to hold before `limit` was over.
+pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if limit < start.elapsed() {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs `f` and returns what it returned and how long it took.
+pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    (f(), start.elapsed())
+}
+
+/// Returns a path that no other test and no other run uses.
+pub(crate) fn fresh_path(name: &str) -> String {
+    format!("/tests/{name}-{:016x}", fastrand::u64(..))
+}
+
+/// Returns a port of the loopback interface that was free a moment ago.
+///
+/// It lies below the range from which the system takes the ports of outgoing
+/// connections, so a server can be stopped and started again on it.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}

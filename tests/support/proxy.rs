@@ -1,0 +1,452 @@
+//! A network that misbehaves, in front of a ZooKeeper server.
+//!
+//! Between a client and the server stand two threads in each direction: one reads
+//! frames, the other lets them wait as long as the network is slow or gone and passes
+//! them on. As the proxy knows the frames, it can lose one that a test names.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::free_port;
+
+/// A proxy in front of one server; all connections are cut when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    listener: Option<Listener>,
+    blackholed: bool,
+    delay: Duration,
+    rule: Option<Rule>,
+    connections: Vec<Arc<Connection>>,
+    accepted: usize,
+    requests: HashMap<i32, usize>,
+}
+
+/// What is to happen once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Rule {
+    DropRequest(i32),
+    DropReplyTo(i32),
+    TruncateReply,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of `server`, one `host:port`.
+    pub(crate) fn start(server: &str) -> Self {
+        let server = server
+            .to_socket_addrs()
+            .expect("resolving the server's name")
+            .next()
+            .expect("an address of the server");
+        let shared = Arc::new(Shared {
+            server,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let port = (0..100)
+            .map(|_| free_port())
+            .find(|port| shared.listen(*port).is_ok())
+            .expect("a port for the proxy");
+        Self { shared, port }
+    }
+
+    /// Returns what clients connect to.
+    pub(crate) fn hosts(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Closes all connections; new ones are welcome.
+    pub(crate) fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Closes all connections and turns new ones away, as when no process listens.
+    pub(crate) fn refuse(&self) {
+        // The lock is let go before: the listener's thread may wait for it.
+        let listener = self.shared.state().listener.take();
+        drop(listener);
+        self.shared.cut();
+    }
+
+    /// Welcomes connections again.
+    pub(crate) fn accept(&self) {
+        if self.shared.state().listener.is_none() {
+            self.shared.listen(self.port).expect("listening again");
+        }
+    }
+
+    /// Lets nothing through in either direction, while all sockets stay open; new
+    /// connections are accepted and hear nothing.
+    pub(crate) fn blackhole(&self) {
+        self.shared.change(|state| state.blackholed = true);
+    }
+
+    /// Ends a blackhole. What was sent into it arrives late, as TCP would have it,
+    /// on connections that were not cut meanwhile.
+    pub(crate) fn heal(&self) {
+        self.shared.change(|state| state.blackholed = false);
+    }
+
+    /// Makes everything take this much longer, each way.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.shared.change(|state| state.delay = delay);
+    }
+
+    /// Lets the next request of this kind through, loses its reply, and cuts the
+    /// connection: the server has carried it out, the client can't know.
+    pub(crate) fn drop_next_reply_to(&self, opcode: i32) {
+        self.shared.arm(Rule::DropReplyTo(opcode));
+    }
+
+    /// Loses the next request of this kind and cuts the connection: the server never
+    /// saw it, the client can't know.
+    pub(crate) fn drop_next_request(&self, opcode: i32) {
+        self.shared.arm(Rule::DropRequest(opcode));
+    }
+
+    /// Passes half of the next reply on and cuts the connection.
+    pub(crate) fn truncate_next_reply(&self) {
+        self.shared.arm(Rule::TruncateReply);
+    }
+
+    /// Returns whether what was armed with one of the `next` methods has happened.
+    pub(crate) fn fired(&self) -> bool {
+        self.shared.state().rule.is_none()
+    }
+
+    /// Returns how many requests of this kind clients have sent.
+    pub(crate) fn requests(&self, opcode: i32) -> usize {
+        let state = self.shared.state();
+        state.requests.get(&opcode).copied().unwrap_or(0)
+    }
+
+    /// Returns how many requests of any kind but pings clients have sent.
+    pub(crate) fn all_requests(&self) -> usize {
+        let state = self.shared.state();
+        let counts = state.requests.iter();
+        counts
+            .filter(|(opcode, _)| **opcode != super::raw::op::PING)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Returns how many connections clients have made.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.state().accepted
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    fn arm(&self, rule: Rule) {
+        let before = self.state().rule.replace(rule);
+        assert_eq!(before, None, "one thing at a time");
+    }
+
+    fn cut(&self) {
+        let connections = std::mem::take(&mut self.state().connections);
+        for connection in connections {
+            connection.cut();
+        }
+        self.changed.notify_all();
+    }
+
+    fn listen(self: &Arc<Self>, port: u16) -> io::Result<()> {
+        let socket = TcpListener::bind(("127.0.0.1", port))?;
+        let shared = Arc::clone(self);
+        self.state().listener = Some(Listener::start(socket, move |client| {
+            shared.welcome(client)
+        }));
+        Ok(())
+    }
+
+    fn welcome(self: &Arc<Self>, client: TcpStream) {
+        let connection = {
+            let mut state = self.state();
+            state.accepted += 1;
+            let connection = Arc::new(Connection::new(client));
+            state.connections.push(Arc::clone(&connection));
+            connection
+        };
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            if shared.serve(&connection).is_err() {
+                connection.cut();
+            }
+        });
+    }
+
+    /// Connects to the server as soon as the network lets it.
+    fn serve(self: &Arc<Self>, connection: &Arc<Connection>) -> io::Result<()> {
+        self.wait_for_the_network(connection);
+        let server = TcpStream::connect_timeout(&self.server, Duration::from_secs(5))?;
+        server.set_nodelay(true)?;
+        let client = connection.client.try_clone()?;
+        connection.attach(server.try_clone()?);
+        let (requests, replies) = (server.try_clone()?, client.try_clone()?);
+        self.pump(connection, client, requests, Self::judge_request);
+        self.pump(connection, server, replies, Self::judge_reply);
+        Ok(())
+    }
+
+    /// Passes frames on from one socket to the other, until either ends.
+    fn pump(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        mut from: TcpStream,
+        to: TcpStream,
+        judge: fn(&Self, &Connection, &[u8]) -> Verdict,
+    ) {
+        let (queue, waiting) = unbounded();
+        let (shared, ours) = (Arc::clone(self), Arc::clone(connection));
+        thread::spawn(move || {
+            while let Ok(frame) = read_frame(&mut from) {
+                let verdict = judge(&shared, &ours, &frame);
+                if !enqueue(&queue, frame, verdict) {
+                    break;
+                }
+            }
+        });
+        let (shared, ours) = (Arc::clone(self), Arc::clone(connection));
+        thread::spawn(move || {
+            shared.deliver(&ours, &waiting, to);
+            ours.cut();
+        });
+    }
+
+    fn deliver(&self, connection: &Connection, waiting: &Receiver<Parcel>, mut to: TcpStream) {
+        for parcel in waiting {
+            let delay = self.state().delay;
+            thread::sleep((parcel.arrived + delay).saturating_duration_since(Instant::now()));
+            self.wait_for_the_network(connection);
+            if to.write_all(&parcel.bytes).is_err() || parcel.last {
+                return;
+            }
+        }
+        // The sender closed its end; what is in a blackhole can't tell the receiver.
+        self.wait_for_the_network(connection);
+    }
+
+    fn wait_for_the_network(&self, connection: &Connection) {
+        let state = self.state();
+        let gone = |state: &mut State| state.blackholed && !connection.is_cut();
+        drop(self.changed.wait_while(state, gone));
+    }
+
+    fn judge_request(&self, connection: &Connection, frame: &[u8]) -> Verdict {
+        // The first frame of a connection asks for a session.
+        if !connection.lock().greeted {
+            connection.lock().greeted = true;
+            return Verdict::Pass;
+        }
+        let (xid, opcode) = (int_at(frame, 4), int_at(frame, 8));
+        let mut state = self.state();
+        *state.requests.entry(opcode).or_default() += 1;
+        match state.rule {
+            Some(Rule::DropRequest(wanted)) if wanted == opcode => {
+                state.rule = None;
+                Verdict::Drop
+            }
+            Some(Rule::DropReplyTo(wanted)) if wanted == opcode => {
+                connection.lock().doomed.insert(xid);
+                Verdict::Pass
+            }
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn judge_reply(&self, connection: &Connection, frame: &[u8]) -> Verdict {
+        if !connection.lock().answered {
+            connection.lock().answered = true;
+            return Verdict::Pass;
+        }
+        let xid = int_at(frame, 4);
+        let mut state = self.state();
+        if connection.lock().doomed.contains(&xid) && state.rule.take().is_some() {
+            return Verdict::Drop;
+        }
+        // Numbers below zero are pings and events.
+        if state.rule == Some(Rule::TruncateReply) && xid > 0 {
+            state.rule = None;
+            return Verdict::Truncate;
+        }
+        Verdict::Pass
+    }
+}
+
+/// What happens to a frame.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    Pass,
+    Drop,
+    Truncate,
+}
+
+/// Something on its way.
+#[derive(Debug)]
+struct Parcel {
+    arrived: Instant,
+    bytes: Vec<u8>,
+    /// After this one the connection is cut.
+    last: bool,
+}
+
+/// Returns whether more frames may follow.
+fn enqueue(queue: &Sender<Parcel>, mut bytes: Vec<u8>, verdict: Verdict) -> bool {
+    match verdict {
+        Verdict::Pass => {}
+        Verdict::Drop => bytes.clear(),
+        Verdict::Truncate => bytes.truncate(bytes.len() / 2),
+    }
+    let last = !matches!(verdict, Verdict::Pass);
+    let arrived = Instant::now();
+    let parcel = Parcel {
+        arrived,
+        bytes,
+        last,
+    };
+    queue.send(parcel).is_ok() && !last
+}
+
+/// One client's connection to the server.
+#[derive(Debug)]
+struct Connection {
+    client: TcpStream,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    server: Option<TcpStream>,
+    cut: bool,
+    greeted: bool,
+    answered: bool,
+    /// The requests whose replies are to be lost.
+    doomed: HashSet<i32>,
+}
+
+impl Connection {
+    fn new(client: TcpStream) -> Self {
+        drop(client.set_nodelay(true));
+        Self {
+            client,
+            inner: Mutex::default(),
+        }
+    }
+
+    fn attach(&self, server: TcpStream) {
+        let mut inner = self.lock();
+        if inner.cut {
+            drop(server.shutdown(Shutdown::Both));
+        }
+        inner.server = Some(server);
+    }
+
+    fn cut(&self) {
+        let mut inner = self.lock();
+        inner.cut = true;
+        // Either side may have closed its socket before.
+        drop(self.client.shutdown(Shutdown::Both));
+        if let Some(server) = &inner.server {
+            drop(server.shutdown(Shutdown::Both));
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.lock().cut
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A listening socket and the thread that accepts on it; both end when this is dropped.
+#[derive(Debug)]
+struct Listener {
+    address: SocketAddr,
+    open: Arc<Mutex<bool>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Listener {
+    fn start(socket: TcpListener, welcome: impl Fn(TcpStream) + Send + 'static) -> Self {
+        let address = socket.local_addr().expect("the proxy's address");
+        let open = Arc::new(Mutex::new(true));
+        let still_open = Arc::clone(&open);
+        let thread = thread::spawn(move || {
+            for client in socket.incoming().flatten() {
+                if !*still_open.lock().unwrap_or_else(PoisonError::into_inner) {
+                    return;
+                }
+                welcome(client);
+            }
+        });
+        Self {
+            address,
+            open,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        // Wakes the thread up, which waits for a client.
+        drop(TcpStream::connect(self.address));
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Reads one frame, together with its length.
+fn read_frame(from: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; 4];
+    from.read_exact(&mut frame)?;
+    let length = usize::try_from(int_at(&frame, 0)).map_err(io::Error::other)?;
+    frame.resize(4 + length, 0);
+    from.read_exact(&mut frame[4..])?;
+    Ok(frame)
+}
+
+/// Returns the number at `at`, or 0 where the frame is too short to have one.
+fn int_at(frame: &[u8], at: usize) -> i32 {
+    let bytes = frame
+        .get(at..at + 4)
+        .and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, i32::from_be_bytes)
+}

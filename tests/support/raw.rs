@@ -1,0 +1,328 @@
+//! A second client, on plain sockets: what a test believes about the server's tree.
+//!
+//! It shares no code with the library. A client lives for a few requests and sends no
+//! pings.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use super::{PATIENCE, within};
+
+/// The numbers of ZooKeeper's requests.
+pub(crate) mod op {
+    pub(crate) const CREATE: i32 = 1;
+    pub(crate) const DELETE: i32 = 2;
+    pub(crate) const EXISTS: i32 = 3;
+    pub(crate) const GET_DATA: i32 = 4;
+    pub(crate) const SET_DATA: i32 = 5;
+    pub(crate) const GET_CHILDREN: i32 = 8;
+    pub(crate) const SYNC: i32 = 9;
+    pub(crate) const PING: i32 = 11;
+    pub(crate) const GET_CHILDREN2: i32 = 12;
+    pub(crate) const MULTI: i32 = 14;
+    pub(crate) const CREATE2: i32 = 15;
+    pub(crate) const REMOVE_WATCHES: i32 = 18;
+    pub(crate) const CREATE_CONTAINER: i32 = 19;
+    pub(crate) const AUTH: i32 = 100;
+    pub(crate) const SET_WATCHES: i32 = 101;
+    pub(crate) const CLOSE: i32 = -11;
+}
+
+/// The numbers of ZooKeeper's error codes that tests ask for.
+pub(crate) const NO_NODE: i32 = -101;
+pub(crate) const NODE_EXISTS: i32 = -110;
+
+/// How a node is created.
+pub(crate) const PERSISTENT: i32 = 0;
+pub(crate) const EPHEMERAL: i32 = 1;
+pub(crate) const PERSISTENT_SEQUENTIAL: i32 = 2;
+pub(crate) const EPHEMERAL_SEQUENTIAL: i32 = 3;
+
+/// Returns the names under `path`, sorted; none if there is no such node.
+pub(crate) fn children(hosts: &str, path: &str) -> Vec<String> {
+    Raw::connect(hosts).children(path).unwrap_or_default()
+}
+
+/// Waits until the directory of a lock is empty, or gone.
+#[track_caller]
+pub(crate) fn assert_nothing_left(hosts: &str, path: &str) {
+    let mut raw = Raw::connect(hosts);
+    let mut left = Vec::new();
+    let empty = within(PATIENCE, || {
+        left = raw.children(path).unwrap_or_default();
+        left.is_empty()
+    });
+    assert!(empty, "still under {path}: {left:?}");
+}
+
+/// What tests ask of a node's stat.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Stat {
+    pub(crate) czxid: i64,
+    pub(crate) version: i32,
+    pub(crate) owner: i64,
+    pub(crate) children: i32,
+}
+
+/// A session of its own.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    socket: TcpStream,
+    chroot: String,
+    session: i64,
+    xid: i32,
+}
+
+impl Raw {
+    /// Connects to the first server that answers, with a session timeout of 20 s.
+    #[track_caller]
+    pub(crate) fn connect(hosts: &str) -> Self {
+        Self::connect_with(hosts, Duration::from_secs(20))
+    }
+
+    /// Connects to the first server that answers.
+    #[track_caller]
+    pub(crate) fn connect_with(hosts: &str, timeout: Duration) -> Self {
+        let mut connected = None;
+        within(PATIENCE, || {
+            connected = Self::try_connect(hosts, timeout).ok();
+            connected.is_some()
+        });
+        connected.unwrap_or_else(|| panic!("no server of {hosts} gives a session"))
+    }
+
+    fn try_connect(hosts: &str, timeout: Duration) -> io::Result<Self> {
+        let (hosts, chroot) = match hosts.find('/') {
+            Some(at) => hosts.split_at(at),
+            None => (hosts, ""),
+        };
+        let mut raw = Self {
+            socket: connect_to_any(hosts)?,
+            chroot: chroot.to_owned(),
+            session: 0,
+            xid: 0,
+        };
+        let millis = i32::try_from(timeout.as_millis()).map_err(io::Error::other)?;
+        let mut hello = Encoder::default();
+        hello.int(0).long(0).int(millis).long(0).buffer(&[0; 16]);
+        raw.send(&hello.0)?;
+        let mut reply = Decoder(raw.receive()?);
+        reply.int();
+        if reply.int() <= 0 {
+            return Err(io::Error::other("the server gives no session"));
+        }
+        raw.session = reply.long();
+        Ok(raw)
+    }
+
+    pub(crate) fn session(&self) -> i64 {
+        self.session
+    }
+
+    /// Returns the names under `path`, sorted, or nothing if there is no such node.
+    pub(crate) fn children(&mut self, path: &str) -> Option<Vec<String>> {
+        let body = self.read_request(path);
+        let mut reply = found(self.call(op::GET_CHILDREN2, &body.0))?;
+        let mut names: Vec<_> = (0..reply.int()).map(|_| reply.string()).collect();
+        names.sort();
+        Some(names)
+    }
+
+    pub(crate) fn data(&mut self, path: &str) -> Option<Vec<u8>> {
+        let body = self.read_request(path);
+        found(self.call(op::GET_DATA, &body.0)).map(|mut reply| reply.buffer())
+    }
+
+    pub(crate) fn stat(&mut self, path: &str) -> Option<Stat> {
+        let body = self.read_request(path);
+        let mut reply = found(self.call(op::EXISTS, &body.0))?;
+        let (czxid, _mzxid, _ctime, _mtime) =
+            (reply.long(), reply.long(), reply.long(), reply.long());
+        let (version, _cversion, _aversion) = (reply.int(), reply.int(), reply.int());
+        let (owner, _length, children) = (reply.long(), reply.int(), reply.int());
+        Some(Stat {
+            czxid,
+            version,
+            owner,
+            children,
+        })
+    }
+
+    /// Creates a node, open to everyone, and returns its path or the error code.
+    pub(crate) fn create(&mut self, path: &str, data: &[u8], mode: i32) -> Result<String, i32> {
+        const ALL: i32 = 31;
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).buffer(data).int(1).int(ALL);
+        body.string("world").string("anyone").int(mode);
+        let created = self.call(op::CREATE, &body.0)?.string();
+        Ok(created[self.chroot.len()..].to_owned())
+    }
+
+    /// Creates a node and, before it, those it lies under.
+    pub(crate) fn create_all(&mut self, path: &str) {
+        for (end, _) in path.match_indices('/').skip(1) {
+            drop(self.create(&path[..end], b"", PERSISTENT));
+        }
+        drop(self.create(path, b"", PERSISTENT));
+    }
+
+    pub(crate) fn set_data(&mut self, path: &str, data: &[u8]) -> Result<(), i32> {
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).buffer(data).int(-1);
+        self.call(op::SET_DATA, &body.0).map(drop)
+    }
+
+    pub(crate) fn delete(&mut self, path: &str) -> Result<(), i32> {
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).int(-1);
+        self.call(op::DELETE, &body.0).map(drop)
+    }
+
+    /// Adds credentials, such as `("digest", "user:password")`.
+    pub(crate) fn auth(&mut self, scheme: &str, credentials: &str) -> Result<(), i32> {
+        let mut body = Encoder::default();
+        body.int(0).string(scheme).buffer(credentials.as_bytes());
+        self.call_as(-4, op::AUTH, &body.0).map(drop)
+    }
+
+    /// Sends one request and returns the reply's body or the server's error code.
+    #[track_caller]
+    fn call(&mut self, opcode: i32, body: &[u8]) -> Result<Decoder, i32> {
+        self.xid += 1;
+        self.call_as(self.xid, opcode, body)
+    }
+
+    #[track_caller]
+    fn call_as(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<Decoder, i32> {
+        let mut frame = Encoder::default();
+        frame.int(xid).int(opcode).0.extend_from_slice(body);
+        let answered = self.send(&frame.0).and_then(|()| self.answer_to(xid));
+        let mut reply = answered.unwrap_or_else(|error| panic!("request {opcode}: {error}"));
+        let _zxid = reply.long();
+        match reply.int() {
+            0 => Ok(reply),
+            code => Err(code),
+        }
+    }
+
+    fn answer_to(&mut self, xid: i32) -> io::Result<Decoder> {
+        loop {
+            let mut reply = Decoder(self.receive()?);
+            if reply.int() == xid {
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn read_request(&self, path: &str) -> Encoder {
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).0.push(0);
+        body
+    }
+
+    fn full(&self, path: &str) -> String {
+        format!("{}{path}", self.chroot)
+    }
+
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        let mut bytes = Encoder::default();
+        bytes.buffer(frame);
+        self.socket.write_all(&bytes.0)
+    }
+
+    fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length)?;
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        self.socket.read_exact(&mut frame)?;
+        Ok(frame)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let mut frame = Encoder::default();
+        frame.int(0).int(op::CLOSE);
+        // The answer is waited for, so that what this session owned is gone.
+        if self.send(&frame.0).is_ok() {
+            drop(self.answer_to(0));
+        }
+    }
+}
+
+fn connect_to_any(hosts: &str) -> io::Result<TcpStream> {
+    let mut outcome = Err(io::Error::other("no hosts"));
+    for address in hosts
+        .split(',')
+        .flat_map(|host| host.to_socket_addrs().into_iter().flatten())
+    {
+        outcome = TcpStream::connect_timeout(&address, Duration::from_secs(2));
+        if let Ok(socket) = &outcome {
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+            break;
+        }
+    }
+    outcome
+}
+
+#[track_caller]
+fn found(reply: Result<Decoder, i32>) -> Option<Decoder> {
+    match reply {
+        Ok(reply) => Some(reply),
+        Err(NO_NODE) => None,
+        Err(code) => panic!("the server refused a read: {code}"),
+    }
+}
+
+/// Writes the wire format.
+#[derive(Debug, Default)]
+struct Encoder(Vec<u8>);
+
+impl Encoder {
+    fn int(&mut self, value: i32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    fn long(&mut self, value: i64) -> &mut Self {
+        self.0.extend_from_slice(&value.to_be_bytes());
+        self
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> &mut Self {
+        self.int(i32::try_from(bytes.len()).expect("a small buffer"));
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn string(&mut self, text: &str) -> &mut Self {
+        self.buffer(text.as_bytes())
+    }
+}
+
+/// Reads the wire format, from a server that is trusted.
+#[derive(Debug)]
+struct Decoder(Vec<u8>);
+
+impl Decoder {
+    fn int(&mut self) -> i32 {
+        let bytes: Vec<_> = self.0.drain(..4).collect();
+        i32::from_be_bytes(bytes.try_into().expect("four bytes"))
+    }
+
+    fn long(&mut self) -> i64 {
+        let bytes: Vec<_> = self.0.drain(..8).collect();
+        i64::from_be_bytes(bytes.try_into().expect("eight bytes"))
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        let length = usize::try_from(self.int()).unwrap_or(0);
+        self.0.drain(..length).collect()
+    }
+
+    fn string(&mut self) -> String {
+        String::from_utf8(self.buffer()).expect("text")
+    }
+}

@@ -1,0 +1,284 @@
+//! A real ZooKeeper server, from Debian's package `zookeeper`.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use super::leash::Leashed;
+use super::{free_port, within};
+
+/// The server and, for its log, one of slf4j's back ends; the manifest names the rest.
+const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+
+/// Names the jars on other systems.
+const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";
+
+/// How long a server may take to start, on a machine with other things to do.
+const START: Duration = Duration::from_secs(60);
+
+/// A server in a process of its own, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ZooKeeper {
+    builder: Builder,
+    port: u16,
+    folder: Folder,
+    process: Mutex<Option<Leashed>>,
+}
+
+impl ZooKeeper {
+    /// Starts a server with ticks of 500 ms, so that sessions may time out after 1 s.
+    pub(crate) fn start() -> Self {
+        Self::builder().start()
+    }
+
+    pub(crate) fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Returns the server that the tests of one binary share; leave it running.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<ZooKeeper> = OnceLock::new();
+        SHARED.get_or_init(|| Self::builder().fsync(false).start())
+    }
+
+    /// Returns what clients connect to.
+    pub(crate) fn hosts(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the server with SIGKILL.
+    pub(crate) fn kill(&self) {
+        if let Some(mut process) = self.process().take() {
+            process.kill();
+        }
+    }
+
+    /// Starts the server again, on the same port and with the same data.
+    pub(crate) fn restart(&self) {
+        self.kill();
+        self.spawn();
+        if let Err(log) = self.wait_until_ready() {
+            panic!("ZooKeeper did not come back:\n{log}");
+        }
+    }
+
+    /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
+    pub(crate) fn pause(&self) {
+        if let Some(process) = &*self.process() {
+            process.pause();
+        }
+    }
+
+    /// Lets a paused server go on.
+    pub(crate) fn resume(&self) {
+        if let Some(process) = &*self.process() {
+            process.signal("CONT");
+        }
+    }
+
+    /// Returns the answer to one of ZooKeeper's four letter words.
+    pub(crate) fn four_letter(&self, word: &str) -> io::Result<String> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+        socket.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Returns a number from the table that `mntr` gives, such as `zk_watch_count`.
+    pub(crate) fn monitor(&self, name: &str) -> Option<i64> {
+        let table = self.four_letter("mntr").ok()?;
+        table.lines().find_map(|line| {
+            let (key, value) = line.split_once('\t')?;
+            (key == name).then(|| value.trim().parse().ok())?
+        })
+    }
+
+    /// Starts a server in `folder` without waiting for it; see [`Builder`].
+    pub(super) fn launch(builder: Builder, port: u16, folder: Folder) -> Self {
+        let server = Self {
+            builder,
+            port,
+            folder,
+            process: Mutex::new(None),
+        };
+        server.write_config();
+        server.spawn();
+        server
+    }
+
+    pub(super) fn spawn(&self) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path("log"))
+            .expect("opening the server's log");
+        let mut java = Command::new("java");
+        java.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(["-XX:-UsePerfData", "-Dzookeeper.admin.enableServer=false"])
+            .arg("-Dzookeeper.4lw.commands.whitelist=*")
+            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .args(&self.builder.properties)
+            .arg("-cp")
+            .arg(env::var(CLASSPATH).unwrap_or_else(|_| DEBIAN.to_owned()))
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(self.folder.path("zoo.cfg"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("sharing the server's log"))
+            .stderr(log);
+        let process = Leashed::spawn(&mut java, Some(&self.folder.0))
+            .expect("starting java: install default-jre-headless and zookeeper");
+        *self.process() = Some(process);
+    }
+
+    /// Returns the log if the server ended, as it does when its port was taken.
+    pub(super) fn wait_until_ready(&self) -> Result<(), String> {
+        let ready = within(START, || self.has_ended() || self.is_ready());
+        if ready && !self.has_ended() {
+            return Ok(());
+        }
+        Err(fs::read_to_string(self.folder.path("log")).unwrap_or_default())
+    }
+
+    fn is_ready(&self) -> bool {
+        // Another server may have been faster at this port: look for our own folder.
+        let ours = self.folder.0.to_string_lossy();
+        let config = self.four_letter("conf").unwrap_or_default();
+        config.contains(&*ours) && self.four_letter("srvr").is_ok_and(|s| s.contains("Mode:"))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.process()
+            .as_mut()
+            .is_none_or(|process| process.ended().is_some())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Leashed>> {
+        // A test that panicked while it held this has still to stop its server.
+        self.process
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn write_config(&self) {
+        let Self { builder, port, .. } = self;
+        let text = format!(
+            "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+             maxClientCnxns=0\ninitLimit=20\nsyncLimit=10\n{}\n",
+            builder.tick.as_millis(),
+            self.folder.path("data").display(),
+            builder.lines.join("\n"),
+        );
+        fs::create_dir_all(self.folder.path("data")).expect("making the server's data folder");
+        fs::write(self.folder.path("zoo.cfg"), text).expect("writing the server's configuration");
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        // Before the folder goes, as that would make the server write into nothing.
+        self.kill();
+    }
+}
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Builder {
+    tick: Duration,
+    lines: Vec<String>,
+    properties: Vec<String>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            tick: Duration::from_millis(500),
+            lines: Vec::new(),
+            properties: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// Sets the server's unit of time; a session lasts 2 to 20 of them.
+    pub(crate) fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Sets whether every commit waits for the disk, as it does by default.
+    pub(crate) fn fsync(self, fsync: bool) -> Self {
+        if fsync {
+            return self;
+        }
+        self.property("zookeeper.forceSync", "no")
+    }
+
+    /// Sets how often the server looks for empty containers, and how many it deletes then.
+    pub(crate) fn container_check(self, every: Duration) -> Self {
+        self.property(
+            "znode.container.checkIntervalMs",
+            &every.as_millis().to_string(),
+        )
+        .property("znode.container.maxPerMinute", "100000")
+    }
+
+    /// Adds a line to the server's configuration file.
+    pub(crate) fn line(mut self, line: &str) -> Self {
+        self.lines.push(line.to_owned());
+        self
+    }
+
+    /// Sets a Java system property.
+    pub(crate) fn property(mut self, name: &str, value: &str) -> Self {
+        self.properties.push(format!("-D{name}={value}"));
+        self
+    }
+
+    pub(crate) fn start(self) -> ZooKeeper {
+        let mut log = String::new();
+        // Between the choice of a port and its use somebody else may take it.
+        for _ in 0..5 {
+            let server = ZooKeeper::launch(self.clone(), free_port(), Folder::new());
+            match server.wait_until_ready() {
+                Ok(()) => return server,
+                Err(said) => log = said,
+            }
+        }
+        panic!("ZooKeeper does not start:\n{log}");
+    }
+}
+
+/// A folder for temporary files, removed with its content.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let name = format!("zklock-test-{:016x}", fastrand::u64(..));
+        let folder = env::temp_dir().join(name);
+        fs::create_dir_all(&folder).expect("making a temporary folder");
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
