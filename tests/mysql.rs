@@ -426,6 +426,33 @@ impl Elsewhere for Mutex {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn nothing_hangs_in_a_blackhole_with_a_pool_that_has_no_timeouts() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let pool = Database::pool(&database.url_through(&proxy), "DO 1");
+    let builder = Client::builder_from_pool(pool).lease(seconds(4));
+    let client = builder.connect().unwrap();
+    let guard = client.mutex("held").unwrap().lock().unwrap();
+    proxy.blackhole(true);
+    let (begun, limit) = (Instant::now(), Duration::from_millis(300));
+    assert!(client.mutex("free").unwrap().try_lock_for(limit).is_err());
+    assert!(begun.elapsed() < limit + LATE);
+    assert_eq!(next(&guard), GuardEvent::Suspect);
+    assert_eq!(next(&guard), GuardEvent::Lost);
+    let begun = Instant::now();
+    drop(guard);
+    assert!(begun.elapsed() < LATE);
+    proxy.blackhole(false);
+    let guard = client
+        .mutex("held")
+        .unwrap()
+        .try_lock_for(seconds(20))
+        .unwrap();
+    guard.unwrap().unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn unlock_in_a_blackhole_ends_with_the_guards_deadline() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);
@@ -544,7 +571,7 @@ fn tokens_grow_across_release_takeover_and_deletion() {
 fn the_time_zones_of_sessions_do_not_matter() {
     let database = Database::new();
     let zone = |zone: &str| {
-        let pool = database.pool(&format!("SET time_zone = '{zone}'"));
+        let pool = Database::pool(&database.url(), &format!("SET time_zone = '{zone}'"));
         let client = Client::builder_from_pool(pool)
             .lease(seconds(20))
             .connect()

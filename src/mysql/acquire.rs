@@ -224,7 +224,7 @@ fn attempt(link: &mut Link, place: &Place, look_first: bool) -> Outcome {
         // Some other transaction has made the row, and has not committed yet.
         Err(trouble) if trouble.kind == Kind::Locked => Outcome::Taken { left: None },
         Err(trouble) => {
-            if let (Some(sent), false) = (begun, trouble.kind.is_rolled_back()) {
+            if let (Some(sent), true) = (begun, trouble.kind.may_be_done()) {
                 place.set_fate(Fate::Doubt(sent));
             }
             Outcome::Failed(trouble)

@@ -72,7 +72,12 @@ impl Kind {
         self.is_the_connection() || self.is_rolled_back()
     }
 
-    /// Returns `true` if the server said that nothing was done.
+    /// Returns `true` if the server did not say that nothing was done.
+    pub(super) fn may_be_done(self) -> bool {
+        matches!(self, Self::InDoubt | Self::Refused)
+    }
+
+    /// Returns `true` if the server rolled the statement back, and is otherwise well.
     pub(super) fn is_rolled_back(self) -> bool {
         matches!(self, Self::Busy | Self::Locked)
     }

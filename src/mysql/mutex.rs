@@ -90,6 +90,11 @@ impl Mutex {
 ///
 /// Dropping it releases the lock in the background, without waiting for the database.
 /// It belongs to the thread that took it; see [`into_send`](Self::into_send).
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<zklock::mysql::MutexGuard>();
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {

@@ -215,10 +215,10 @@ impl Database {
         Conn::new(opts(&self.url())).expect("a connection")
     }
 
-    /// A pool whose sessions run a statement first.
-    pub(crate) fn pool(&self, init: &str) -> Pool {
+    /// A pool without timeouts, whose sessions run a statement first.
+    pub(crate) fn pool(url: &str, init: &str) -> Pool {
         let constraints = PoolConstraints::new(0, 10).expect("good constraints");
-        let opts = OptsBuilder::from_opts(opts(&self.url()))
+        let opts = OptsBuilder::from_opts(opts(url))
             .init(vec![init.to_owned()])
             .pool_opts(PoolOpts::new().with_constraints(constraints));
         Pool::new(opts).expect("a pool")
