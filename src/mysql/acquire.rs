@@ -16,12 +16,12 @@ use serde_json::json;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
-use crate::mysql::client::Shared;
 use crate::mysql::connection::{Kind, Link, Trouble};
 use crate::mysql::held::Held;
 use crate::mysql::lease::Lease;
 use crate::mysql::place::{Fate, Place};
 use crate::mysql::renewal::Command;
+use crate::mysql::shared::Shared;
 use crate::mysql::statement::{self, Key, Row};
 
 /// How long to wait for the lock.

@@ -37,6 +37,7 @@ mod reentrant_mutex;
 mod release;
 mod renewal;
 mod schema;
+mod shared;
 mod statement;
 mod worker;
 

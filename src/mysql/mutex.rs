@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::error::Result;
 use crate::mysql::acquire::{Until, acquire};
-use crate::mysql::client::Handle;
 use crate::mysql::held::{Held, guard_methods};
+use crate::mysql::shared::Handle;
 
 /// A lock in the database that one thread in the whole cluster has at a time.
 ///

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
-use crate::mysql::client::Shared;
 use crate::mysql::lease::Lease;
 use crate::mysql::local::Turn;
 use crate::mysql::release::Release;
+use crate::mysql::shared::Shared;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::mysql::acquire::{Until, acquire};
-use crate::mysql::client::Handle;
 use crate::mysql::held::{Held, guard_methods};
+use crate::mysql::shared::Handle;
 
 /// A mutex that the thread which has it may take again, at no cost.
 ///
