@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use ::mysql::{Opts, Pool};
 
 use crate::error::{Error, Result};
-use crate::mysql::acquire::error;
 use crate::mysql::connection::Source;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
