@@ -14,6 +14,8 @@ mod hold;
 mod hold_all;
 mod multi_lock;
 mod mutex;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod options;
 mod owner;
 mod path;
