@@ -1,5 +1,6 @@
 //! A distributed lock for blocking Rust programs.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod abandonment;
 mod acl;
 mod client;
 mod clock;
