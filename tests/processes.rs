@@ -149,7 +149,9 @@ impl Crew {
         self.workers[slot].worker.kill();
         let life = self.workers[slot].life;
         let mut journal = File::options().append(true).open(&self.journal).unwrap();
-        writeln!(journal, "killed {slot} {life} 0").unwrap();
+        // One write, as the others' entries.
+        let entry = format!("killed {slot} {life} 0\n");
+        journal.write_all(entry.as_bytes()).unwrap();
 
         let left = self.cycles - Journal::read(&self.journal).done(slot);
         self.workers[slot].life += 1;
