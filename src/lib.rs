@@ -24,6 +24,9 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[cfg(feature = "tls")]
 mod tls;
 

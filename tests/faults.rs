@@ -400,8 +400,8 @@ fn a_release_wakes_one_waiter(transport: Transport) {
             scope.spawn(move || {
                 let _guard = client.mutex(path).unwrap().lock().unwrap();
                 // Either ends when the other side is dropped, which is when all may go.
-                drop(inside.send(()));
-                drop(leaving.recv());
+                let _ = inside.send(());
+                let _ = leaving.recv();
             });
             wait_for_children(&server.hosts(), path, i + 2);
             gates.push((entered, leave));

@@ -261,8 +261,9 @@ fn assert_no_overlap(mut stays: Vec<Stay>, text: &str) {
     stays.sort_by_key(|stay| stay.enter);
     for pair in stays.windows(2) {
         let context = || {
-            let lines = text.lines().skip(pair[0].enter);
-            lines.take(12).collect::<Vec<_>>().join("\n")
+            let lines: Vec<_> = text.lines().skip(pair[0].enter).take(12).collect();
+            let processes = (pair[0].process, pair[1].process);
+            format!("{processes:?}\n{}", lines.join("\n"))
         };
         assert!(pair[0].leave < pair[1].enter, "{pair:?}\n{}", context());
         assert!(pair[0].token < pair[1].token, "{pair:?}\n{}", context());

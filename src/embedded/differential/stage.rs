@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::client::{Client, Heard, Names};
 use super::script::{Act, RECURSIVE, SESSIONS, Step};
-use super::support::eventually;
 use crate::embedded::Server;
 use crate::proto::{Access, CreateMode, EventKind, Op, Permissions, Request, WatchLists};
+use crate::support::eventually;
 
 /// The tick of the real server, too.
 const TICK: Duration = Duration::from_millis(500);

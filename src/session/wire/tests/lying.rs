@@ -5,9 +5,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::fake::{Act, Fake, Script};
-use super::support::{eventually, timed};
 use super::*;
 use crate::proto::{ConnectReply, Event, ReplyHeader, xid};
+use crate::support::{eventually, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 

@@ -4,8 +4,6 @@ mod fake;
 mod lying;
 mod old;
 mod real;
-#[path = "../../../../tests/support/mod.rs"]
-mod support;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
-use super::support::proxy::Proxy;
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, timed};
 use super::*;
+use crate::support::proxy::Proxy;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, timed};
 
 /// The server's tick is 500 ms.
 const SHORT: Duration = Duration::from_secs(2);

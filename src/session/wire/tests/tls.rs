@@ -8,10 +8,10 @@ use std::{io, thread};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::support::zookeeper::{Folder, ZooKeeper};
-use super::support::{eventually, free_port};
 use super::*;
 use crate::Tls;
+use crate::support::zookeeper::{Folder, ZooKeeper};
+use crate::support::{eventually, free_port};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -130,7 +130,7 @@ fn secure(hosts: &str, tls: &Tls) -> Config {
 fn turned_away(hosts: &str, tls: &Tls, because: &str) {
     let rig = Rig::open(secure(hosts, tls));
     let mut trouble = Vec::new();
-    let seen = support::within(PATIENCE, || {
+    let seen = crate::support::within(PATIENCE, || {
         trouble = rig.hub.trouble();
         trouble.iter().any(|line| line.contains(because))
     });
