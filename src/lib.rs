@@ -24,6 +24,7 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+/// What tests in here share with those in `tests`.
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

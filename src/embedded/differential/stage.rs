@@ -221,7 +221,7 @@ impl Stage {
                 node.strip_prefix(path.as_str())
                     .and_then(|rest| rest.strip_prefix('/'))
                     .is_some_and(|name| !name.is_empty() && !name.contains('/'))
-                    && **node != watched_for_good
+                    && !node.starts_with(&watched_for_good)
             };
             let children: Vec<_> = nodes.iter().filter(child).collect();
             if let Some(child) = children.get(which % children.len().max(1)) {
