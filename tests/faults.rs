@@ -24,6 +24,7 @@ on_every_transport! {
     a_paused_holder_finds_its_lock_lost_when_it_goes_on
     a_holder_whose_node_is_deleted_has_lost_the_lock
     a_waiter_whose_node_is_deleted_is_evicted
+    a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_the_last_one_ahead
     a_lost_reply_to_the_create_leaves_one_node
     a_lost_create_is_repeated
     a_lost_reply_to_the_release_leaves_nothing
@@ -139,6 +140,28 @@ fn a_waiter_whose_node_is_deleted_is_evicted(transport: Transport) {
     });
     assert!(guard.is_held());
     drop(guard);
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_the_last_one_ahead(
+    transport: Transport,
+) {
+    let (server, path) = (ZooKeeper::shared(), fresh_path("evicted-next"));
+    let (one, two) = (
+        transport.connect(&server.hosts()),
+        transport.connect(&server.hosts()),
+    );
+    let guard = one.mutex(&path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| two.mutex(&path).unwrap().lock().map(drop));
+        wait_for_children(&server.hosts(), &path, 2);
+        let nodes = children(&server.hosts(), &path);
+        let name = nodes.iter().find(|name| name.ends_with('1')).unwrap();
+        let node = format!("{path}/{name}");
+        Raw::connect(&server.hosts()).delete(&node).unwrap();
+        guard.unlock().unwrap();
+        assert_eq!(waiting.join().unwrap(), Err(Error::Evicted { node }));
+    });
     assert_nothing_left(&server.hosts(), &path);
 }
 
