@@ -126,8 +126,7 @@ fn an_overdue_holder_is_asked_and_then_evicted() {
         .lock_with(options)
         .unwrap()
         .unwrap();
-    let events: Vec<_> = stubborn.events().try_iter().collect();
-    assert_eq!(events.first(), Some(&GuardEvent::RevokeRequested));
+    assert_eq!(stubborn.events().recv(), Ok(GuardEvent::RevokeRequested));
     wait_for(&stubborn, GuardEvent::Lost);
     guard.verify().unwrap();
 }

@@ -70,7 +70,7 @@ impl Child {
     /// Sends a signal to the command alone.
     pub(crate) fn signal_head(&self, signal: Signal) {
         if self.ended.is_none() {
-            drop(kill_process(self.group, signal));
+            let _ = kill_process(self.group, signal);
         }
     }
 
@@ -126,7 +126,7 @@ impl Drop for Child {
 /// Makes what the command leaves behind our children, so that we hear of its end.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
-    drop(rustix::process::set_child_subreaper(Some(getpid())));
+    let _ = rustix::process::set_child_subreaper(Some(getpid()));
 }
 
 #[cfg(not(target_os = "linux"))]

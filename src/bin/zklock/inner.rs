@@ -68,9 +68,7 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
 #[cfg(target_os = "linux")]
 fn die_with_the_parent() {
     // Where it fails, the watching process is left.
-    drop(rustix::process::set_parent_process_death_signal(Some(
-        Signal::KILL,
-    )));
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -83,7 +81,7 @@ fn watch(group: Pid) -> ExitCode {
     let mut word = Vec::new();
     let read = io::stdin().read_to_end(&mut word);
     if read.is_ok() && word != DONE {
-        drop(kill_process_group(group, Signal::KILL));
+        let _ = kill_process_group(group, Signal::KILL);
     }
     ExitCode::SUCCESS
 }

@@ -330,7 +330,7 @@ impl<'a> Watch<'a> {
         }
         if has_job_control() {
             // With us stops whoever waits for us, a script for example.
-            drop(kill_process_group(getpgrp(), Signal::STOP));
+            let _ = kill_process_group(getpgrp(), Signal::STOP);
         }
         self.continued(wants_terminal);
     }

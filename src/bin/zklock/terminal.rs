@@ -52,13 +52,13 @@ impl Terminal {
     /// Puts `group` into the foreground.
     pub(crate) fn give(&self, group: Pid) {
         // It fails if the group has ended already.
-        drop(tcsetpgrp(&self.file, group));
+        let _ = tcsetpgrp(&self.file, group);
     }
 
     /// Puts ourselves into the foreground if `group` is there.
     pub(crate) fn take_back(&self, group: Pid) {
         if self.is_with(&[group]) {
-            drop(tcsetpgrp(&self.file, self.ours));
+            let _ = tcsetpgrp(&self.file, self.ours);
         }
     }
 }
