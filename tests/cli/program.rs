@@ -1,5 +1,8 @@
 //! The program as a user uses it, and what its commands leave behind in a file.
 
+// Each test binary uses a part of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};

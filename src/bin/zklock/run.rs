@@ -9,7 +9,7 @@ use nix::sys::signal::Signal as Number;
 use rustix::process::{Signal, getpgrp, kill_process_group};
 use zklock::{GuardEvent, GuardState, SessionState};
 
-use crate::acquire::{Acquired, Lease, Patience, Wish};
+use crate::acquire::{Lease, Patience, Wish};
 use crate::args::{Args, OnLost, Run};
 use crate::child::Child;
 use crate::connect::connect;
@@ -51,16 +51,31 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<u8, Failure> {
     };
     let acquired = wish.acquire();
     drop(line);
+    let acquired = acquired?;
+    if acquired.as_ref().is_some_and(|acquired| acquired.waited) {
+        let _ = signals.cancel.recv_timeout(SETTLE);
+    }
+    let signal = signals.ended_by();
     signals.running();
-    let acquired = match settled(acquired?, &signals) {
-        Some(acquired) => acquired,
-        None => {
-            let away = client.state() != SessionState::Connected;
-            drop(client.close());
-            return not_got(run, &signals, away);
-        }
+    let (Some(acquired), None) = (acquired, signal) else {
+        let away = client.state() != SessionState::Connected;
+        drop(client.close());
+        return match signal {
+            Some(signal) => Ok(128 + signal as u8),
+            None => not_got(run, away),
+        };
     };
     let doubt = Doubt::new(client.session_timeout(), run.grace);
+    let guard = &acquired.lease.guard;
+    if !matches!(
+        doubt.judge(guard.state(), guard.valid_for(), None),
+        Verdict::Wait(_)
+    ) {
+        return Err(Failure::new(
+            LOST,
+            format!("the lock {} was lost before the command began", run.path),
+        ));
+    }
     let got = Instant::now();
     let (code, lease) = Watch::new(run, acquired.lease, doubt, terminal, &signals)?.watch();
     hold_on(run, &lease, got, &signals);
@@ -101,21 +116,7 @@ fn name(run: &Run) -> String {
     name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-fn settled(acquired: Option<Acquired>, signals: &Signals) -> Option<Acquired> {
-    let acquired = acquired?;
-    if acquired.waited {
-        drop(signals.cancel.recv_timeout(SETTLE));
-    }
-    match signals.cancel.is_empty() {
-        true => Some(acquired),
-        false => None,
-    }
-}
-
-fn not_got(run: &Run, signals: &Signals, away: bool) -> Result<u8, Failure> {
-    if let Some(signal) = signals.ended_by() {
-        return Ok(128 + signal as u8);
-    }
+fn not_got(run: &Run, away: bool) -> Result<u8, Failure> {
     if away {
         return Err(Failure::new(
             UNAVAILABLE,

@@ -94,7 +94,7 @@ pub(crate) fn unblock() {
     let mut set: SigSet = TAKEN.into_iter().collect();
     set.add(Signal::SIGTTOU);
     // The command runs with them blocked if this fails, which it never does.
-    drop(set.thread_unblock());
+    let _ = set.thread_unblock();
 }
 
 /// Whether a signal asks for the end.
@@ -111,7 +111,7 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, phase: &Atomi
         let phase = phase.load(Ordering::SeqCst);
         let early = phase != Phase::Running as u8;
         if early && signal == Signal::SIGTSTP {
-            drop(raise(Signal::SIGSTOP));
+            let _ = raise(Signal::SIGSTOP);
             continue;
         }
         if early && ends(signal) {
