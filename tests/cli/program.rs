@@ -1,7 +1,7 @@
 //! The program as a user uses it, and what its commands leave behind in a file.
 
 // Each test binary uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
