@@ -1,0 +1,237 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.LockInternals;
+import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.retry.RetryForever;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.ZooKeeper;
+import org.apache.zookeeper.recipes.lock.LockListener;
+import org.apache.zookeeper.recipes.lock.WriteLock;
+
+/**
+ * Curator's recipes and the WriteLock of ZooKeeper's own, driven by the lines described in
+ * peer.rs. Each seat is a thread, as Curator's locks belong to the thread that took them.
+ */
+public class JavaPeer {
+    static String hosts;
+    static int timeout;
+    static CuratorFramework client;
+
+    public static void main(String[] args) throws Exception {
+        hosts = args[0];
+        timeout = Integer.parseInt(args[1]);
+        client = CuratorFrameworkFactory.builder()
+                .connectString(hosts)
+                .sessionTimeoutMs(timeout)
+                .connectionTimeoutMs(timeout)
+                .retryPolicy(new RetryForever(50))
+                .build();
+        client.start();
+        client.blockUntilConnected();
+        say("ready", "Curator=" + version(LockInternals.class)
+                + " ZooKeeper-WriteLock=" + version(WriteLock.class));
+
+        Map<String, Seat> seats = new HashMap<>();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split(" ");
+            seats.computeIfAbsent(words[0], Seat::new).hear(words);
+        }
+        client.close();
+        System.exit(0);
+    }
+
+    static synchronized void say(String... words) {
+        System.out.println(String.join(" ", words));
+        System.out.flush();
+    }
+
+    /** Debian's jars tell their version in the name that their link points to. */
+    static String version(Class<?> of) throws Exception {
+        File jar = new File(of.getProtectionDomain().getCodeSource().getLocation().toURI());
+        return jar.getCanonicalFile().getName().replaceAll(".*-([0-9.]+)\\.jar", "$1");
+    }
+
+    interface Action {
+        void run() throws Exception;
+    }
+
+    /** One contender. */
+    static class Seat {
+        final String id;
+        final ExecutorService thread = Executors.newSingleThreadExecutor();
+        Action release;
+        InterProcessReadWriteLock both;
+
+        Seat(String id) {
+            this.id = id;
+        }
+
+        void hear(String[] words) {
+            thread.execute(() -> {
+                try {
+                    obey(words);
+                } catch (Throwable error) {
+                    say(id, "error", error.toString().replace('\n', ' '));
+                }
+            });
+        }
+
+        void obey(String[] words) throws Exception {
+            switch (words[1]) {
+                case "lock":
+                    say(id, "held", lock(words[2], words[3]));
+                    break;
+                case "release":
+                    release.run();
+                    say(id, "released");
+                    break;
+                case "downgrade":
+                    say(id, "held", downgrade());
+                    break;
+                case "revoke":
+                    Revoker.attemptRevoke(client, words[2]);
+                    say(id, "done");
+                    break;
+                case "contenders":
+                    say(id, "contenders", contenders(words[2]));
+                    break;
+                default:
+                    throw new IllegalArgumentException(words[1]);
+            }
+        }
+
+        String lock(String kind, String path) throws Exception {
+            String[] parts = kind.split(":");
+            switch (parts[0]) {
+                case "mutex":
+                    return mutex(new Mutex(path));
+                case "revocable":
+                    Mutex revocable = new Mutex(path);
+                    revocable.makeRevocable(lock -> say(id, "revoked"));
+                    return mutex(revocable);
+                case "read":
+                    both = new InterProcessReadWriteLock(client, path);
+                    return mutex(both.readLock());
+                case "write":
+                    both = new InterProcessReadWriteLock(client, path);
+                    return mutex(both.writeLock());
+                case "semaphore":
+                    return semaphore(path, Integer.parseInt(parts[1]));
+                case "semaphoreMutex":
+                    InterProcessSemaphoreMutex lock = new InterProcessSemaphoreMutex(client, path);
+                    lock.acquire();
+                    release = lock::release;
+                    return "-";
+                case "leader":
+                    return leader(path);
+                case "apache":
+                    return apache(path);
+                default:
+                    throw new IllegalArgumentException(kind);
+            }
+        }
+
+        String mutex(InterProcessMutex lock) throws Exception {
+            lock.acquire();
+            release = lock::release;
+            return lock instanceof Mutex ? ((Mutex) lock).node() : "-";
+        }
+
+        /** A reader in the thread that holds the write lock is let in at once. */
+        String downgrade() throws Exception {
+            both.readLock().acquire();
+            both.writeLock().release();
+            release = both.readLock()::release;
+            return "-";
+        }
+
+        String semaphore(String path, int permits) throws Exception {
+            InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, permits);
+            Lease lease = semaphore.acquire();
+            release = () -> semaphore.returnLease(lease);
+            return path + "/leases/" + lease.getNodeName();
+        }
+
+        String leader(String path) throws Exception {
+            CountDownLatch elected = new CountDownLatch(1);
+            CountDownLatch over = new CountDownLatch(1);
+            LeaderSelector selector =
+                    new LeaderSelector(client, path, new LeaderSelectorListenerAdapter() {
+                        @Override
+                        public void takeLeadership(CuratorFramework client) throws Exception {
+                            elected.countDown();
+                            over.await();
+                        }
+                    });
+            selector.start();
+            elected.await();
+            release = () -> {
+                over.countDown();
+                selector.close();
+            };
+            return "-";
+        }
+
+        /** Takes a session of its own: it knows its node by the session's number. */
+        String apache(String path) throws Exception {
+            ZooKeeper session = new ZooKeeper(hosts, timeout, event -> { });
+            CountDownLatch acquired = new CountDownLatch(1);
+            WriteLock lock = new WriteLock(session, path, ZooDefs.Ids.OPEN_ACL_UNSAFE, new LockListener() {
+                @Override
+                public void lockAcquired() {
+                    acquired.countDown();
+                }
+
+                @Override
+                public void lockReleased() { }
+            });
+            lock.lock();
+            acquired.await();
+            release = () -> {
+                lock.unlock();
+                session.close();
+            };
+            return lock.getId();
+        }
+
+        /** What a user sees who asks Curator for the participants and reads each. */
+        String contenders(String path) throws Exception {
+            Collection<String> nodes = new InterProcessMutex(client, path).getParticipantNodes();
+            List<String> texts = new ArrayList<>();
+            for (String node : nodes) {
+                texts.add(new String(client.getData().forPath(node), "UTF-8"));
+            }
+            return String.join("\t", texts);
+        }
+    }
+
+    /** Curator tells the node of a mutex to its subclasses only. */
+    static class Mutex extends InterProcessMutex {
+        Mutex(String path) {
+            super(client, path);
+        }
+
+        String node() {
+            return getLockPath();
+        }
+    }
+}
