@@ -8,11 +8,14 @@ use crossbeam_channel::Receiver;
 use crate::acl::Acl;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::owner::Card;
 use crate::proto::Secret;
 use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::session::hub::{Hub, SessionEvent, SessionState};
 use crate::session::limit::Limit;
 use crate::session::transport::Transport;
@@ -55,6 +58,8 @@ pub struct ClientBuilder {
     acl: Acl,
     dialect: Dialect,
     note: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
 }
 
 impl Client {
@@ -83,6 +88,8 @@ impl Client {
             acl: Acl::open(),
             dialect: Dialect::default(),
             note: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -140,6 +147,17 @@ impl Client {
         Mutex::new(&self.session, path)
     }
 
+    /// Returns the reentrant mutex at `path`, which excludes with the mutex there.
+    ///
+    /// Costs no I/O; the path is created when the mutex is locked for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn reentrant_mutex(&self, path: &str) -> Result<ReentrantMutex> {
+        ReentrantMutex::new(&self.session, path)
+    }
+
     /// Returns the read-write lock at `path`.
     ///
     /// Costs no I/O; the path is created when the lock is used for the first time.
@@ -149,6 +167,31 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn rwlock(&self, path: &str) -> Result<RwLock> {
         RwLock::new(&self.session, path)
+    }
+
+    /// Returns the semaphore at `path`, of which `permits` may be out at a time.
+    ///
+    /// Costs no I/O; the path is created when the semaphore is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
+    /// [`Error::Unsupported`] for no permits and in kazoo's dialect.
+    pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
+        Semaphore::new(&self.session, path, permits)
+    }
+
+    /// Returns a lock of several mutexes at once.
+    ///
+    /// A path that is named twice counts once. Costs no I/O; the paths are created when
+    /// the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
+    /// [`Error::Unsupported`] if there is none.
+    pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
+        MultiLock::new(&self.session, paths)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
@@ -255,6 +298,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Connects to the first server that answers.
     ///
     /// Blocks until there is a session, at most for the connect timeout.
@@ -269,6 +319,10 @@ impl ClientBuilder {
             session_timeout: self.session_timeout,
             auth: self.auth,
             frame_limit: wire::FRAME_LIMIT,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(|tls| tls.configure()).transpose()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
         };
         let transport = wire::open(config, hub.clone());
         let settings = Settings {

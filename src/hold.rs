@@ -4,6 +4,7 @@
 //! plain structs around it, so that they can be taken apart.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
@@ -15,12 +16,12 @@ use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::options::{LockOptions, Waiting};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
-use crate::protocol::queue::Contest;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
-use crate::session::leftovers::Ended;
+use crate::session::leftovers::{Ended, Release};
 use crate::session::limit::Limit;
+use crate::session::overdue::Overdue;
 use crate::session::proof::{self, Proof};
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
@@ -33,6 +34,10 @@ pub(crate) struct Queue<'a> {
     /// The directory of the queue's nodes.
     pub(crate) dir: &'a str,
     pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
 }
 
 /// See the module's documentation.
@@ -43,6 +48,45 @@ pub(crate) struct Hold {
     token: FencingToken,
     /// The number of the vigil; taken when the nodes are given up.
     watched: Option<u64>,
+    /// Whether the release clears the mark of a holder.
+    clears: bool,
+    /// The nodes are not to go before this.
+    at_least_until: Option<Instant>,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+            lasting: false,
+        }
+    }
+
+    /// What to go through it with.
+    pub(crate) fn quest<'q>(
+        &self,
+        session: &'q Arc<Session>,
+        patience: Patience,
+        options: &'q mut LockOptions<'_>,
+    ) -> Quest<'q>
+    where
+        'a: 'q,
+    {
+        Quest {
+            path: self.path,
+            dir: self.dir,
+            contest: session.contest(self.role, self.permits as usize),
+            patience,
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+            overdue: options.overdue.map(Overdue::new),
+            lasting: self.lasting,
+        }
+    }
 }
 
 impl Hold {
@@ -58,7 +102,14 @@ impl Hold {
             session: session.clone(),
             vigil,
             token,
+            clears: false,
+            at_least_until: None,
         }
+    }
+
+    /// The release clears the mark of a holder, unless the holder panics or has lost.
+    pub(crate) fn clear_at_the_end(&mut self) {
+        self.clears = true;
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -74,23 +125,17 @@ impl Hold {
         session: &Arc<Session>,
         queue: &Queue<'_>,
         patience: Patience,
-        options: LockOptions<'_>,
+        options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Self>> {
-        let LockOptions { note, on_wait, .. } = options;
-        let mut quest = Quest {
-            path: queue.path,
-            dir: queue.dir,
-            contest: Contest {
-                dialect: session.settings.dialect,
-                role: queue.role,
-            },
-            patience,
-            note: note.as_deref(),
-            on_wait: on_wait.map(|told| told_by(session, told)),
-        };
+        let at_least = options.hold_at_least;
+        let mut quest = queue.quest(session, patience, options);
         let reached = session.acquire(&mut quest, limit)?;
-        Ok(reached.map(|reached| Self::new(session, reached)))
+        Ok(reached.map(|reached| {
+            let mut hold = Self::new(session, reached);
+            hold.at_least_until = at_least.and_then(|time| Instant::now().checked_add(time));
+            hold
+        }))
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -127,19 +172,12 @@ impl Hold {
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let abilities = self.session.transport.abilities();
-        let mut asker = self.session.asker();
         let sent = Moment::now();
-        let requests = proof::requests(abilities, self.nodes());
-        let count = requests.len();
-        let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
-        let mut answers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let Ok(answered) = asker.wait(ticket, &limit) else {
-                break;
-            };
-            answers.push(answered);
-            ticket = ticket.next();
-        }
+        let answers = self
+            .session
+            .asker()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
         self.judge(sent, proof::judge(abilities, &answers), &answers)
     }
 
@@ -168,6 +206,9 @@ impl Hold {
 
     /// Gives the nodes up and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
+        if let Some(until) = self.at_least_until.take() {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
         let held = self.check();
         let deadline = Instant::now().checked_add(self.valid_for());
         let count = self.nodes().len();
@@ -188,13 +229,25 @@ impl Hold {
         Ok(())
     }
 
-    fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
+    /// Leaves the nodes to another hold.
+    pub(crate) fn hand_over(mut self) {
         if let Some(watched) = self.watched.take() {
             self.session.vigils.end(watched);
-            self.session
-                .leftovers
-                .release(self.vigil.nodes(), self.vigil.session(), waiter);
         }
+    }
+
+    fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
+        let Some(watched) = self.watched.take() else {
+            return;
+        };
+        let release = Release {
+            session: self.vigil.session(),
+            waiter,
+            clears: self.clears && !thread::panicking() && self.check().is_ok(),
+            not_before: self.at_least_until,
+        };
+        self.session.vigils.end(watched);
+        self.session.leftovers.release(self.vigil.nodes(), &release);
     }
 }
 
@@ -207,7 +260,7 @@ impl Drop for Hold {
 /// Turns what a drive sees into what a user is told.
 fn told_by<'a>(
     session: &'a Arc<Session>,
-    mut told: Box<dyn FnMut(&Waiting) + 'a>,
+    told: &'a mut (dyn FnMut(&Waiting) + '_),
 ) -> Box<dyn FnMut(&Ahead) + 'a> {
     Box::new(move |ahead| {
         let Ahead {
@@ -217,10 +270,12 @@ fn told_by<'a>(
             ref data,
             stat,
         } = *ahead;
-        let contender = Contender::new(session, nearest.clone(), count == 1, stat, data);
+        let nearest = nearest.clone();
+        let contender = || Contender::new(session, nearest, count == 1, stat, data);
         told(&Waiting {
             position: count,
-            ahead: Some(contender),
+            // A crowd has no nearest one.
+            ahead: (stat.czxid != 0).then(contender),
             since,
         });
     })

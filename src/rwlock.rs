@@ -244,7 +244,7 @@ impl RwLock {
         &self,
         role: Role,
         patience: Patience,
-        options: LockOptions<'_>,
+        mut options: LockOptions<'_>,
     ) -> Result<Option<(Hold, Stay)>> {
         let Some(stay) = self.session.presence.enter(&self.path) else {
             return Err(Error::WouldDeadlock {
@@ -252,12 +252,8 @@ impl RwLock {
             });
         };
         let limit: Limit = options.limit();
-        let queue = Queue {
-            path: &self.path,
-            dir: &self.path,
-            role,
-        };
-        let hold = Hold::take(&self.session, &queue, patience, options, &limit)?;
+        let queue = Queue::of(&self.path, role);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
         Ok(hold.map(|hold| (hold, stay)))
     }
 }

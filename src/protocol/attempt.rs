@@ -29,6 +29,7 @@
 use std::collections::HashMap;
 use std::mem;
 
+use super::dialect::Role;
 use super::name::prefix;
 use super::queue::{Behind, Contest, Foreign, Place, own};
 
@@ -65,6 +66,8 @@ pub enum Action {
     Sync,
     /// List the directory.
     List,
+    /// List the directory, leaving a watch on it.
+    ListAndWatch,
     /// Ask for this node's owner and birth.
     Inspect(String),
     /// Ask for the births of these nodes.
@@ -201,6 +204,7 @@ impl Attempt {
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {
+            State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch,
             State::Peek | State::Find | State::List(_) => Action::List,
             State::Create => Action::Create(self.prefix.clone()),
             State::Parents => Action::MakeParents,
@@ -304,7 +308,20 @@ impl Attempt {
         match (place, self.patience) {
             (Place::First, _) => State::Prove(mine),
             (Place::Behind(behind), Patience::Waits) => State::Watch(mine, behind),
-            (Place::Behind(_), Patience::Tries) => self.leave(State::List(mine), Outcome::Gone),
+            (Place::Crowded(ahead), Patience::Waits) => {
+                let nearest = String::new();
+                State::Wait(
+                    mine,
+                    Behind {
+                        nearest,
+                        ahead,
+                        last: false,
+                    },
+                )
+            }
+            (Place::Behind(_) | Place::Crowded(_), Patience::Tries) => {
+                self.leave(State::List(mine), Outcome::Gone)
+            }
             (Place::Exhausted(names), _) => State::Births(mine, names),
             (Place::Foreign(foreign), _) => {
                 self.leave(State::List(mine), Outcome::Foreign(foreign))

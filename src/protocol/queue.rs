@@ -12,6 +12,8 @@ pub struct Contest {
     pub dialect: Dialect,
     /// What we ask for.
     pub role: Role,
+    /// How many may hold at once, for permits.
+    pub permits: usize,
 }
 
 /// Where a contender stands.
@@ -23,6 +25,8 @@ pub enum Place {
     First,
     /// It has to wait.
     Behind(Behind),
+    /// It has to wait until the directory has so many children less.
+    Crowded(usize),
     /// The numbers are used up: the order is that of these nodes' creation ids.
     Exhausted(Vec<String>),
     /// There is no exclusion with somebody in this queue.
@@ -64,6 +68,9 @@ struct Entry<'a> {
 impl Contest {
     /// Says where the contender with the node `mine` stands.
     pub fn place(self, children: &[String], mine: &str) -> Place {
+        if self.role == Role::Permit {
+            return self.place_in_crowd(children, mine);
+        }
         let entries = match self.entries(children) {
             Ok(entries) => entries,
             Err(foreign) => return Place::Foreign(foreign),
@@ -76,6 +83,15 @@ impl Contest {
             };
         }
         self.stand(&entries, mine, true)
+    }
+
+    /// Any child stands for a permit: the others count them, too.
+    fn place_in_crowd(self, children: &[String], mine: &str) -> Place {
+        match children.len().saturating_sub(self.permits) {
+            _ if !children.iter().any(|name| name == mine) => Place::Missing,
+            0 => Place::First,
+            more => Place::Crowded(more),
+        }
     }
 
     /// As [`place`](Self::place), ordered by creation ids.
@@ -95,6 +111,9 @@ impl Contest {
 
     /// Says whether somebody who came now would have to wait, without being in the queue.
     pub fn is_taken(self, children: &[String]) -> Result<bool, Foreign> {
+        if self.role == Role::Permit {
+            return Ok(self.permits <= children.len());
+        }
         let sharing = self.role.sharing();
         let entries = self.entries(children)?;
         Ok(entries.iter().any(|entry| entry.sharing.conflicts(sharing)))
@@ -181,14 +200,17 @@ mod tests {
     const MUTEX: Contest = Contest {
         dialect: Dialect::Curator,
         role: Role::Exclusive,
+        permits: 0,
     };
     const READ: Contest = Contest {
         dialect: Dialect::Curator,
         role: Role::Read,
+        permits: 0,
     };
     const WRITE: Contest = Contest {
         dialect: Dialect::Curator,
         role: Role::Write,
+        permits: 0,
     };
 
     /// `w3 r1 l7` is a writer with the number 3, a reader with 1 and a mutex with 7.
@@ -292,6 +314,22 @@ mod tests {
         assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
         assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
         assert_eq!(WRITE.is_taken(&[]), Ok(false));
+    }
+
+    #[test]
+    fn a_permit_is_there_while_the_directory_is_not_crowded() {
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Permit,
+            permits: 2,
+        };
+        let children =
+            ["_c_a-lease-0000000001", "stray", "_c_b-lease-0000000002"].map(String::from);
+        assert_eq!(contest.is_taken(&children[..1]), Ok(false));
+        assert_eq!(contest.is_taken(&children[..2]), Ok(true));
+        assert_eq!(contest.place(&children[..2], &children[0]), Place::First);
+        assert_eq!(contest.place(&children, &children[2]), Place::Crowded(1));
+        assert_eq!(contest.place(&children, "gone"), Place::Missing);
     }
 
     #[test]

@@ -10,13 +10,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 use uuid::Uuid;
 
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::hub::{Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::overdue::{Overdue, Verdict};
 use super::proof::{self, Proof};
+use super::queries::parent_trouble;
 use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
 use super::{Session, list, sync};
@@ -25,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::path;
 use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
-use crate::protocol::dialect::Dialect;
+use crate::protocol::dialect::{Dialect, Role};
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, Contest, Foreign, strangers};
 
@@ -42,6 +44,9 @@ pub(crate) struct Quest<'a> {
     pub(crate) patience: Patience,
     pub(crate) note: Option<&'a str>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    pub(crate) overdue: Option<Overdue>,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -74,25 +79,30 @@ impl Session {
             let id = Uuid::new_v4().to_string();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
-            let drive = Drive {
-                session: self,
-                quest: &mut *quest,
-                attempt,
-                asker: &mut asker,
-                link,
-                since,
-                proven: None,
-                listing: None,
-                watching: None,
-                fired: unbounded(),
-                told: None,
-            };
+            let drive = Drive::new(self, quest, attempt, &mut asker, link, since);
             match drive.run(limit)? {
-                Ended::Reached(reached) => return Ok(Some(reached)),
-                Ended::GaveUp => return Ok(None),
-                Ended::Restart => {}
+                Progress::Reached(reached) => return Ok(Some(reached)),
+                Progress::GaveUp => return Ok(None),
+                Progress::Restart => {}
             }
         }
+    }
+}
+
+impl Session {
+    /// Waits in a queue where a node of ours stands already, since a moment and a
+    /// connection that are given.
+    pub(crate) fn stand(
+        &self,
+        quest: &mut Quest<'_>,
+        (mine, link, sent): (Mine, Link, Moment),
+        limit: &Limit,
+    ) -> Result<Progress> {
+        let mut asker = self.asker();
+        let attempt = Attempt::queued(quest.contest, mine, quest.patience);
+        let mut drive = Drive::new(self, quest, attempt, &mut asker, link, Instant::now());
+        drive.proven = Some(sent);
+        drive.run(limit)
     }
 }
 
@@ -110,10 +120,11 @@ struct Drive<'a, 'q> {
     listing: Option<Ticket>,
     watching: Option<(String, WatchId)>,
     fired: (Sender<Fired>, Receiver<Fired>),
-    told: Option<String>,
+    told: Option<(String, usize)>,
 }
 
-enum Ended {
+/// How an attempt ended.
+pub(crate) enum Progress {
     Reached(Reached),
     GaveUp,
     Restart,
@@ -127,8 +138,31 @@ enum Step {
     Again,
 }
 
-impl Drive<'_, '_> {
-    fn run(mut self, limit: &Limit) -> Result<Ended> {
+impl<'a, 'q> Drive<'a, 'q> {
+    fn new(
+        session: &'a Session,
+        quest: &'a mut Quest<'q>,
+        attempt: Attempt,
+        asker: &'a mut Asker,
+        link: Link,
+        since: Instant,
+    ) -> Self {
+        Self {
+            session,
+            quest,
+            attempt,
+            asker,
+            link,
+            since,
+            proven: None,
+            listing: None,
+            watching: None,
+            fired: unbounded(),
+            told: None,
+        }
+    }
+
+    fn run(mut self, limit: &Limit) -> Result<Progress> {
         loop {
             let action = self.attempt.action();
             if let Action::Finish(outcome) = action {
@@ -140,15 +174,15 @@ impl Drive<'_, '_> {
         }
     }
 
-    fn finish(self, outcome: Outcome) -> Result<Ended> {
+    fn finish(self, outcome: Outcome) -> Result<Progress> {
         match outcome {
-            Outcome::Held(mine) => Ok(Ended::Reached(self.reached(mine))),
-            Outcome::Gone => Ok(Ended::GaveUp),
-            Outcome::Restart => Ok(Ended::Restart),
+            Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
+            Outcome::Gone => Ok(Progress::GaveUp),
+            Outcome::Restart => Ok(Progress::Restart),
             Outcome::Evicted(name) => Err(Error::Evicted {
                 node: self.full(&name),
             }),
-            Outcome::Foreign(foreign) => Err(self.foreign(foreign)),
+            Outcome::Foreign(foreign) => Err(self.session.foreign(self.quest.dir, foreign)),
         }
     }
 
@@ -165,20 +199,13 @@ impl Drive<'_, '_> {
         }
     }
 
-    fn foreign(&self, foreign: Foreign) -> Error {
-        Error::ForeignContender {
-            node: self.full(&foreign.node),
-            library: foreign.library,
-            dialect: foreign.dialect,
-        }
-    }
-
     fn step(&mut self, action: Action, limit: &Limit) -> Result<Step> {
         match action {
             Action::Create(prefix) => self.create(&prefix, limit),
             Action::MakeParents => self.make_parents(limit),
             Action::Sync => self.sync(limit),
             Action::List => self.list(limit),
+            Action::ListAndWatch => self.list_and_watch(limit),
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),
@@ -200,7 +227,10 @@ impl Drive<'_, '_> {
             stat: true,
         };
         let sent = Moment::now();
-        let ticket = self.post([create, list(self.quest.dir)]);
+        // A permit lists with a watch, for which the node must be there already.
+        let pipelined = self.quest.contest.role != Role::Permit;
+        let listing = pipelined.then(|| list(self.quest.dir));
+        let ticket = self.post([create].into_iter().chain(listing));
         self.listing = None;
         let answered = match self.answer(ticket, limit) {
             Ok(answered) => answered,
@@ -213,7 +243,7 @@ impl Drive<'_, '_> {
         match answered {
             Ok(Reply::Created { path, stat }) => {
                 self.proven = Some(sent);
-                self.listing = Some(ticket.next());
+                self.listing = pipelined.then(|| ticket.next());
                 let name = path::name(&path).to_owned();
                 self.warn_half_way(&name);
                 Ok(Step::Report(Event::Created(name, stat.map(born))))
@@ -228,48 +258,19 @@ impl Drive<'_, '_> {
     }
 
     fn make_parents(&mut self, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir;
-        let make = |path: &str, mode| Request::Create {
-            path: path.to_owned(),
-            data: Vec::new(),
-            acl: self.session.settings.acl.entries().to_vec(),
-            mode,
-            stat: false,
-        };
-        // kazoo remembers that a directory exists, and fails if a container has gone.
-        let last = match self.quest.contest.dialect {
-            Dialect::Kazoo => CreateMode::Persistent,
-            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
-        };
-        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent));
-        let mut requests: Vec<_> = above.collect();
-        requests.push(make(dir, last));
+        let requests = self.session.parents(self.quest.dir, self.quest.lasting);
         let count = requests.len();
         let mut ticket = self.post(requests);
-        let first = ticket;
-        for _ in 1..count {
+        for at in 0..count {
+            match self.answer(ticket, limit) {
+                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(_)) => {}
+                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
+                Ok(answered) => return self.trouble(answered, limit),
+            }
             ticket = ticket.next();
         }
-        let top = match self.answer(first, limit) {
-            Ok(top) => top,
-            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-        };
-        if top == Err(Failure::Refused(ErrorCode::NO_NODE)) {
-            // Above it there is only the chroot.
-            return Err(refused("/", ErrorCode::NO_NODE));
-        }
-        let made = if count == 1 {
-            Ok(top)
-        } else {
-            self.answer(ticket, limit)
-        };
-        match made {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(_) | Err(Failure::Refused(ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE))) => {
-                Ok(Step::Report(Event::ParentsMade))
-            }
-            Ok(answered) => self.trouble(answered, limit),
-        }
+        Ok(Step::Report(Event::ParentsMade))
     }
 
     fn sync(&mut self, limit: &Limit) -> Result<Step> {
@@ -299,6 +300,31 @@ impl Drive<'_, '_> {
             }
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
             Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    fn list_and_watch(&mut self, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => {
+                let ahead = names.len().saturating_sub(self.quest.contest.permits);
+                if ahead != 0 {
+                    let behind = Behind {
+                        nearest: String::new(),
+                        ahead,
+                        last: false,
+                    };
+                    self.tell(&behind, Vec::new(), Stat::default());
+                }
+                Ok(Step::Report(Event::Children(names)))
+            }
+            Ok(answered) => self.not_watching(answered, limit),
         }
     }
 
@@ -383,7 +409,9 @@ impl Drive<'_, '_> {
             return Ok(step);
         }
         let ours = self.watching.as_ref().map(|(_, id)| *id);
+        let period = self.quest.overdue.as_ref().map(Overdue::period);
         select! {
+            recv(period.map_or_else(never, after)) -> _ => self.hurry(limit),
             recv(self.fired.1) -> fired => match fired {
                 Ok(fired) if Some(fired.id) == ours => {
                     self.watching = None;
@@ -400,6 +428,33 @@ impl Drive<'_, '_> {
         }
     }
 
+    /// Does something about a holder that has held for too long.
+    fn hurry(&mut self, limit: &Limit) -> Result<Step> {
+        let names = match self.ask(list(self.quest.dir), limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => names,
+            Ok(_) => return Ok(Step::Again),
+        };
+        let head = self.quest.contest.contenders(&names);
+        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
+            return Ok(Step::Again);
+        };
+        let verdict = overdue.saw(head.text, Instant::now());
+        let head = self.full(head.text);
+        match verdict {
+            Verdict::Wait => {}
+            Verdict::Ask => {
+                log::warn!("{head} has held for too long: asking it to let go");
+                self.session.revoke(&head)?;
+            }
+            Verdict::Evict => {
+                log::warn!("{head} has not let go within its grace: evicting it");
+                self.session.delete(&head)?;
+            }
+        }
+        Ok(Step::Again)
+    }
+
     /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
     /// for those who did not wait for long.
     fn prove(&mut self, name: &str, limit: &Limit) -> Result<Step> {
@@ -409,18 +464,10 @@ impl Drive<'_, '_> {
             return Ok(Step::Report(Event::Proved));
         }
         let abilities = self.session.transport.abilities();
-        let requests = proof::requests(abilities, &[self.full(name)]);
-        let count = requests.len();
         let sent = Moment::now();
-        let mut ticket = self.post(requests);
-        let mut answers = Vec::new();
-        for _ in 0..count {
-            match self.answer(ticket, limit) {
-                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(answered) => answers.push(answered),
-            }
-            ticket = ticket.next();
-        }
+        let Ok(answers) = self.asker.prove(&[self.full(name)], limit) else {
+            return Ok(Step::Report(Event::Cancel));
+        };
         match proof::judge(abilities, &answers) {
             Proof::Confirmed => {
                 self.proven = Some(sent);
@@ -480,7 +527,8 @@ impl Drive<'_, '_> {
     }
 
     fn tell(&mut self, behind: &Behind, data: Vec<u8>, stat: Stat) {
-        let news = self.told.as_ref() != Some(&behind.nearest);
+        let place = (behind.nearest.clone(), behind.ahead);
+        let news = self.told.as_ref() != Some(&place);
         if let (Some(on_wait), true) = (self.quest.on_wait.as_mut(), news) {
             on_wait(&Ahead {
                 since: self.since.elapsed(),
@@ -490,7 +538,7 @@ impl Drive<'_, '_> {
                 stat,
             });
         }
-        self.told = Some(behind.nearest.clone());
+        self.told = Some(place);
     }
 
     fn warn_half_way(&self, name: &str) {

@@ -21,15 +21,18 @@ pub(crate) mod keeper;
 pub(crate) mod leftovers;
 pub(crate) mod limit;
 pub(crate) mod local;
+pub(crate) mod overdue;
 pub(crate) mod presence;
 pub(crate) mod proof;
+pub(crate) mod queries;
 pub(crate) mod transport;
 pub(crate) mod vigil;
 pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 
@@ -46,6 +49,7 @@ use crate::error::{Error, Result};
 use crate::owner::Card;
 use crate::proto::{ErrorCode, Request};
 use crate::protocol::dialect::Dialect;
+use crate::reentrant_mutex::Reentrant;
 
 /// How long the end of a session is waited for.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -57,6 +61,7 @@ pub(crate) struct Session {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) lines: Lines,
     pub(crate) presence: Presence,
+    pub(crate) reentrant: Reentrant,
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
@@ -97,6 +102,7 @@ impl Session {
             transport,
             lines: Lines::default(),
             presence: Presence::default(),
+            reentrant: Reentrant::default(),
             leftovers,
             vigils,
             settings,
@@ -107,6 +113,10 @@ impl Session {
 
     /// Ends the session; bounded in time, and of no effect the second time.
     pub(crate) fn close(&self) {
+        if let (Some(until), false) = (self.leftovers.held_until(), self.hub.link().is_over()) {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.leftovers.push();
+        }
         self.transport.close(CLOSE_LIMIT);
         self.hub.closed();
         self.keeper.stop(CLOSE_LIMIT);

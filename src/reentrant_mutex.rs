@@ -1,0 +1,232 @@
+//! A mutex that its holder may lock again.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::{self, Arc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, guard_methods};
+use crate::hold::{Hold, Queue};
+use crate::options::LockOptions;
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::Role;
+use crate::session::Session;
+use crate::session::ask::over;
+use crate::session::local::{Entry, Turn};
+
+/// A mutex that the thread which holds it may lock again.
+///
+/// As [`Mutex`](crate::Mutex), and it excludes with it on the same path. Locking it again
+/// costs no request, but fails if the lock has been lost meanwhile. It is free when the
+/// last of the thread's guards is gone.
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// # let client = zklock::Client::connect("zk1:2181")?;
+/// let accounts = client.reentrant_mutex("/locks/accounts")?;
+/// let outer = accounts.lock()?;
+/// let inner = accounts.lock()?; // the same thread: at once
+/// drop(inner);
+/// outer.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReentrantMutex {
+    session: Arc<Session>,
+    path: Arc<str>,
+}
+
+/// One of the guards of a thread that holds a [`ReentrantMutex`].
+#[derive(Debug)]
+#[must_use = "the lock is released when the last guard is dropped"]
+pub struct ReentrantMutexGuard {
+    held: Arc<Held>,
+    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+}
+
+/// What the guards of one thread share.
+#[derive(Debug)]
+pub(crate) struct Held {
+    // Fields drop in this order: leave the queue first, then let the next thread in.
+    hold: Hold,
+    turn: Turn,
+}
+
+/// The reentrant mutexes that a client holds, by path: one thread has each.
+pub(crate) type Reentrant = parking_lot::Mutex<HashMap<String, Weak<Held>>>;
+
+impl ReentrantMutex {
+    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+        crate::path::check(path)?;
+        Ok(Self {
+            session: session.clone(),
+            path: path.into(),
+        })
+    }
+
+    /// Acquires the mutex; at once and without I/O if this thread has it already.
+    ///
+    /// Blocks as [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if this thread has the mutex and has lost it: drop all
+    /// its guards first. Otherwise as [`Mutex::lock`](crate::Mutex::lock);
+    /// [`Error::WouldDeadlock`] is for a thread that has locked a plain
+    /// [`Mutex`](crate::Mutex) on this path.
+    pub fn lock(&self) -> Result<ReentrantMutexGuard> {
+        loop {
+            // Without a limit there is nothing to give up for.
+            if let Some(guard) = self.lock_with(LockOptions::new())? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Acquires the mutex if nobody else has it or waits for it.
+    ///
+    /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). That the mutex is taken is not an error.
+    pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
+        let options = LockOptions::within(self.session.hub.link().timeout);
+        self.enter(
+            self.session.lines.try_enter(&self.path),
+            Patience::Tries,
+            options,
+        )
+    }
+
+    /// Acquires the mutex, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_for(&self, limit: Duration) -> Result<Option<ReentrantMutexGuard>> {
+        self.lock_with(LockOptions::within(limit))
+    }
+
+    /// Acquires the mutex, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<ReentrantMutexGuard>> {
+        self.lock_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires the mutex as the `options` say.
+    ///
+    /// Blocks until it is our turn, or until a limit of the options is reached, which
+    /// gives `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
+        let entry = self
+            .session
+            .lines
+            .enter(&self.path, &options.limit(), &self.session.hub);
+        self.enter(entry, Patience::Waits, options)
+    }
+
+    /// Returns the path of the lock's directory.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn enter(
+        &self,
+        entry: Entry,
+        patience: Patience,
+        mut options: LockOptions<'_>,
+    ) -> Result<Option<ReentrantMutexGuard>> {
+        let turn = match entry {
+            Entry::Turn(turn) => turn,
+            Entry::OwnTurn => return self.again().map(Some),
+            Entry::Closed => return Err(over(&self.session.hub.link())),
+            Entry::Taken => return Ok(None),
+        };
+        let limit = options.limit();
+        let queue = Queue::of(&self.path, Role::Exclusive);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
+        Ok(hold.map(|hold| {
+            let held = Arc::new(Held { hold, turn });
+            let mut all = self.session.reentrant.lock();
+            all.retain(|_, held| held.strong_count() != 0);
+            all.insert(self.path.to_string(), Arc::downgrade(&held));
+            ReentrantMutexGuard {
+                held,
+                not_send: PhantomData,
+            }
+        }))
+    }
+
+    /// The calling thread has its turn already.
+    fn again(&self) -> Result<ReentrantMutexGuard> {
+        let held = self
+            .session
+            .reentrant
+            .lock()
+            .get(&*self.path)
+            .and_then(Weak::upgrade);
+        let Some(held) = held else {
+            return Err(Error::WouldDeadlock {
+                path: self.path.to_string(),
+            });
+        };
+        held.hold.check()?;
+        Ok(ReentrantMutexGuard {
+            held,
+            not_send: PhantomData,
+        })
+    }
+}
+
+guard_methods!(ReentrantMutexGuard, held.hold);
+
+impl ReentrantMutexGuard {
+    /// Returns a number that grows with every grant of this lock; the same for all guards
+    /// of one grant.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.held.hold.token()
+    }
+
+    /// Returns the full path of the node that stands for the lock.
+    pub fn node(&self) -> &str {
+        self.held.hold.node()
+    }
+
+    /// Gives this guard up; the last one releases the mutex and waits until the server has
+    /// confirmed it.
+    ///
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock) for the last guard, and
+    /// not at all for the others.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
+    /// guard may have overlapped with another holder.
+    pub fn unlock(self) -> Result<()> {
+        let still = self.check();
+        match Arc::try_unwrap(self.held) {
+            Ok(Held { hold, turn }) => {
+                let released = hold.release();
+                drop(turn);
+                released
+            }
+            Err(_) => still,
+        }
+    }
+}
