@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -64,10 +66,23 @@ public class JavaPeer {
         System.out.flush();
     }
 
-    /** Debian's jars tell their version in the name that their link points to. */
+    /** Debian's jars do not tell their version, but each has a link beside it that does. */
     static String version(Class<?> of) throws Exception {
         File jar = new File(of.getProtectionDomain().getCodeSource().getLocation().toURI());
-        return jar.getCanonicalFile().getName().replaceAll(".*-([0-9.]+)\\.jar", "$1");
+        String stem = jar.getName().replaceAll("(-[0-9.]+)?\\.jar", "");
+        for (String name : jar.getParentFile().list()) {
+            if (name.matches(stem + "-[0-9.]+\\.jar")) {
+                return name.substring(stem.length() + 1, name.length() - 4);
+            }
+        }
+        return "?";
+    }
+
+    /** Curator tells the node of a mutex to its subclasses only. */
+    static String node(InterProcessMutex mutex) throws Exception {
+        Method path = InterProcessMutex.class.getDeclaredMethod("getLockPath");
+        path.setAccessible(true);
+        return (String) path.invoke(mutex);
     }
 
     interface Action {
@@ -123,9 +138,9 @@ public class JavaPeer {
             String[] parts = kind.split(":");
             switch (parts[0]) {
                 case "mutex":
-                    return mutex(new Mutex(path));
+                    return mutex(new InterProcessMutex(client, path));
                 case "revocable":
-                    Mutex revocable = new Mutex(path);
+                    InterProcessMutex revocable = new InterProcessMutex(client, path);
                     revocable.makeRevocable(lock -> say(id, "revoked"));
                     return mutex(revocable);
                 case "read":
@@ -153,7 +168,7 @@ public class JavaPeer {
         String mutex(InterProcessMutex lock) throws Exception {
             lock.acquire();
             release = lock::release;
-            return lock instanceof Mutex ? ((Mutex) lock).node() : "-";
+            return node(lock);
         }
 
         /** A reader in the thread that holds the write lock is let in at once. */
@@ -161,7 +176,7 @@ public class JavaPeer {
             both.readLock().acquire();
             both.writeLock().release();
             release = both.readLock()::release;
-            return "-";
+            return node(both.readLock());
         }
 
         String semaphore(String path, int permits) throws Exception {
@@ -188,7 +203,9 @@ public class JavaPeer {
                 over.countDown();
                 selector.close();
             };
-            return "-";
+            Field mutex = LeaderSelector.class.getDeclaredField("mutex");
+            mutex.setAccessible(true);
+            return node((InterProcessMutex) mutex.get(selector));
         }
 
         /** Takes a session of its own: it knows its node by the session's number. */
@@ -221,17 +238,6 @@ public class JavaPeer {
                 texts.add(new String(client.getData().forPath(node), "UTF-8"));
             }
             return String.join("\t", texts);
-        }
-    }
-
-    /** Curator tells the node of a mutex to its subclasses only. */
-    static class Mutex extends InterProcessMutex {
-        Mutex(String path) {
-            super(client, path);
-        }
-
-        String node() {
-            return getLockPath();
         }
     }
 }

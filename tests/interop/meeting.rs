@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(30);
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// The same for those who watch no node, so that nothing but their silence can be seen.
-const LONG_SILENCE: Duration = Duration::from_secs(3);
+const LONG_SILENCE: Duration = Duration::from_secs(2);
 
 /// What the second of two did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

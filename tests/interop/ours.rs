@@ -4,7 +4,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use zklock::{
-    Client, Dialect, Error, GuardEvent, LockOptions, MutexGuard, Result, RwLockReadGuard,
+    Client, Dialect, Error, GuardEvent, LockOptions, MutexGuard, Permit, Result, RwLockReadGuard,
     RwLockWriteGuard,
 };
 
@@ -16,6 +16,7 @@ enum Held {
     Mutex(MutexGuard),
     Read(RwLockReadGuard),
     Write(RwLockWriteGuard),
+    Permit(Permit),
 }
 
 /// Seats a contender with a client of its own.
@@ -102,10 +103,16 @@ fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<H
             drop(say.send(Said::Waiting));
         })
     };
+    let (kind, permits) = kind.split_once(':').unwrap_or((kind, "1"));
+    let permits = permits.parse().expect("a number of permits");
     let guard = match kind {
         "mutex" => client.mutex(path)?.lock_with(waits())?.map(Held::Mutex),
         "read" => client.rwlock(path)?.read_with(waits())?.map(Held::Read),
         "write" => client.rwlock(path)?.write_with(waits())?.map(Held::Write),
+        "semaphore" => client
+            .semaphore(path, permits)?
+            .acquire_with(waits())?
+            .map(Held::Permit),
         other => panic!("unknown kind {other}"),
     };
     Ok(guard.expect("without a limit nothing ends the wait"))
@@ -132,6 +139,7 @@ impl Held {
             Self::Mutex(guard) => guard.node(),
             Self::Read(guard) => guard.node(),
             Self::Write(guard) => guard.node(),
+            Self::Permit(guard) => guard.node(),
         }
     }
 
@@ -140,6 +148,7 @@ impl Held {
             Self::Mutex(guard) => guard.events(),
             Self::Read(guard) => guard.events(),
             Self::Write(guard) => guard.events(),
+            Self::Permit(guard) => guard.events(),
         }
     }
 
@@ -148,6 +157,7 @@ impl Held {
             Self::Mutex(guard) => guard.unlock(),
             Self::Read(guard) => guard.unlock(),
             Self::Write(guard) => guard.unlock(),
+            Self::Permit(guard) => guard.unlock(),
         }
     }
 }

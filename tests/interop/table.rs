@@ -19,11 +19,11 @@ const BEGIN: &str = "<!-- begin: written by tests/interop.rs -->\n";
 const END: &str = "<!-- end: written by tests/interop.rs -->\n";
 
 /// How many meetings take place at once; most of the time is spent waiting.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 12;
 
 /// A dialect and the locks of ours that there are in it.
 const OURS: [(Dialect, &[&str]); 3] = [
-    (Dialect::Curator, &["mutex", "read", "write"]),
+    (Dialect::Curator, &["mutex", "read", "write", "semaphore:1"]),
     (Dialect::Kazoo, &["mutex", "read", "write"]),
     (Dialect::Recipe, &["mutex", "read", "write"]),
 ];
@@ -107,7 +107,10 @@ fn section(text: &str, dialect: Dialect) -> &str {
 fn describe(cell: &Cell) -> String {
     let (us, them) = (cell.behind_us, cell.behind_them);
     let mut text = format!("{}, {}", word(us.outcome), word(them.outcome));
-    if let Some(next) = us.next_of_ours.filter(|next| *next != them.outcome) {
+    if let Some(next) = us
+        .next_of_ours
+        .filter(|next| matches!(next, Outcome::Refused(_)) && *next != them.outcome)
+    {
         write!(text, " (the next of ours: {})", word(next)).expect("writing to a string");
     }
     text
