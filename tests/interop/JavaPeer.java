@@ -11,6 +11,8 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
@@ -187,25 +189,27 @@ public class JavaPeer {
         }
 
         String leader(String path) throws Exception {
-            CountDownLatch elected = new CountDownLatch(1);
+            Field mutex = LeaderSelector.class.getDeclaredField("mutex");
+            mutex.setAccessible(true);
+            AtomicReference<LeaderSelector> self = new AtomicReference<>();
+            SynchronousQueue<String> elected = new SynchronousQueue<>();
             CountDownLatch over = new CountDownLatch(1);
             LeaderSelector selector =
                     new LeaderSelector(client, path, new LeaderSelectorListenerAdapter() {
                         @Override
                         public void takeLeadership(CuratorFramework client) throws Exception {
-                            elected.countDown();
+                            elected.put(node((InterProcessMutex) mutex.get(self.get())));
                             over.await();
                         }
                     });
+            self.set(selector);
             selector.start();
-            elected.await();
+            String node = elected.take();
             release = () -> {
                 over.countDown();
                 selector.close();
             };
-            Field mutex = LeaderSelector.class.getDeclaredField("mutex");
-            mutex.setAccessible(true);
-            return node((InterProcessMutex) mutex.get(selector));
+            return node;
         }
 
         /** Takes a session of its own: it knows its node by the session's number. */

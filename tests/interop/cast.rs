@@ -81,16 +81,16 @@ pub(crate) const KAZOO_PATTERNED: Kind = theirs(
     "kazoo Lock with extra_lock_patterns=[\"lock-\"]",
 );
 pub(crate) const KAZOO_AS_CURATOR: Kind =
-    theirs(Library::Kazoo, "curator-lock", "kazoo CuratorLock (below)");
+    theirs(Library::Kazoo, "curator-lock", "kazoo CuratorLock, below");
 pub(crate) const KAZOO_AS_CURATOR_READ: Kind = theirs(
     Library::Kazoo,
     "curator-read",
-    "kazoo CuratorReadLock (below)",
+    "kazoo CuratorReadLock, below",
 );
 pub(crate) const KAZOO_AS_CURATOR_WRITE: Kind = theirs(
     Library::Kazoo,
     "curator-write",
-    "kazoo CuratorWriteLock (below)",
+    "kazoo CuratorWriteLock, below",
 );
 
 /// Everybody else's, in the order of the tables.

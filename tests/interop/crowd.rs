@@ -138,8 +138,10 @@ pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str) -> Room {
             let room = &room;
             scope.spawn(move || {
                 while Instant::now() < end {
+                    let _complaint = Complaint(*kind, path);
                     seat.lock(kind.word, path);
-                    seat.held();
+                    let said = seat.hear();
+                    assert!(matches!(said, Said::Held(_)), "{}: {said:?}", kind.label);
                     room.enter(*kind);
                     thread::sleep(Duration::from_micros(fastrand::u64(..10_000)));
                     room.leave(*kind);
@@ -149,6 +151,19 @@ pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str) -> Room {
         }
     });
     room
+}
+
+/// Tells who is in the queue when one of the crowd panics.
+struct Complaint<'a>(Kind, &'a str);
+
+impl Drop for Complaint<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut witness = Raw::connect(&ZooKeeper::shared().hosts());
+            let queue = witness.children(self.1);
+            println!("{} gave up at {}: {queue:?}", self.0.label, self.1);
+        }
+    }
 }
 
 /// Returns how long traffic lasts.

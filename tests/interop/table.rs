@@ -6,11 +6,15 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use zklock::Dialect;
 
-use super::cast::{Kind, THEIRS, ours};
+use super::cast::{CURATOR_WRITE, Kind, THEIRS, ours};
 use super::meeting::{Meeting, Outcome, meet};
+use super::seat::Said;
+use crate::support::fresh_path;
+use crate::support::zookeeper::ZooKeeper;
 
 /// Set to rewrite the committed tables.
 const BLESS: &str = "ZKLOCK_BLESS";
@@ -96,6 +100,26 @@ pub(crate) fn write(cells: &[Cell], before: &str) -> String {
         }
     }
     text
+}
+
+/// Says what happens to a writer of ours behind one of Curator's that becomes a reader.
+pub(crate) fn downgrade_of_curators() -> String {
+    let (ours, theirs) = (ours(Dialect::Curator, "write"), CURATOR_WRITE);
+    let hosts = ZooKeeper::shared().hosts();
+    let path = fresh_path("downgrade");
+    let (writer, comer) = (theirs.seat(&hosts), ours.seat(&hosts));
+    writer.lock(theirs.word, &path);
+    writer.held();
+    comer.lock(ours.word, &path);
+    assert_eq!(comer.said().recv(), Ok(Said::Waiting));
+    writer.downgrade();
+    writer.held();
+    let both = comer
+        .hear_within(Duration::from_secs(2))
+        .is_some_and(|said| said != Said::Waiting);
+    writer.release();
+    let word = if both { "**holds**" } else { "waits" };
+    format!("Curator's writer becomes a reader while a writer of ours waits: ours {word}.\n")
 }
 
 fn section(text: &str, dialect: Dialect) -> &str {
