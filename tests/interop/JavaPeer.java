@@ -12,6 +12,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -225,8 +226,10 @@ public class JavaPeer {
                 @Override
                 public void lockReleased() { }
             });
-            lock.lock();
-            acquired.await();
+            // It forgets to look again when its predecessor goes before it has set its watch.
+            do {
+                lock.lock();
+            } while (!acquired.await(1, TimeUnit.SECONDS));
             release = () -> {
                 lock.unlock();
                 session.close();
