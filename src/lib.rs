@@ -1,5 +1,5 @@
 //! A distributed lock for blocking Rust programs.
-#![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+
 mod abandonment;
 mod acl;
 mod client;
@@ -14,6 +14,8 @@ mod hold;
 mod hold_all;
 mod multi_lock;
 mod mutex;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod options;
 mod owner;
 mod path;
@@ -24,6 +26,10 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+/// What tests in here share with those in `tests`.
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -74,7 +74,7 @@ impl World {
         let mut attempt = client.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
-            Action::Watch(_) => {}
+            Action::Watch(_) | Action::WatchBoth(..) => {}
             // It cannot go on anyway, and learns why when somebody ahead goes.
             Action::Finish(Outcome::Evicted(_)) if client.evicted => {}
             action => {
@@ -137,8 +137,8 @@ impl World {
             let own = node.maker.client == i && node.maker.attempt == client.attempts;
             !own && excludes(node.maker.role, client.wish.role)
         });
-        let tries = client.wish.patience == Patience::Tries;
-        if !client.cancelled && !(tries && taken) {
+        let finds = taken && client.wish.patience == Patience::Tries;
+        if !(client.cancelled || finds) {
             self.blame(Property::Truth, format!("{} is turned away", name(i)));
         }
     }
