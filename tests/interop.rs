@@ -6,6 +6,7 @@ mod support;
 mod interop {
     pub(crate) mod cast;
     pub(crate) mod crowd;
+    pub(crate) mod line;
     pub(crate) mod meeting;
     pub(crate) mod ours;
     pub(crate) mod peer;
@@ -23,16 +24,16 @@ use interop::cast::{
     KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_WRITE, Kind, ours,
 };
 use interop::crowd::{queue_in_order, seat_all, traffic};
+use interop::line::Line;
 use interop::meeting::Outcome;
 use interop::ours::seat as seat_ours;
-use interop::peer::Peer;
-use interop::seat::{Said, Seat};
+use interop::peer::{Peer, server};
+use interop::seat::Said;
 use interop::table;
 use interop::workshop::Library;
 use support::proxy::Proxy;
 use support::raw::Raw;
-use support::worker::{self, Worker};
-use support::zookeeper::ZooKeeper;
+use support::worker;
 use support::{eventually, fresh_path};
 use zklock::embedded::Server;
 use zklock::{Client, Dialect, LockOptions};
@@ -184,7 +185,7 @@ fn a_killed_peer_then_ours(dialect: Dialect, theirs: Kind) {
     let mut line = Line::new(dialect, theirs);
     let mut peer = line.start_peer();
     let doomed = peer.seat();
-    doomed.lock(theirs.word, &line.path);
+    doomed.lock(theirs.word, line.path());
     doomed.held();
     let mut worker = line.start_worker();
     worker.expect("waiting");
@@ -203,7 +204,7 @@ fn ours_killed_then_a_peer(dialect: Dialect, theirs: Kind) {
     let mut worker = line.start_worker();
     worker.expect("held");
     let mut peer = line.start_peer();
-    peer.seat().lock(theirs.word, &line.path);
+    peer.seat().lock(theirs.word, line.path());
     line.grown();
     let (their, mine) = (line.seat_theirs(), line.seat_ours());
     worker.kill();
@@ -214,73 +215,10 @@ fn ours_killed_then_a_peer(dialect: Dialect, theirs: Kind) {
     mine.release();
 }
 
-/// A queue that grows one by one.
-struct Line {
-    ours: Kind,
-    theirs: Kind,
-    path: String,
-    length: usize,
-}
-
-impl Line {
-    fn new(dialect: Dialect, theirs: Kind) -> Self {
-        let path = fresh_path("line");
-        let ours = ours(dialect, "mutex");
-        Self {
-            ours,
-            theirs,
-            path,
-            length: 1,
-        }
-    }
-
-    fn start_peer(&self) -> Peer {
-        let interop::cast::Side::Theirs(library) = self.theirs.side else {
-            panic!("a kind of theirs")
-        };
-        Peer::start(library, &ZooKeeper::shared().hosts()).expect("a library at hand")
-    }
-
-    /// Starts a process of ours, which holds or is the second in the queue.
-    fn start_worker(&mut self) -> Worker {
-        let interop::cast::Side::Ours(dialect) = self.ours.side else {
-            panic!("a kind of ours")
-        };
-        let input = format!("{} {dialect:?} {}", ZooKeeper::shared().hosts(), self.path);
-        Worker::spawn("worker_that_queues", &input)
-    }
-
-    fn seat_ours(&mut self) -> Seat {
-        self.seat(self.ours)
-    }
-
-    fn seat_theirs(&mut self) -> Seat {
-        self.seat(self.theirs)
-    }
-
-    fn seat(&mut self, kind: Kind) -> Seat {
-        self.length = self.length.max(2);
-        let seat = kind.seat(&ZooKeeper::shared().hosts());
-        seat.lock(kind.word, &self.path);
-        self.grown();
-        seat
-    }
-
-    fn grown(&mut self) {
-        self.length += 1;
-        let mut witness = Raw::connect(&ZooKeeper::shared().hosts());
-        eventually("one more is in the queue", || {
-            witness
-                .children(&self.path)
-                .is_some_and(|all| all.len() == self.length)
-        });
-    }
-}
-
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn curators_revoker_revokes_ours_and_we_revoke_a_revocable_mutex() {
-    let hosts = ZooKeeper::shared().hosts();
+    let hosts = server().hosts();
     let path = fresh_path("revoked");
     let (ours, theirs) = (MUTEX.seat(&hosts), CURATOR_REVOCABLE.seat(&hosts));
     ours.lock(MUTEX.word, &path);
@@ -298,7 +236,7 @@ fn curators_revoker_revokes_ours_and_we_revoke_a_revocable_mutex() {
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn everybody_can_read_who_holds() {
-    let hosts = ZooKeeper::shared().hosts();
+    let hosts = server().hosts();
     let cast = [
         (MUTEX, CURATOR_MUTEX, "127.0.0."),
         (MUTEX, KAZOO_AS_CURATOR, "kazoo"),
@@ -337,7 +275,7 @@ fn everybody_can_read_who_holds() {
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn a_writer_of_ours_that_becomes_a_reader_lets_their_readers_in_and_no_writer() {
-    let hosts = ZooKeeper::shared().hosts();
+    let hosts = server().hosts();
     let cast = [
         (WRITE, CURATOR_READ, CURATOR_WRITE),
         (WRITE, KAZOO_AS_CURATOR_READ, KAZOO_AS_CURATOR_WRITE),
@@ -394,13 +332,13 @@ fn where_numbers_are_used_up_we_refuse_who_goes_by_them() {
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_while_connections_are_cut() {
-    let server = ZooKeeper::shared();
+    let server = server();
     let proxies: Vec<_> = (0..4).map(|_| Proxy::start(&server.hosts())).collect();
     let java = Peer::start(Library::Java, &proxies[2].hosts()).unwrap();
     let kazoo = Peer::start(Library::Kazoo, &proxies[3].hosts()).unwrap();
     let mut crowd = Vec::new();
-    for i in 0..2 {
-        crowd.push((MUTEX, MUTEX.seat(&proxies[i].hosts())));
+    for proxy in &proxies[..2] {
+        crowd.push((MUTEX, MUTEX.seat(&proxy.hosts())));
         crowd.push((CURATOR_MUTEX, java.seat()));
         crowd.push((KAZOO_AS_CURATOR, kazoo.seat()));
     }
@@ -424,7 +362,7 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
 }
 
 fn versions() -> String {
-    let server = ZooKeeper::shared().four_letter("srvr").unwrap_or_default();
+    let server = server().four_letter("srvr").unwrap_or_default();
     let server = server.split([' ', '-']).nth(2).unwrap_or("?");
     let mut versions = format!("ZooKeeper={server}");
     for library in [Library::Java, Library::Kazoo, Library::Go] {

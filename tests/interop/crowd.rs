@@ -7,9 +7,9 @@ use crossbeam_channel::Select;
 use parking_lot::Mutex;
 
 use super::cast::Kind;
+use super::peer::server;
 use super::seat::{Said, Seat};
 use crate::support::raw::Raw;
-use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
 
 /// How long traffic lasts, in seconds, in place of [`TRAFFIC`].
@@ -19,7 +19,7 @@ const TRAFFIC: u64 = 15;
 /// Lets `first` hold, queues `each` of each kind behind it in random order, and sees that
 /// they are served in the order of their numbers.
 pub(crate) fn queue_in_order(first: Kind, kinds: &[Kind], each: usize) {
-    let server = ZooKeeper::shared();
+    let server = server();
     let (hosts, path) = (server.hosts(), fresh_path("queue"));
     let holder = first.seat(&hosts);
     holder.lock(first.word, &path);
@@ -98,7 +98,7 @@ fn number(name: &str) -> i64 {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     inside: Mutex<Vec<Kind>>,
-    visits: Mutex<Vec<&'static str>>,
+    visits: Mutex<Vec<Kind>>,
 }
 
 impl Room {
@@ -110,7 +110,7 @@ impl Room {
             "{kind:?} is in beside {inside:?}"
         );
         inside.push(kind);
-        self.visits.lock().push(kind.label);
+        self.visits.lock().push(kind);
     }
 
     fn leave(&self, kind: Kind) {
@@ -124,7 +124,7 @@ impl Room {
         self.visits
             .lock()
             .iter()
-            .filter(|label| **label == kind.label)
+            .filter(|other| **other == kind)
             .count()
     }
 }
@@ -159,7 +159,7 @@ struct Complaint<'a>(Kind, &'a str);
 impl Drop for Complaint<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            let mut witness = Raw::connect(&ZooKeeper::shared().hosts());
+            let mut witness = Raw::connect(&server().hosts());
             let queue = witness.children(self.1);
             println!("{} gave up at {}: {queue:?}", self.0.label, self.1);
         }
@@ -176,7 +176,7 @@ pub(crate) fn duration() -> Duration {
 
 /// Seats `each` of each kind that is at hand.
 pub(crate) fn seat_all(kinds: &[Kind], each: usize) -> Vec<(Kind, Seat)> {
-    let hosts = ZooKeeper::shared().hosts();
+    let hosts = server().hosts();
     let kinds = kinds.iter().filter(|kind| kind.is_here());
     kinds
         .flat_map(|kind| (0..each).map(|_| (*kind, kind.seat(&hosts))))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use zklock::Dialect;
 
 use super::cast::Kind;
+use super::peer::server;
 use super::seat::{Said, Seat};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
@@ -43,7 +44,7 @@ pub(crate) struct Meeting {
 
 /// Lets `first` hold a fresh path and `second` come there.
 pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
-    let server = ZooKeeper::shared();
+    let server = server();
     let path = fresh_path("meeting");
     let hosts = server.hosts();
     let holder = first.seat(&hosts);

@@ -36,6 +36,16 @@ pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// How long a peer may take to start and connect.
 const START: Duration = Duration::from_secs(60);
 
+/// Returns the server that all contenders meet at.
+pub(crate) fn server() -> &'static ZooKeeper {
+    static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        // kazoo's semaphore counts empty containers, and so waits until they are swept up.
+        let builder = ZooKeeper::builder().container_check(Duration::from_secs(3));
+        builder.fsync(false).start()
+    })
+}
+
 type Ears = Arc<Mutex<HashMap<String, Sender<Said>>>>;
 
 /// A process that runs somebody else's library; killed when dropped.
@@ -53,7 +63,7 @@ impl Peer {
     pub(crate) fn shared(library: Library) -> Option<&'static Self> {
         static SHARED: [OnceLock<Option<Peer>>; 3] = [const { OnceLock::new() }; 3];
         SHARED[library as usize]
-            .get_or_init(|| Self::start(library, &ZooKeeper::shared().hosts()))
+            .get_or_init(|| Self::start(library, &server().hosts()))
             .as_ref()
     }
 

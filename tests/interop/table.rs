@@ -12,9 +12,9 @@ use zklock::Dialect;
 
 use super::cast::{CURATOR_WRITE, Kind, THEIRS, ours};
 use super::meeting::{Meeting, Outcome, meet};
+use super::peer::server;
 use super::seat::Said;
 use crate::support::fresh_path;
-use crate::support::zookeeper::ZooKeeper;
 
 /// Set to rewrite the committed tables.
 const BLESS: &str = "ZKLOCK_BLESS";
@@ -105,7 +105,7 @@ pub(crate) fn write(cells: &[Cell], before: &str) -> String {
 /// Says what happens to a writer of ours behind one of Curator's that becomes a reader.
 pub(crate) fn downgrade_of_curators() -> String {
     let (ours, theirs) = (ours(Dialect::Curator, "write"), CURATOR_WRITE);
-    let hosts = ZooKeeper::shared().hosts();
+    let hosts = server().hosts();
     let path = fresh_path("downgrade");
     let (writer, comer) = (theirs.seat(&hosts), ours.seat(&hosts));
     writer.lock(theirs.word, &path);
