@@ -223,6 +223,7 @@ impl Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::hub::SessionState;
 
     const T: Duration = Duration::from_secs(600);
 
