@@ -107,7 +107,10 @@ fn pass_on(here: &Mutex, there: &Mutex) -> Duration {
     let guard = here.lock().expect("nobody else is here");
     thread::scope(|scope| {
         let next = scope.spawn(move || {
-            let options = LockOptions::new().on_wait(|_| drop(waits.try_send(())));
+            let options = LockOptions::new().on_wait(|_| {
+                // Full means that it was said already.
+                let _ = waits.try_send(());
+            });
             let guard = there.lock_with(options).expect("the server is there");
             let since = Instant::now();
             guard.map(|guard| guard.unlock().expect("the lock was held to the end"));
