@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 use crate::acl::Acl;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::owner::Card;
 use crate::proto::Secret;
@@ -57,6 +58,8 @@ pub struct ClientBuilder {
     acl: Acl,
     dialect: Dialect,
     note: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
 }
 
 impl Client {
@@ -85,6 +88,8 @@ impl Client {
             acl: Acl::open(),
             dialect: Dialect::default(),
             note: None,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -174,6 +179,19 @@ impl Client {
     /// [`Error::Unsupported`] for no permits and in kazoo's dialect.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
         Semaphore::new(&self.session, path, permits)
+    }
+
+    /// Returns a lock of several mutexes at once.
+    ///
+    /// A path that is named twice counts once. Costs no I/O; the paths are created when
+    /// the lock is used for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
+    /// [`Error::Unsupported`] if there is none.
+    pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
+        MultiLock::new(&self.session, paths)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
@@ -280,6 +298,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Connects to the first server that answers.
     ///
     /// Blocks until there is a session, at most for the connect timeout.
@@ -294,6 +319,10 @@ impl ClientBuilder {
             session_timeout: self.session_timeout,
             auth: self.auth,
             frame_limit: wire::FRAME_LIMIT,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(|tls| tls.configure()).transpose()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
         };
         let transport = wire::open(config, hub.clone());
         let settings = Settings {

@@ -60,6 +60,11 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The certificates or the key for TLS cannot be used.
+    BadTls {
+        /// What is wrong with which of them.
+        reason: String,
+    },
     /// No server gave us a session in time.
     ConnectTimeout {
         /// How long we tried.
@@ -123,7 +128,10 @@ impl Error {
 
     /// Returns `true` if what the caller passed in cannot be used.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::BadPath { .. } | Self::BadHosts { .. })
+        matches!(
+            self,
+            Self::BadPath { .. } | Self::BadHosts { .. } | Self::BadTls { .. }
+        )
     }
 }
 
@@ -163,6 +171,10 @@ impl fmt::Display for Error {
             Self::BadHosts { hosts, reason } => write!(
                 f,
                 "cannot read the servers {hosts:?}: {reason}; write host:port,host:port/chroot"
+            ),
+            Self::BadTls { reason } => write!(
+                f,
+                "TLS cannot be set up: {reason}; name PEM files with certificates and their key"
             ),
             Self::ConnectTimeout { limit, tried } => {
                 write!(f, "no ZooKeeper server gave a session within {limit:?}")?;

@@ -15,7 +15,6 @@ use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::options::{LockOptions, Waiting};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
-use crate::protocol::queue::Contest;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
@@ -57,6 +56,26 @@ impl<'a> Queue<'a> {
             permits: 0,
         }
     }
+
+    /// What to go through it with.
+    pub(crate) fn quest<'q>(
+        &self,
+        session: &'q Arc<Session>,
+        patience: Patience,
+        options: &'q mut LockOptions<'_>,
+    ) -> Quest<'q>
+    where
+        'a: 'q,
+    {
+        Quest {
+            path: self.path,
+            dir: self.dir,
+            contest: session.contest(self.role, self.permits as usize),
+            patience,
+            note: options.note.as_deref(),
+            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+        }
+    }
 }
 
 impl Hold {
@@ -91,18 +110,7 @@ impl Hold {
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Self>> {
-        let mut quest = Quest {
-            path: queue.path,
-            dir: queue.dir,
-            contest: Contest {
-                dialect: session.settings.dialect,
-                role: queue.role,
-                permits: queue.permits as usize,
-            },
-            patience,
-            note: options.note.as_deref(),
-            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
-        };
+        let mut quest = queue.quest(session, patience, options);
         let reached = session.acquire(&mut quest, limit)?;
         Ok(reached.map(|reached| Self::new(session, reached)))
     }
@@ -141,19 +149,12 @@ impl Hold {
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let abilities = self.session.transport.abilities();
-        let mut asker = self.session.asker();
         let sent = Moment::now();
-        let requests = proof::requests(abilities, self.nodes());
-        let count = requests.len();
-        let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
-        let mut answers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let Ok(answered) = asker.wait(ticket, &limit) else {
-                break;
-            };
-            answers.push(answered);
-            ticket = ticket.next();
-        }
+        let answers = self
+            .session
+            .asker()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
         self.judge(sent, proof::judge(abilities, &answers), &answers)
     }
 
@@ -200,6 +201,13 @@ impl Hold {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the nodes to another hold.
+    pub(crate) fn hand_over(mut self) {
+        if let Some(watched) = self.watched.take() {
+            self.session.vigils.end(watched);
+        }
     }
 
     fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {

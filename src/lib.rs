@@ -10,6 +10,8 @@ pub mod embedded;
 mod error;
 mod guard;
 mod hold;
+mod hold_all;
+mod multi_lock;
 mod mutex;
 mod options;
 mod owner;
@@ -21,12 +23,15 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use crate::acl::{Acl, Permission};
 pub use crate::client::{Client, ClientBuilder};
 pub use crate::contender::Contender;
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::multi_lock::{MultiGuard, MultiLock};
 pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};
 pub use crate::owner::Owner;
@@ -35,3 +40,5 @@ pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::session::hub::{SessionEvent, SessionState};
+#[cfg(feature = "tls")]
+pub use crate::tls::Tls;

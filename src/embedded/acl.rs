@@ -3,6 +3,7 @@
 //! Known schemes: `world`, `auth` (whoever makes the list), `digest` and `ip`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64ct::{Base64, Encoding};
 use sha1::{Digest, Sha1};
@@ -38,42 +39,67 @@ impl Identity {
     }
 }
 
-/// Everybody may do everything.
-pub(super) fn open() -> Vec<Access> {
-    world(Permissions::ALL)
-}
+/// Who may do what with a node; cheap to copy, since changes carry it with them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Acl(Arc<[Access]>);
 
-pub(super) fn world(permissions: Permissions) -> Vec<Access> {
-    vec![Access {
-        permissions,
-        scheme: "world".to_owned(),
-        id: "anyone".to_owned(),
-    }]
-}
+impl Acl {
+    /// What everybody may do.
+    pub(super) fn world(permissions: Permissions) -> Self {
+        let anyone = Access {
+            permissions,
+            scheme: "world".to_owned(),
+            id: "anyone".to_owned(),
+        };
+        Self(Arc::new([anyone]))
+    }
 
-/// The list as it is stored: without repetition, and with `auth` replaced by who asks.
-pub(super) fn settle(asked: &[Access], who: &[Identity]) -> Result<Vec<Access>, ErrorCode> {
-    let mut settled = Vec::new();
-    for (place, access) in asked.iter().enumerate() {
-        if asked.iter().take(place).any(|before| before == access) {
-            continue;
+    /// The list as it is stored: without repetition, and with `auth` replaced by who asks.
+    pub(super) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
+        let mut settled = Vec::new();
+        for (place, access) in asked.iter().enumerate() {
+            if asked.iter().take(place).any(|before| before == access) {
+                continue;
+            }
+            match access.scheme.as_str() {
+                "world" if access.id == "anyone" => settled.push(access.clone()),
+                "digest" if is_digest(&access.id) => settled.push(access.clone()),
+                "ip" if network(&access.id).is_some() => settled.push(access.clone()),
+                "auth" => settled.extend(authenticated(who)?.map(|own| Access {
+                    permissions: access.permissions,
+                    scheme: own.scheme.clone(),
+                    id: own.id.clone(),
+                })),
+                _ => return Err(ErrorCode::INVALID_ACL),
+            }
         }
-        match access.scheme.as_str() {
-            "world" if access.id == "anyone" => settled.push(access.clone()),
-            "digest" if is_digest(&access.id) => settled.push(access.clone()),
-            "ip" if network(&access.id).is_some() => settled.push(access.clone()),
-            "auth" => settled.extend(authenticated(who)?.map(|own| Access {
-                permissions: access.permissions,
-                scheme: own.scheme.clone(),
-                id: own.id.clone(),
-            })),
-            _ => return Err(ErrorCode::INVALID_ACL),
+        if settled.is_empty() {
+            return Err(ErrorCode::INVALID_ACL);
+        }
+        Ok(Self(settled.into()))
+    }
+
+    /// Fails unless one of the identities may do one of the things in `wanted`.
+    pub(super) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
+        let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
+        if self.0.iter().any(allows) {
+            Ok(())
+        } else {
+            Err(ErrorCode::NO_AUTH)
         }
     }
-    if settled.is_empty() {
-        return Err(ErrorCode::INVALID_ACL);
+
+    /// The list as shown to somebody, who sees hashes only if he may change them.
+    pub(super) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
+        let mut shown = self.0.to_vec();
+        if self.check(Permissions::ADMIN.0, who).is_err() {
+            for access in shown.iter_mut().filter(|access| access.scheme == "digest") {
+                let user = access.id.split(':').next().unwrap_or_default();
+                access.id = format!("{user}:x");
+            }
+        }
+        shown
     }
-    Ok(settled)
 }
 
 fn is_digest(id: &str) -> bool {
@@ -86,16 +112,6 @@ fn authenticated(who: &[Identity]) -> Result<impl Iterator<Item = &Identity>, Er
     let mut known = who.iter().filter(|own| own.scheme != "ip").peekable();
     known.peek().ok_or(ErrorCode::INVALID_ACL)?;
     Ok(known)
-}
-
-/// Fails unless the list lets one of the identities do one of the things in `wanted`.
-pub(super) fn check(acl: &[Access], wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
-    let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
-    if acl.iter().any(allows) {
-        Ok(())
-    } else {
-        Err(ErrorCode::NO_AUTH)
-    }
 }
 
 fn is_among(access: &Access, who: &[Identity]) -> bool {
@@ -130,16 +146,6 @@ fn is_within(address: IpAddr, net: IpAddr, bits: u32) -> bool {
     difference.checked_shr(all - bits).unwrap_or(0) == 0
 }
 
-/// The list as shown to somebody who may not change it.
-pub(super) fn without_secrets(acl: &[Access]) -> Vec<Access> {
-    let mut shown = acl.to_vec();
-    for access in shown.iter_mut().filter(|access| access.scheme == "digest") {
-        let user = access.id.split(':').next().unwrap_or_default();
-        access.id = format!("{user}:x");
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,9 +170,9 @@ mod tests {
         let me = Identity::of_credentials("digest", b"me:x").unwrap();
         let address = Identity::of_address([127, 0, 0, 1].into());
         let asked = [access("auth", ""), access("auth", "")];
-        let settled = settle(&asked, &[address.clone(), me.clone()]).unwrap();
-        assert_eq!(settled, [access("digest", &me.id)]);
-        assert_eq!(settle(&asked, &[address]), Err(ErrorCode::INVALID_ACL));
+        let settled = Acl::settle(&asked, &[address.clone(), me.clone()]).unwrap();
+        assert_eq!(*settled.0, [access("digest", &me.id)]);
+        assert_eq!(Acl::settle(&asked, &[address]), Err(ErrorCode::INVALID_ACL));
     }
 
     #[test]
@@ -177,10 +183,10 @@ mod tests {
             ("ip", "here"),
             ("no", ""),
         ] {
-            let settled = settle(&[access(scheme, id)], &[]);
+            let settled = Acl::settle(&[access(scheme, id)], &[]);
             assert_eq!(settled, Err(ErrorCode::INVALID_ACL), "{scheme}:{id}");
         }
-        assert_eq!(settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
+        assert_eq!(Acl::settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
     }
 
     #[test]
@@ -200,11 +206,11 @@ mod tests {
             ("digest", "me:other", false),
         ];
         for (scheme, id, allowed) in table {
-            let acl = [access(scheme, id)];
-            let read = check(&acl, Permissions::READ.0, &me);
+            let acl = Acl(Arc::new([access(scheme, id)]));
+            let read = acl.check(Permissions::READ.0, &me);
             assert_eq!(read.is_ok(), allowed, "{scheme}:{id}");
             assert_eq!(
-                check(&acl, Permissions::WRITE.0, &me),
+                acl.check(Permissions::WRITE.0, &me),
                 Err(ErrorCode::NO_AUTH)
             );
         }

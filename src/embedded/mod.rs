@@ -58,6 +58,8 @@ mod requests;
 mod state;
 // Threads and sockets.
 mod connection;
+#[cfg(test)]
+mod differential;
 mod listener;
 mod outbox;
 // What users see.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::proto::{Access, CreateMode, ErrorCode, Stat};
-
-/// Who owns a container, as a stat says it.
-const CONTAINER: i64 = i64::MIN;
+use super::acl::Acl;
+use crate::proto::{CreateMode, ErrorCode, Stat};
 
 /// The version that fits any.
 const ANY_VERSION: i32 = -1;
@@ -13,7 +11,7 @@ const ANY_VERSION: i32 = -1;
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) data: Vec<u8>,
-    pub(super) acl: Vec<Access>,
+    pub(super) acl: Acl,
     pub(super) owner: Owner,
     pub(super) children: BTreeSet<String>,
     pub(super) marks: Marks,
@@ -50,7 +48,7 @@ pub(super) struct Moment {
 }
 
 impl Node {
-    pub(super) fn new(data: Vec<u8>, acl: Vec<Access>, owner: Owner, at: Moment) -> Self {
+    pub(super) fn new(data: Vec<u8>, acl: Acl, owner: Owner, at: Moment) -> Self {
         let marks = Marks {
             created: at,
             modified: at,
@@ -113,12 +111,11 @@ impl Owner {
         }
     }
 
-    /// As a stat tells it.
+    /// As a stat tells it, which does not tell containers from other nodes.
     fn number(self) -> i64 {
         match self {
-            Self::Nobody => 0,
             Self::Session(id) => id,
-            Self::Children => CONTAINER,
+            Self::Nobody | Self::Children => 0,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What each request is answered.
 
-use super::acl::{self, Identity};
+use super::acl::Identity;
 use super::path;
 use super::state::{Answer, State};
 use super::tree::Author;
@@ -203,7 +203,10 @@ impl State {
                 Ok(Reply::Count(i32::try_from(count).unwrap_or(i32::MAX)))
             }
             Request::GetEphemerals { below } => {
-                let below = if below == "/" { "" } else { below.trim() };
+                let below = match below.trim() {
+                    "" | "/" => "",
+                    _ => &below,
+                };
                 let own = self.tree.ephemerals(asker.session);
                 let own = own.filter(|path| path.starts_with(below));
                 Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))
@@ -248,12 +251,7 @@ impl State {
     fn acl(&self, path: &str, asker: Asker<'_>) -> Result<Reply> {
         let either = Permissions::READ.0 | Permissions::ADMIN.0;
         let node = self.tree.node_for(path, either, asker.who)?;
-        let may_change = acl::check(&node.acl, Permissions::ADMIN.0, asker.who).is_ok();
-        let acl = if may_change {
-            node.acl.clone()
-        } else {
-            acl::without_secrets(&node.acl)
-        };
+        let acl = node.acl.shown_to(asker.who);
         Ok(Reply::Acl {
             acl,
             stat: node.stat(),
@@ -283,6 +281,7 @@ impl State {
                 watcher: id,
                 kind: EventKind::ChildrenChanged,
                 path: path.to_owned(),
+                acl: None,
             }),
         }
         answer
@@ -358,6 +357,7 @@ impl State {
                 watcher,
                 kind,
                 path,
+                acl: None,
             }),
             None => self.watches.add(subject, &path, watcher),
         }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::acl::Identity;
+use super::acl::{Acl, Identity};
 use super::builder::Config;
 use super::faults::Faults;
 use super::node::Moment;
@@ -18,7 +18,7 @@ use super::sessions::{Password, Sessions};
 use super::tree::{Change, Tree};
 use super::watches::{Notice, Subject, Watcher, Watches};
 use crate::proto::{
-    ConnectReply, ConnectRequest, ErrorCode, Event, EventKind, Reply, ReplyHeader, Request, xid,
+    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request, xid,
 };
 
 #[derive(Debug)]
@@ -233,6 +233,17 @@ impl State {
     }
 
     pub(super) fn tell(&mut self, notice: Notice) {
+        let Some(connection) = self.connections.get_mut(&notice.watcher) else {
+            return;
+        };
+        let may_not = |acl: &Acl| {
+            acl.check(Permissions::READ.0, &connection.identities)
+                .is_err()
+        };
+        // The watch has fired for all that.
+        if notice.acl.as_ref().is_some_and(may_not) {
+            return;
+        }
         let event = Event {
             kind: notice.kind,
             state: Event::SYNC_CONNECTED,
@@ -240,9 +251,7 @@ impl State {
         };
         let mut frame = Vec::new();
         event.encode(&mut frame);
-        if let Some(connection) = self.connections.get_mut(&notice.watcher) {
-            connection.put(frame);
-        }
+        connection.put(frame);
     }
 
     fn send(&mut self, id: Watcher, answer: Answer) {

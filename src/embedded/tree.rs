@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::acl::{self, Identity};
+use super::acl::{Acl, Identity};
 use super::node::{Marks, Moment, Node, Owner, next_version};
 use super::path;
 use crate::proto::{Access, CreateMode, ErrorCode, Op, OpReply, Permissions, Stat};
@@ -34,30 +34,40 @@ pub(super) struct Author<'a> {
     pub(super) who: &'a [Identity],
 }
 
-/// A change that was made, with what it takes to undo it.
+/// A change that was made, with what it takes to undo it, and to know who may hear of it.
 #[derive(Debug)]
 pub(super) enum Change {
     Created {
         path: String,
-        above: Marks,
+        acl: Acl,
+        above: Above,
     },
     Deleted {
         path: String,
         node: Node,
-        above: Marks,
+        above: Above,
     },
     Set {
         path: String,
+        acl: Acl,
         data: Vec<u8>,
         marks: Marks,
     },
 }
 
+/// What the directory was like before the change.
+#[derive(Clone, Debug)]
+pub(super) struct Above {
+    pub(super) acl: Acl,
+    marks: Marks,
+}
+
 impl Tree {
     pub(super) fn new() -> Self {
         let mut nodes = HashMap::new();
+        let open = Acl::world(Permissions::ALL);
         for path in SYSTEM {
-            let node = Node::new(Vec::new(), acl::open(), Owner::Nobody, Moment::default());
+            let node = Node::new(Vec::new(), open.clone(), Owner::Nobody, Moment::default());
             nodes.insert(path.to_owned(), node);
         }
         let mut tree = Self {
@@ -69,7 +79,8 @@ impl Tree {
             tree.link(path);
         }
         if let Some(config) = tree.nodes.get_mut("/zookeeper/config") {
-            config.acl = acl::world(Permissions::READ);
+            config.acl = Acl::world(Permissions::READ);
+            config.marks.acl_version = -1;
         }
         tree
     }
@@ -92,7 +103,7 @@ impl Tree {
     /// The node, if `who` may do one of the things in `wanted` with it.
     pub(super) fn node_for(&self, path: &str, wanted: i32, who: &[Identity]) -> Result<&Node> {
         let node = self.node(path)?;
-        acl::check(&node.acl, wanted, who)?;
+        node.acl.check(wanted, who)?;
         Ok(node)
     }
 
@@ -169,7 +180,7 @@ impl Tree {
         let mut replies = Vec::with_capacity(count);
         let mut changes = Vec::new();
         for op in ops {
-            match self.apply(op, by, at) {
+            match self.apply(without_stat(op), by, at) {
                 Ok((reply, change)) => {
                     replies.push(Ok(reply));
                     changes.extend(change);
@@ -191,9 +202,9 @@ impl Tree {
         who: &[Identity],
     ) -> Result<Stat> {
         path::validate(path)?;
-        let acl = acl::settle(acl, who)?;
+        let acl = Acl::settle(acl, who)?;
         let node = self.nodes.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
-        acl::check(&node.acl, Permissions::ADMIN.0, who)?;
+        node.acl.check(Permissions::ADMIN.0, who)?;
         node.marks.acl_version = next_version(node.marks.acl_version, version)?;
         node.acl = acl;
         Ok(node.stat())
@@ -238,7 +249,7 @@ impl Tree {
         at: Moment,
     ) -> Result<(String, Change)> {
         let parent = path::parent(&asked)?;
-        let acl = acl::settle(acl, by.who)?;
+        let acl = Acl::settle(acl, by.who)?;
         let directory = self.node_for(parent, Permissions::CREATE.0, by.who)?;
         let path = if is_sequential(mode) {
             format!("{asked}{:010}", directory.marks.counter)
@@ -252,12 +263,13 @@ impl Tree {
         if directory.is_ephemeral() {
             return Err(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
         }
-        let above = directory.marks;
+        let above = Above::of(directory);
         if let Some(directory) = self.nodes.get_mut(parent) {
             directory.count_creation(at.zxid);
         }
-        self.insert(&path, Node::new(data, acl, Owner::of(mode, by.session), at));
-        Ok((path.clone(), Change::Created { path, above }))
+        let owner = Owner::of(mode, by.session);
+        self.insert(&path, Node::new(data, acl.clone(), owner, at));
+        Ok((path.clone(), Change::Created { path, acl, above }))
     }
 
     fn delete(&mut self, path: &str, version: i32, by: Author<'_>, at: Moment) -> Result<Change> {
@@ -284,13 +296,20 @@ impl Tree {
     ) -> Result<(Stat, Change)> {
         path::validate(&path)?;
         let node = self.nodes.get_mut(&path).ok_or(ErrorCode::NO_NODE)?;
-        acl::check(&node.acl, Permissions::WRITE.0, by.who)?;
+        node.acl.check(Permissions::WRITE.0, by.who)?;
         let version = next_version(node.marks.version, version)?;
         let marks = node.marks;
         let data = std::mem::replace(&mut node.data, data);
         node.marks.version = version;
         node.marks.modified = at;
-        Ok((node.stat(), Change::Set { path, data, marks }))
+        let acl = node.acl.clone();
+        let change = Change::Set {
+            path,
+            acl,
+            data,
+            marks,
+        };
+        Ok((node.stat(), change))
     }
 
     fn remove(&mut self, path: &str, at: Moment) -> Result<Change> {
@@ -299,7 +318,7 @@ impl Tree {
             .nodes
             .get_mut(path::parent(path)?)
             .ok_or(ErrorCode::NO_NODE)?;
-        let above = directory.marks;
+        let above = Above::of(directory);
         directory.marks.pzxid = directory.marks.pzxid.max(at.zxid);
         let path = path.to_owned();
         Ok(Change::Deleted { path, node, above })
@@ -308,7 +327,7 @@ impl Tree {
     /// Takes back the latest change.
     fn undo(&mut self, change: Change) {
         match change {
-            Change::Created { path, above } => {
+            Change::Created { path, above, .. } => {
                 self.unlink(&path);
                 self.restore(&path, above);
             }
@@ -316,7 +335,9 @@ impl Tree {
                 self.insert(&path, node);
                 self.restore(&path, above);
             }
-            Change::Set { path, data, marks } => {
+            Change::Set {
+                path, data, marks, ..
+            } => {
                 if let Some(node) = self.nodes.get_mut(&path) {
                     node.data = data;
                     node.marks = marks;
@@ -325,10 +346,10 @@ impl Tree {
         }
     }
 
-    fn restore(&mut self, path: &str, above: Marks) {
+    fn restore(&mut self, path: &str, above: Above) {
         let parent = path::parent(path).ok();
         if let Some(directory) = parent.and_then(|parent| self.nodes.get_mut(parent)) {
-            directory.marks = above;
+            directory.marks = above.marks;
         }
     }
 
@@ -371,11 +392,28 @@ impl Tree {
     }
 }
 
+impl Above {
+    fn of(directory: &Node) -> Self {
+        Self {
+            acl: directory.acl.clone(),
+            marks: directory.marks,
+        }
+    }
+}
+
 fn is_sequential(mode: CreateMode) -> bool {
     matches!(
         mode,
         CreateMode::PersistentSequential | CreateMode::EphemeralSequential
     )
+}
+
+/// In a multi, ZooKeeper takes create2 for create: the reply bears no stat.
+fn without_stat(mut op: Op) -> Op {
+    if let Op::Create { mode, stat, .. } = &mut op {
+        *stat = *mode == CreateMode::Container;
+    }
+    op
 }
 
 /// What a client is told of a multi of which one part failed.

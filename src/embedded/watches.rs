@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::acl::Acl;
 use super::path;
 use super::tree::Change;
 use crate::proto::{EventKind, WatchKind};
@@ -13,12 +14,14 @@ use crate::proto::{EventKind, WatchKind};
 /// Somebody who can be told: the number of a connection.
 pub(super) type Watcher = u64;
 
-/// Who is to be told what.
+/// Who is to be told what, if he may read what it is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Notice {
     pub(super) watcher: Watcher,
     pub(super) kind: EventKind,
     pub(super) path: String,
+    /// `None` if he has asked for it.
+    pub(super) acl: Option<Acl>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -101,17 +104,24 @@ impl Watches {
     pub(super) fn fire(&mut self, change: &Change) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
-            Change::Created { path, .. } => {
-                self.tell(Subject::Node, path, EventKind::Created, &mut notices);
-                self.tell_above(path, &mut notices);
+            Change::Created { path, acl, above } => {
+                self.tell(Subject::Node, path, EventKind::Created, acl, &mut notices);
+                self.tell_above(path, &above.acl, &mut notices);
             }
-            Change::Deleted { path, .. } => {
-                self.tell(Subject::Node, path, EventKind::Deleted, &mut notices);
-                self.tell(Subject::Children, path, EventKind::Deleted, &mut notices);
-                self.tell_above(path, &mut notices);
+            Change::Deleted { path, node, above } => {
+                for subject in [Subject::Node, Subject::Children] {
+                    self.tell(subject, path, EventKind::Deleted, &node.acl, &mut notices);
+                }
+                self.tell_above(path, &above.acl, &mut notices);
             }
-            Change::Set { path, .. } => {
-                self.tell(Subject::Node, path, EventKind::DataChanged, &mut notices);
+            Change::Set { path, acl, .. } => {
+                self.tell(
+                    Subject::Node,
+                    path,
+                    EventKind::DataChanged,
+                    acl,
+                    &mut notices,
+                );
             }
         }
         notices
@@ -129,24 +139,32 @@ impl Watches {
         count(&self.nodes) + count(&self.children)
     }
 
-    fn tell_above(&mut self, path: &str, notices: &mut Vec<Notice>) {
+    fn tell_above(&mut self, path: &str, acl: &Acl, notices: &mut Vec<Notice>) {
         if let Ok(above) = path::parent(path) {
             self.tell(
                 Subject::Children,
                 above,
                 EventKind::ChildrenChanged,
+                acl,
                 notices,
             );
         }
     }
 
-    fn tell(&mut self, subject: Subject, path: &str, kind: EventKind, notices: &mut Vec<Notice>) {
+    fn tell(
+        &mut self,
+        subject: Subject,
+        path: &str,
+        kind: EventKind,
+        acl: &Acl,
+        notices: &mut Vec<Notice>,
+    ) {
         for watcher in self.table(subject).fire(path, kind) {
-            let path = path.to_owned();
             let notice = Notice {
                 watcher,
                 kind,
-                path,
+                path: path.to_owned(),
+                acl: Some(acl.clone()),
             };
             // Who watches a node and its children is told once that it is gone.
             if !notices.contains(&notice) {

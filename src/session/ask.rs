@@ -128,6 +128,23 @@ impl Asker {
         }
     }
 
+    /// Asks the quorum for these nodes; the answers are to be judged.
+    pub(crate) fn prove(
+        &mut self,
+        nodes: &[String],
+        limit: &Limit,
+    ) -> std::result::Result<Vec<Answered>, GaveUp> {
+        let requests = super::proof::requests(self.transport.abilities(), nodes);
+        let count = requests.len();
+        let mut ticket = self.post(requests.into_iter().map(|request| (request, None)));
+        let mut answers = Vec::with_capacity(count);
+        for _ in 0..count {
+            answers.push(self.wait(ticket, limit)?);
+            ticket = ticket.next();
+        }
+        Ok(answers)
+    }
+
     /// Waits for a connection.
     pub(crate) fn connected(&mut self, limit: &Limit) -> Result<std::result::Result<Link, GaveUp>> {
         loop {

@@ -17,6 +17,7 @@ use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::hub::{Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::proof::{self, Proof};
+use super::queries::parent_trouble;
 use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
 use super::{Session, list, sync};
@@ -74,25 +75,30 @@ impl Session {
             let id = Uuid::new_v4().to_string();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
-            let drive = Drive {
-                session: self,
-                quest: &mut *quest,
-                attempt,
-                asker: &mut asker,
-                link,
-                since,
-                proven: None,
-                listing: None,
-                watching: None,
-                fired: unbounded(),
-                told: None,
-            };
+            let drive = Drive::new(self, quest, attempt, &mut asker, link, since);
             match drive.run(limit)? {
-                Ended::Reached(reached) => return Ok(Some(reached)),
-                Ended::GaveUp => return Ok(None),
-                Ended::Restart => {}
+                Progress::Reached(reached) => return Ok(Some(reached)),
+                Progress::GaveUp => return Ok(None),
+                Progress::Restart => {}
             }
         }
+    }
+}
+
+impl Session {
+    /// Waits in a queue where a node of ours stands already, since a moment and a
+    /// connection that are given.
+    pub(crate) fn stand(
+        &self,
+        quest: &mut Quest<'_>,
+        (mine, link, sent): (Mine, Link, Moment),
+        limit: &Limit,
+    ) -> Result<Progress> {
+        let mut asker = self.asker();
+        let attempt = Attempt::queued(quest.contest, mine, quest.patience);
+        let mut drive = Drive::new(self, quest, attempt, &mut asker, link, Instant::now());
+        drive.proven = Some(sent);
+        drive.run(limit)
     }
 }
 
@@ -113,7 +119,8 @@ struct Drive<'a, 'q> {
     told: Option<(String, usize)>,
 }
 
-enum Ended {
+/// How an attempt ended.
+pub(crate) enum Progress {
     Reached(Reached),
     GaveUp,
     Restart,
@@ -127,8 +134,31 @@ enum Step {
     Again,
 }
 
-impl Drive<'_, '_> {
-    fn run(mut self, limit: &Limit) -> Result<Ended> {
+impl<'a, 'q> Drive<'a, 'q> {
+    fn new(
+        session: &'a Session,
+        quest: &'a mut Quest<'q>,
+        attempt: Attempt,
+        asker: &'a mut Asker,
+        link: Link,
+        since: Instant,
+    ) -> Self {
+        Self {
+            session,
+            quest,
+            attempt,
+            asker,
+            link,
+            since,
+            proven: None,
+            listing: None,
+            watching: None,
+            fired: unbounded(),
+            told: None,
+        }
+    }
+
+    fn run(mut self, limit: &Limit) -> Result<Progress> {
         loop {
             let action = self.attempt.action();
             if let Action::Finish(outcome) = action {
@@ -140,15 +170,15 @@ impl Drive<'_, '_> {
         }
     }
 
-    fn finish(self, outcome: Outcome) -> Result<Ended> {
+    fn finish(self, outcome: Outcome) -> Result<Progress> {
         match outcome {
-            Outcome::Held(mine) => Ok(Ended::Reached(self.reached(mine))),
-            Outcome::Gone => Ok(Ended::GaveUp),
-            Outcome::Restart => Ok(Ended::Restart),
+            Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
+            Outcome::Gone => Ok(Progress::GaveUp),
+            Outcome::Restart => Ok(Progress::Restart),
             Outcome::Evicted(name) => Err(Error::Evicted {
                 node: self.full(&name),
             }),
-            Outcome::Foreign(foreign) => Err(self.foreign(foreign)),
+            Outcome::Foreign(foreign) => Err(self.session.foreign(self.quest.dir, foreign)),
         }
     }
 
@@ -162,14 +192,6 @@ impl Drive<'_, '_> {
         Reached {
             vigil: Arc::new(vigil),
             mine,
-        }
-    }
-
-    fn foreign(&self, foreign: Foreign) -> Error {
-        Error::ForeignContender {
-            node: self.full(&foreign.node),
-            library: foreign.library,
-            dialect: foreign.dialect,
         }
     }
 
@@ -232,48 +254,21 @@ impl Drive<'_, '_> {
     }
 
     fn make_parents(&mut self, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir;
-        let make = |path: &str, mode| Request::Create {
-            path: path.to_owned(),
-            data: Vec::new(),
-            acl: self.session.settings.acl.entries().to_vec(),
-            mode,
-            stat: false,
-        };
-        // kazoo remembers that a directory exists, and fails if a container has gone.
-        let last = match self.quest.contest.dialect {
-            Dialect::Kazoo => CreateMode::Persistent,
-            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
-        };
-        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent));
-        let mut requests: Vec<_> = above.collect();
-        requests.push(make(dir, last));
+        let requests = self
+            .session
+            .parents(self.quest.dir, self.quest.contest.dialect);
         let count = requests.len();
         let mut ticket = self.post(requests);
-        let first = ticket;
-        for _ in 1..count {
+        for at in 0..count {
+            match self.answer(ticket, limit) {
+                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(_)) => {}
+                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
+                Ok(answered) => return self.trouble(answered, limit),
+            }
             ticket = ticket.next();
         }
-        let top = match self.answer(first, limit) {
-            Ok(top) => top,
-            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-        };
-        if top == Err(Failure::Refused(ErrorCode::NO_NODE)) {
-            // Above it there is only the chroot.
-            return Err(refused("/", ErrorCode::NO_NODE));
-        }
-        let made = if count == 1 {
-            Ok(top)
-        } else {
-            self.answer(ticket, limit)
-        };
-        match made {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(_) | Err(Failure::Refused(ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE))) => {
-                Ok(Step::Report(Event::ParentsMade))
-            }
-            Ok(answered) => self.trouble(answered, limit),
-        }
+        Ok(Step::Report(Event::ParentsMade))
     }
 
     fn sync(&mut self, limit: &Limit) -> Result<Step> {
@@ -438,18 +433,10 @@ impl Drive<'_, '_> {
             return Ok(Step::Report(Event::Proved));
         }
         let abilities = self.session.transport.abilities();
-        let requests = proof::requests(abilities, &[self.full(name)]);
-        let count = requests.len();
         let sent = Moment::now();
-        let mut ticket = self.post(requests);
-        let mut answers = Vec::new();
-        for _ in 0..count {
-            match self.answer(ticket, limit) {
-                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(answered) => answers.push(answered),
-            }
-            ticket = ticket.next();
-        }
+        let Ok(answers) = self.asker.prove(&[self.full(name)], limit) else {
+            return Ok(Step::Report(Event::Cancel));
+        };
         match proof::judge(abilities, &answers) {
             Proof::Confirmed => {
                 self.proven = Some(sent);

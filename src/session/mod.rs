@@ -23,6 +23,7 @@ pub(crate) mod limit;
 pub(crate) mod local;
 pub(crate) mod presence;
 pub(crate) mod proof;
+pub(crate) mod queries;
 pub(crate) mod transport;
 pub(crate) mod vigil;
 pub(crate) mod wire;

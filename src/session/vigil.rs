@@ -81,6 +81,11 @@ impl Vigil {
         }
     }
 
+    /// When the last check that a quorum committed was sent.
+    pub(crate) fn proven(&self) -> Option<Moment> {
+        self.look(Moment::now())
+    }
+
     pub(crate) fn state(&self) -> GuardState {
         let now = Moment::now();
         match self.look(now) {

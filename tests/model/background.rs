@@ -5,7 +5,6 @@ use zklock::protocol::farewell;
 
 use super::client::Fired;
 use super::mutant::Mutant;
-use super::property::Violation;
 use super::world::{Transport, World};
 
 impl World {
@@ -15,7 +14,7 @@ impl World {
         self.end_round(i);
     }
 
-    pub(crate) fn part(&mut self, i: usize, nth: usize) -> Result<(), Violation> {
+    pub(crate) fn part(&mut self, i: usize, nth: usize) {
         let action = self.clients[i].farewells[nth].action();
         let skips = self.rules.mutant == Mutant::PartsWithoutSync;
         if !(skips && action == farewell::Action::Sync) {
@@ -25,16 +24,21 @@ impl World {
             farewell::Action::Sync => self.answer_farewell(i, nth, farewell::Event::Synced),
             farewell::Action::List => self.list_farewell(i, nth, None),
             farewell::Action::Delete(name) => {
-                self.remove(&name)?;
+                self.part_with(i, &name);
                 self.answer_farewell(i, nth, farewell::Event::Gone);
             }
             farewell::Action::Done => unreachable!("it has ended"),
         }
-        Ok(())
     }
 
     pub(crate) fn part_lagging(&mut self, i: usize, nth: usize) {
         self.list_farewell(i, nth, self.clients[i].unseen);
+    }
+
+    /// A farewell of client `i` deletes the node.
+    pub(crate) fn part_with(&mut self, i: usize, name: &str) {
+        self.check_ownership(i, name);
+        self.remove(name);
     }
 
     fn list_farewell(&mut self, i: usize, nth: usize, until: Option<i64>) {
@@ -54,7 +58,7 @@ impl World {
     }
 
     /// The client hears that its session is over, and has another.
-    pub(crate) fn hear(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn hear(&mut self, i: usize) {
         let client = &mut self.clients[i];
         let tells = match self.rules.mutant {
             Mutant::SleepsThroughExpiry => !client.is_asleep(),
@@ -68,46 +72,42 @@ impl World {
         if late && client.attempt.is_some() {
             client.untold = true;
         } else if tells {
-            self.leave_session(i)?;
+            self.leave_session(i);
         }
         if self.rules.transport == Transport::Wire {
             // What they were to delete has gone with the session.
             self.clients[i].farewells.clear();
         }
-        Ok(())
     }
 
     /// The attempt is told of the new session, and may have made a node in it already.
-    pub(crate) fn tell(&mut self, i: usize) -> Result<(), Violation> {
-        self.leave_session(i)
+    pub(crate) fn tell(&mut self, i: usize) {
+        self.leave_session(i);
     }
 
-    pub(crate) fn leave_session(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn leave_session(&mut self, i: usize) {
         if self.clients[i].attempt.is_some() {
-            return self.report(i, Event::NewSession);
-        }
-        if self.clients[i].hold.is_some() {
+            self.report(i, Event::NewSession);
+        } else if self.clients[i].hold.is_some() {
             self.release(i);
         }
-        Ok(())
     }
 
     /// The nodes of a closed session go.
-    pub(crate) fn reap(&mut self, session: i64) -> Result<(), Violation> {
+    pub(crate) fn reap(&mut self, session: i64) {
         let nodes = self.directory.nodes.iter();
         let theirs = nodes.filter(|node| node.born.owner == session);
         let names: Vec<_> = theirs.map(|node| node.name.clone()).collect();
-        names.iter().try_for_each(|name| self.remove(name))
+        names.iter().for_each(|name| self.remove(name));
     }
 
-    pub(crate) fn remove(&mut self, name: &str) -> Result<(), Violation> {
-        match self.directory.remove(name) {
-            Some(_) => self.fire(name, Fired::Deleted),
-            None => Ok(()),
+    pub(crate) fn remove(&mut self, name: &str) {
+        if self.directory.remove(name).is_some() {
+            self.fire(name, Fired::Deleted);
         }
     }
 
-    pub(crate) fn fire(&mut self, name: &str, what: Fired) -> Result<(), Violation> {
+    pub(crate) fn fire(&mut self, name: &str, what: Fired) {
         let mut woken = Vec::new();
         for (i, client) in self.clients.iter_mut().enumerate() {
             if client.watch.as_deref() == Some(name) {
@@ -118,9 +118,8 @@ impl World {
                 woken.push(i);
             }
         }
-        match what {
-            Fired::Deleted => self.check_herd(woken),
-            Fired::Changed => Ok(()),
+        if what == Fired::Deleted {
+            self.check_herd(woken);
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) struct Wish {
     pub(crate) patience: Patience,
     /// How often it wants it, one time after the other.
     pub(crate) rounds: u8,
+    /// Its first node is in the queue from the beginning.
+    pub(crate) queued: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -90,15 +92,26 @@ impl Client {
 
     /// Begins anew, with an `id` that is to be fresh.
     pub(crate) fn enter(&mut self, id: &str, knows_session: bool) {
-        let contest = Contest {
-            dialect: Dialect::Curator,
-            role: self.wish.role,
-            permits: 0,
-        };
+        let contest = self.contest();
         let session = knows_session.then_some(self.session);
         self.attempts += 1;
         self.attempt = Some(Attempt::enter(contest, id, session, self.wish.patience));
         self.forget_attempt();
+    }
+
+    /// Begins with a node that somebody else has put into the queue for us.
+    pub(crate) fn enter_queued(&mut self, mine: Mine) {
+        self.attempts += 1;
+        self.queued = Some(mine.name.clone());
+        self.attempt = Some(Attempt::queued(self.contest(), mine, self.wish.patience));
+    }
+
+    pub(crate) fn contest(&self) -> Contest {
+        Contest {
+            dialect: Dialect::Curator,
+            role: self.wish.role,
+            permits: 0,
+        }
     }
 
     /// Forgets what the last attempt was told.

@@ -16,13 +16,13 @@ use zklock::protocol::farewell::Farewell;
 
 use super::client::{Fired, Hold};
 use super::mutant::{Mutant, births_by_number};
-use super::property::{Property, Violation, fail};
+use super::property::Property;
 use super::world::{Step, World};
 
 impl World {
-    pub(crate) fn run(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn run(&mut self, i: usize) {
         let event = self.serve(i);
-        self.report(i, event)
+        self.report(i, event);
     }
 
     /// Carries out the attempt's action and returns the reply.
@@ -101,21 +101,21 @@ impl World {
         }
     }
 
-    pub(crate) fn run_lagging(&mut self, i: usize) -> Result<(), Violation> {
+    pub(crate) fn run_lagging(&mut self, i: usize) {
         let client = &self.clients[i];
         let event = match client.action() {
             Some(Action::Inspect(name)) => self.inspect(i, &name, client.unseen),
             _ => self.list(i, client.unseen),
         };
-        self.report(i, event)
+        self.report(i, event);
     }
 
     /// Takes the session for alive because it was a moment ago.
-    pub(crate) fn recall(&mut self, i: usize) -> Result<(), Violation> {
-        self.report(i, Event::Proved)
+    pub(crate) fn recall(&mut self, i: usize) {
+        self.report(i, Event::Proved);
     }
 
-    pub(crate) fn wake(&mut self, i: usize, step: Step) -> Result<(), Violation> {
+    pub(crate) fn wake(&mut self, i: usize, step: Step) {
         let client = &mut self.clients[i];
         let event = match (step, client.fired) {
             (Step::Wake(_), Some(Fired::Deleted)) => Event::Deleted,
@@ -123,10 +123,10 @@ impl World {
             _ => Event::Woken,
         };
         client.stop_watching();
-        self.report(i, event)
+        self.report(i, event);
     }
 
-    pub(crate) fn report(&mut self, i: usize, event: Event) -> Result<(), Violation> {
+    pub(crate) fn report(&mut self, i: usize, event: Event) {
         let client = &mut self.clients[i];
         let attempt = client.attempt.as_mut().expect("there is an attempt");
         match (&event, attempt.action()) {
@@ -136,19 +136,19 @@ impl World {
         }
         attempt.handle(event);
         let Action::Finish(outcome) = attempt.action() else {
-            return Ok(());
+            return;
         };
         let leftovers = attempt.leftovers().into_iter();
         if self.rules.mutant != Mutant::ForgetsLeftovers {
             client.farewells.extend(leftovers.map(Farewell::new));
         }
-        self.finish(i, outcome)
+        self.finish(i, outcome);
     }
 
-    fn finish(&mut self, i: usize, outcome: Outcome) -> Result<(), Violation> {
+    fn finish(&mut self, i: usize, outcome: Outcome) {
         match outcome {
             Outcome::Held(mine) => {
-                self.check_order(i, &mine)?;
+                self.check_order(i, &mine);
                 // Who is evicted after the proof learns it from the next one.
                 let trusted = match self.rules.mutant {
                     Mutant::HoldsUnproved | Mutant::OverlooksOwnAbsence => true,
@@ -166,18 +166,18 @@ impl World {
                 });
             }
             Outcome::Gone => {
-                self.check_refusal(i)?;
+                self.check_refusal(i);
                 self.end_round(i);
             }
             Outcome::Evicted(_) => {
-                self.check_eviction(i)?;
+                self.check_eviction(i);
                 self.end_round(i);
             }
             Outcome::Foreign(foreign) => {
-                return fail(Property::Truth, format!("nobody is foreign: {foreign:?}"));
+                self.blame(Property::Truth, format!("nobody is foreign: {foreign:?}"));
+                self.end_round(i);
             }
             Outcome::Restart => self.enter(i),
         }
-        Ok(())
     }
 }

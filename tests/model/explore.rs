@@ -3,15 +3,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::mem;
 
 use super::property::{Property, Violation};
 use super::world::{Step, World};
 
-/// How much was tried.
-#[derive(Clone, Copy, Debug)]
+/// What came of it.
+#[derive(Clone, Debug)]
 pub(crate) struct Explored {
     pub(crate) worlds: usize,
     pub(crate) steps: usize,
+    /// The first one for each property that does not hold.
+    pub(crate) counterexamples: Vec<Counterexample>,
 }
 
 /// A way into a world that must not be.
@@ -31,24 +34,25 @@ struct Graph {
     ways: Vec<(usize, usize)>,
     finished: Vec<usize>,
     steps: usize,
+    counterexamples: Vec<Counterexample>,
 }
 
 /// Tries everything that can happen from `start` on.
-pub(crate) fn explore(start: World) -> Result<Explored, Counterexample> {
+pub(crate) fn explore(start: World) -> Explored {
     let mut graph = Graph::default();
     let mut queue = VecDeque::new();
     graph.number(&start, None);
     queue.push_back((0, start));
-    while let Some((here, world)) = queue.pop_front() {
-        let fail = |violation| graph.path(here, None, violation);
+    while let Some((here, mut world)) = queue.pop_front() {
         let steps = world.steps();
-        world.check(&steps).map_err(fail)?;
+        world.check(&steps);
+        graph.note(here, None, mem::take(&mut world.violations));
         if world.is_finished() {
             graph.finished.push(here);
         }
         for step in steps {
-            let next = world.take(step);
-            let next = next.map_err(|violation| graph.path(here, Some(step), violation))?;
+            let mut next = world.take(step);
+            graph.note(here, Some(step), mem::take(&mut next.violations));
             let (there, new) = graph.number(&next, Some((here, step)));
             graph.steps += 1;
             if step.is_progress() {
@@ -59,15 +63,17 @@ pub(crate) fn explore(start: World) -> Result<Explored, Counterexample> {
             }
         }
     }
-    match graph.hopeless() {
-        Some(world) => {
-            let text = "no way leads to the end from here".to_owned();
-            Err(graph.path(world, None, (Property::Liveness, text)))
-        }
-        None => Ok(Explored {
-            worlds: graph.parents.len(),
-            steps: graph.steps,
-        }),
+    if let Some(world) = graph.hopeless() {
+        let violation = Violation {
+            property: Property::Liveness,
+            text: "no way leads to the end from here".to_owned(),
+        };
+        graph.note(world, None, vec![violation]);
+    }
+    Explored {
+        worlds: graph.parents.len(),
+        steps: graph.steps,
+        counterexamples: graph.counterexamples,
     }
 }
 
@@ -90,7 +96,7 @@ impl Graph {
         let mut hope = vec![false; self.parents.len()];
         let mut stack = self.finished.clone();
         while let Some(world) = stack.pop() {
-            if !std::mem::replace(&mut hope[world], true) {
+            if !mem::replace(&mut hope[world], true) {
                 let first = self.ways.partition_point(|(to, _)| *to < world);
                 let ways = self.ways[first..].iter();
                 stack.extend(
@@ -102,20 +108,32 @@ impl Graph {
         hope.iter().position(|hope| !hope)
     }
 
-    fn path(&self, mut here: usize, last: Option<Step>, violation: Violation) -> Counterexample {
+    /// Keeps the first violation of each property, with the way that led to it.
+    fn note(&mut self, here: usize, last: Option<Step>, violations: Vec<Violation>) {
+        for violation in violations {
+            let mut known = self.counterexamples.iter().map(|c| c.violation.property);
+            if !known.any(|property| property == violation.property) {
+                let path = self.path(here, last);
+                self.counterexamples
+                    .push(Counterexample { violation, path });
+            }
+        }
+    }
+
+    fn path(&self, mut here: usize, last: Option<Step>) -> Vec<Step> {
         let mut path: Vec<_> = last.into_iter().collect();
         while let Some((from, step)) = self.parents[here] {
             path.push(step);
             here = from;
         }
         path.reverse();
-        Counterexample { violation, path }
+        path
     }
 }
 
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (property, text) = &self.violation;
+        let Violation { property, text } = &self.violation;
         write!(f, "{property:?}: {text}, after {:?}", self.path)
     }
 }

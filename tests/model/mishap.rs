@@ -6,98 +6,76 @@ use zklock::protocol::farewell;
 use super::client::Fired;
 use super::directory::Maker;
 use super::mutant::Mutant;
-use super::property::Violation;
 use super::world::{Step, Transport, Watches, World};
 
 impl World {
-    pub(crate) fn go_wrong(&mut self, mishap: Step) -> Result<(), Violation> {
+    pub(crate) fn go_wrong(&mut self, mishap: Step) {
         let budget = &mut self.budget;
+        let left = match mishap {
+            Step::LoseRequest(..) | Step::LoseReply(_) | Step::LoseFarewell { .. } => {
+                &mut budget.faults
+            }
+            Step::Cancel(_) | Step::CancelCreate(_) => &mut budget.cancels,
+            Step::Expire(_) => &mut budget.expiries,
+            Step::Crash(_) | Step::CrashAfterCreate(_) => &mut budget.crashes,
+            Step::Evict(_) => &mut budget.evictions,
+            Step::Touch(_) => &mut budget.touches,
+            Step::Vanish => &mut budget.vanishings,
+            _ => unreachable!("{mishap:?} is no mishap"),
+        };
+        *left -= 1;
         match mishap {
-            Step::LoseRequest(i, watches) => {
-                budget.faults -= 1;
-                self.lose_request(i, watches)
-            }
-            Step::LoseReply(i) => {
-                budget.faults -= 1;
-                self.lose_reply(i)
-            }
+            Step::LoseRequest(i, watches) => self.lose_request(i, watches),
+            Step::LoseReply(i) => self.lose_reply(i),
             Step::LoseFarewell {
                 client,
                 nth,
                 applied,
-            } => {
-                budget.faults -= 1;
-                self.lose_farewell(client, nth, applied)
-            }
-            Step::Cancel(i) => {
-                budget.cancels -= 1;
-                self.cancel(i)
-            }
-            Step::CancelCreate(i) => {
-                budget.cancels -= 1;
-                self.cancel_create(i)
-            }
-            Step::Expire(i) => {
-                budget.expiries -= 1;
-                self.expire(i);
-                Ok(())
-            }
-            Step::Crash(i) => {
-                budget.crashes -= 1;
-                self.crash(i);
-                Ok(())
-            }
+            } => self.lose_farewell(client, nth, applied),
+            Step::Cancel(i) => self.cancel(i),
+            Step::CancelCreate(i) => self.cancel_create(i),
+            Step::Expire(i) => self.expire(i),
             Step::CrashAfterCreate(i) => {
-                budget.crashes -= 1;
                 self.create_unseen(i);
                 self.crash(i);
-                Ok(())
             }
-            Step::Evict(n) => {
-                budget.evictions -= 1;
-                self.evict(n)
-            }
+            Step::Crash(i) => self.crash(i),
+            Step::Evict(n) => self.evict(n),
             Step::Touch(n) => {
-                budget.touches -= 1;
                 let name = self.directory.nodes[n].name.clone();
-                self.fire(&name, Fired::Changed)
+                self.fire(&name, Fired::Changed);
             }
-            Step::Vanish => {
-                budget.vanishings -= 1;
-                self.directory.vanish();
-                Ok(())
-            }
-            _ => unreachable!("{mishap:?} is no mishap"),
+            _ => self.directory.vanish(),
         }
     }
 
-    fn lose_request(&mut self, i: usize, watches: Watches) -> Result<(), Violation> {
+    fn lose_request(&mut self, i: usize, watches: Watches) {
         let creates = matches!(self.clients[i].action(), Some(Action::Create(_)));
-        self.reconnect(i, watches, creates)
+        self.reconnect(i, watches, creates);
     }
 
-    fn lose_reply(&mut self, i: usize) -> Result<(), Violation> {
+    fn lose_reply(&mut self, i: usize) {
         match self.clients[i].action() {
             Some(Action::MakeParents) => self.make_parents(),
             _ => self.create_unseen(i),
         }
-        self.lose_request(i, Watches::Lost)
+        self.lose_request(i, Watches::Lost);
     }
 
-    fn lose_farewell(&mut self, i: usize, nth: usize, applied: bool) -> Result<(), Violation> {
+    fn lose_farewell(&mut self, i: usize, nth: usize, applied: bool) {
         if let (farewell::Action::Delete(name), true) =
             (self.clients[i].farewells[nth].action(), applied)
         {
-            self.remove(&name)?;
+            self.part_with(i, &name);
         }
         if self.rules.mutant == Mutant::GivesUpFarewells {
             self.clients[i].farewells.remove(nth);
         }
-        self.reconnect(i, Watches::Lost, false)
+        self.reconnect(i, Watches::Lost, false);
     }
 
     /// The connection was lost, with what was under way on it, and there is another.
-    fn reconnect(&mut self, i: usize, watches: Watches, creates: bool) -> Result<(), Violation> {
+    fn reconnect(&mut self, i: usize, watches: Watches, creates: bool) {
         let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
         client.under_way = None;
@@ -107,11 +85,16 @@ impl World {
         }
         client.reconnected = client.is_asleep() && mutant != Mutant::SleepsThroughReconnects;
         if creates && mutant != Mutant::RepeatsLostCreates {
-            self.report(i, Event::ReplyLost)?;
+            self.report(i, Event::ReplyLost);
         }
         match self.rules.transport {
-            Transport::Wire => Ok(()),
-            Transport::Handle => self.leave_session(i),
+            Transport::Wire => {}
+            Transport::Handle => {
+                self.leave_session(i);
+                if mutant == Mutant::DropsFarewells {
+                    self.clients[i].farewells.clear();
+                }
+            }
         }
     }
 
@@ -140,19 +123,19 @@ impl World {
         }
     }
 
-    fn cancel(&mut self, i: usize) -> Result<(), Violation> {
+    fn cancel(&mut self, i: usize) {
         self.clients[i].cancelled = true;
-        self.report(i, Event::Cancel)
+        self.report(i, Event::Cancel);
     }
 
-    fn cancel_create(&mut self, i: usize) -> Result<(), Violation> {
+    fn cancel_create(&mut self, i: usize) {
         if let Some(Action::Create(prefix)) = self.clients[i].action() {
             self.clients[i].under_way = Some(prefix);
         }
         if self.rules.mutant != Mutant::CancelsWithoutLoss {
-            self.report(i, Event::ReplyLost)?;
+            self.report(i, Event::ReplyLost);
         }
-        self.cancel(i)
+        self.cancel(i);
     }
 
     fn expire(&mut self, i: usize) {
@@ -176,13 +159,13 @@ impl World {
         client.forget_attempt();
     }
 
-    fn evict(&mut self, n: usize) -> Result<(), Violation> {
+    fn evict(&mut self, n: usize) {
         let node = self.directory.nodes[n].clone();
         let client = &mut self.clients[node.maker.client];
         client.evicted = true;
         if let Some(hold) = client.hold.as_mut() {
             hold.trusted &= hold.node.name != node.name;
         }
-        self.remove(&node.name)
+        self.remove(&node.name);
     }
 }

@@ -46,6 +46,7 @@ pub(crate) enum Mutant {
     CancelsWithoutLoss,
     GivesUpFarewells,
     PartsWithoutSync,
+    DropsFarewells,
     DeletesBeforeRelease,
 }
 

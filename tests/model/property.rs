@@ -1,7 +1,5 @@
 //! What must hold in every world.
 
-use std::slice;
-
 use zklock::protocol::attempt::{Action, Attempt, Event, Mine, Outcome, Patience};
 use zklock::protocol::dialect::Role;
 
@@ -10,9 +8,13 @@ use super::directory::Node;
 use super::world::{Step, World};
 
 /// What was violated, and how.
-pub(crate) type Violation = (Property, String);
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Violation {
+    pub(crate) property: Property,
+    pub(crate) text: String,
+}
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Property {
     /// Two that exclude each other never hold at once.
     Exclusion,
@@ -22,6 +24,8 @@ pub(crate) enum Property {
     Sleep,
     /// A deletion wakes one contender, except readers, which can go on together.
     Herd,
+    /// A farewell deletes nothing but what its own client has done with.
+    Ownership,
     /// Nobody is told that it was evicted, or that the lock was taken, if that's not so.
     Truth,
     /// Whoever waits has something to wait for.
@@ -39,51 +43,43 @@ pub(crate) fn excludes(one: Role, other: Role) -> bool {
 
 impl World {
     /// Looks at this world; `steps` are what can happen next.
-    pub(crate) fn check(&self, steps: &[Step]) -> Result<(), Violation> {
-        self.check_exclusion()?;
+    pub(crate) fn check(&mut self, steps: &[Step]) {
         for i in 0..self.clients.len() {
-            self.check_sleep(i)?;
+            self.check_exclusion(i);
+            self.check_sleep(i);
         }
-        if steps.iter().any(|step| step.is_progress()) || self.is_finished() {
-            return Ok(());
-        }
-        match self.clients.iter().position(|client| !client.is_done()) {
-            Some(i) => fail(Property::Progress, format!("{} waits for ever", name(i))),
-            None => {
-                let nodes = self.directory.names(None);
-                fail(Property::Leftover, format!("left behind: {nodes:?}"))
-            }
+        if !steps.iter().any(|step| step.is_progress()) && !self.is_finished() {
+            self.check_end();
         }
     }
 
-    fn check_exclusion(&self) -> Result<(), Violation> {
+    fn check_exclusion(&mut self, i: usize) {
         let holds = |client: &Client| client.hold.as_ref().is_some_and(|hold| hold.trusted);
-        for (i, one) in self.clients.iter().enumerate() {
-            for (j, other) in self.clients.iter().enumerate().skip(i + 1) {
-                if holds(one) && holds(other) && excludes(one.wish.role, other.wish.role) {
-                    let text = format!("{} and {} hold at once", name(i), name(j));
-                    return fail(Property::Exclusion, text);
-                }
-            }
+        let clash = |j: &usize| {
+            let (one, other) = (&self.clients[*j], &self.clients[i]);
+            holds(one) && holds(other) && excludes(one.wish.role, other.wish.role)
+        };
+        if let Some(j) = (0..i).find(clash) {
+            let text = format!("{} and {} hold at once", name(j), name(i));
+            self.blame(Property::Exclusion, text);
         }
-        Ok(())
     }
 
-    fn check_sleep(&self, i: usize) -> Result<(), Violation> {
+    fn check_sleep(&mut self, i: usize) {
         let client = &self.clients[i];
         let stirred = client.fired.is_some() || client.reconnected;
         if !client.is_asleep() || stirred || client.crashed || client.expired || client.untold {
-            return Ok(());
+            return;
         }
         let mut attempt = client.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
-            Action::Watch(_) => Ok(()),
+            Action::Watch(_) => {}
             // It cannot go on anyway, and learns why when somebody ahead goes.
-            Action::Finish(Outcome::Evicted(_)) if client.evicted => Ok(()),
+            Action::Finish(Outcome::Evicted(_)) if client.evicted => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
-                fail(Property::Sleep, text)
+                self.blame(Property::Sleep, text);
             }
         }
     }
@@ -103,17 +99,27 @@ impl World {
         }
     }
 
-    /// The client was given the lock on the strength of `mine`.
-    pub(crate) fn check_order(&self, i: usize, mine: &Mine) -> Result<(), Violation> {
-        let ahead = self.directory.nodes.iter();
-        let mut ahead = ahead.filter(|node| node.born.czxid < mine.born.czxid);
-        let role = self.clients[i].wish.role;
-        match ahead.find(|node| excludes(node.maker.role, role) && self.is_waiting(node)) {
-            Some(node) => {
-                let text = format!("{} overtakes {}", name(i), node.name);
-                fail(Property::Order, text)
+    /// Nothing can happen any more but a mishap.
+    fn check_end(&mut self) {
+        match self.clients.iter().position(|client| !client.is_done()) {
+            Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),
+            None => {
+                let nodes = self.directory.names(None).unwrap_or_default();
+                self.blame(Property::Leftover, format!("left behind: {nodes:?}"));
             }
-            None => Ok(()),
+        }
+    }
+
+    /// The client is given the lock on the strength of `mine`.
+    pub(crate) fn check_order(&mut self, i: usize, mine: &Mine) {
+        let role = self.clients[i].wish.role;
+        let overtaken = self.directory.nodes.iter().find(|node| {
+            let ahead = node.born.czxid < mine.born.czxid;
+            ahead && excludes(node.maker.role, role) && self.is_waiting(node)
+        });
+        if let Some(node) = overtaken {
+            let text = format!("{} overtakes {}", name(i), node.name);
+            self.blame(Property::Order, text);
         }
     }
 
@@ -124,44 +130,60 @@ impl World {
         wants && current && !client.expired
     }
 
-    /// The client was turned away without having given up.
-    pub(crate) fn check_refusal(&self, i: usize) -> Result<(), Violation> {
+    /// The client is turned away; it has given up, or found the lock taken.
+    pub(crate) fn check_refusal(&mut self, i: usize) {
         let client = &self.clients[i];
         let taken = self.directory.nodes.iter().any(|node| {
             let own = node.maker.client == i && node.maker.attempt == client.attempts;
             !own && excludes(node.maker.role, client.wish.role)
         });
-        if client.cancelled || taken && client.wish.patience == Patience::Tries {
-            return Ok(());
+        let tries = client.wish.patience == Patience::Tries;
+        if !client.cancelled && !(tries && taken) {
+            self.blame(Property::Truth, format!("{} is turned away", name(i)));
         }
-        fail(Property::Truth, format!("{} is turned away", name(i)))
     }
 
-    pub(crate) fn check_eviction(&self, i: usize) -> Result<(), Violation> {
-        match self.clients[i].evicted {
-            true => Ok(()),
-            false => fail(Property::Truth, format!("nobody has evicted {}", name(i))),
+    /// The client is told that its node was deleted.
+    pub(crate) fn check_eviction(&mut self, i: usize) {
+        if !self.clients[i].evicted {
+            self.blame(Property::Truth, format!("nobody has evicted {}", name(i)));
+        }
+    }
+
+    /// A farewell of the client's is about to delete the node.
+    pub(crate) fn check_ownership(&mut self, i: usize, node: &str) {
+        let client = &self.clients[i];
+        let holds = client
+            .hold
+            .as_ref()
+            .is_some_and(|hold| hold.node.name == node);
+        let maker = self
+            .directory
+            .find(node)
+            .map_or(i, |node| node.maker.client);
+        if maker != i || holds || client.queued.as_deref() == Some(node) {
+            let text = format!("{} deletes {node}, which is in use", name(i));
+            self.blame(Property::Ownership, text);
         }
     }
 
     /// A deletion woke these. Whoever was evicted in its sleep does not count.
-    pub(crate) fn check_herd(&self, mut woken: Vec<usize>) -> Result<(), Violation> {
+    pub(crate) fn check_herd(&mut self, mut woken: Vec<usize>) {
         let queues = |name: &String| self.directory.find(name).is_some();
         woken.retain(|i| self.clients[*i].queued.as_ref().is_some_and(queues));
         let alone = |i: &usize| excludes(self.clients[*i].wish.role, Role::Read);
         if 1 < woken.len() && woken.iter().any(alone) {
             let names: Vec<_> = woken.iter().map(|i| name(*i)).collect();
-            return fail(Property::Herd, format!("{names:?} are woken at once"));
+            self.blame(Property::Herd, format!("{names:?} are woken at once"));
         }
-        Ok(())
+    }
+
+    pub(crate) fn blame(&mut self, property: Property, text: String) {
+        self.violations.push(Violation { property, text });
     }
 }
 
-pub(crate) fn fail<T>(property: Property, text: String) -> Result<T, Violation> {
-    Err((property, text))
-}
-
 /// The client's name in messages, and the first letter of its ids.
-fn name(i: usize) -> String {
-    String::from_utf8_lossy(slice::from_ref(&(b'a' + i as u8))).into_owned()
+pub(crate) fn name(i: usize) -> char {
+    char::from(b'a' + i as u8)
 }

@@ -20,8 +20,9 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `x x? rr` is somebody who wants to be alone, somebody who only tries, and somebody
-    /// who reads twice; `2 faults, 1 cancels` may happen to them.
+    /// `x x? rr W` is somebody who wants to be alone, somebody who only tries, somebody
+    /// who reads twice, and a writer whose node is in the queue already; `2 faults,
+    /// 1 cancel` may happen to them.
     pub(crate) fn new(wishes: &str, mishaps: &str) -> Self {
         Self {
             wishes: wishes.split_whitespace().map(wish).collect(),
@@ -42,7 +43,7 @@ impl Setting {
 fn wish(text: &str) -> Wish {
     let letters = text.trim_end_matches('?');
     Wish {
-        role: match letters.as_bytes()[0] {
+        role: match letters.as_bytes()[0].to_ascii_lowercase() {
             b'x' => Role::Exclusive,
             b'r' => Role::Read,
             b'w' => Role::Write,
@@ -53,6 +54,7 @@ fn wish(text: &str) -> Wish {
             false => Patience::Tries,
         },
         rounds: letters.len() as u8,
+        queued: letters.starts_with(|c: char| c.is_ascii_uppercase()),
     }
 }
 
@@ -61,13 +63,13 @@ fn budget(text: &str) -> Budget {
     for part in text.split(", ").filter(|part| !part.is_empty()) {
         let (count, what) = part.split_once(' ').expect("a number and a mishap");
         let kind = match what {
-            "faults" => &mut budget.faults,
-            "cancels" => &mut budget.cancels,
-            "expiries" => &mut budget.expiries,
-            "crashes" => &mut budget.crashes,
-            "evictions" => &mut budget.evictions,
-            "touches" => &mut budget.touches,
-            "vanishings" => &mut budget.vanishings,
+            "fault" | "faults" => &mut budget.faults,
+            "cancel" | "cancels" => &mut budget.cancels,
+            "expiry" | "expiries" => &mut budget.expiries,
+            "crash" | "crashes" => &mut budget.crashes,
+            "eviction" | "evictions" => &mut budget.evictions,
+            "touch" | "touches" => &mut budget.touches,
+            "vanishing" | "vanishings" => &mut budget.vanishings,
             _ => panic!("no mishap is called {what}"),
         };
         *kind = count.parse().expect("a number");

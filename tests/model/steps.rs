@@ -76,10 +76,9 @@ impl World {
         if 0 < self.budget.crashes && runs && matches!(action, Action::Create(_)) {
             steps.push(Step::CrashAfterCreate(i));
         }
-        if 0 < self.budget.faults && runs {
-            if let Action::Create(_) | Action::MakeParents = action {
-                steps.push(Step::LoseReply(i));
-            }
+        let writes = matches!(action, Action::Create(_) | Action::MakeParents);
+        if 0 < self.budget.faults && runs && writes {
+            steps.push(Step::LoseReply(i));
         }
     }
 

@@ -12,10 +12,14 @@
 //! - A session ends at the server first. Its nodes go later, even after the client has
 //!   its next session. From then on none of its writes are carried out.
 
+use zklock::protocol::attempt::Mine;
+use zklock::protocol::dialect::Dialect;
+use zklock::protocol::name::prefix;
+
 use super::client::Client;
 use super::directory::{Directory, Maker};
 use super::mutant::Mutant;
-use super::property::Violation;
+use super::property::{Violation, name};
 use super::setting::Setting;
 
 /// How often each mishap may still happen.
@@ -62,6 +66,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) budget: Budget,
     pub(crate) rules: Rules,
+    /// What was found wrong on the way here, until it is taken out.
+    pub(crate) violations: Vec<Violation>,
 }
 
 /// One thing that can happen next.
@@ -135,35 +141,53 @@ impl World {
             clients: clients.collect(),
             budget: setting.budget,
             rules: setting.rules,
+            violations: Vec::new(),
         };
         for i in 0..world.clients.len() {
-            world.enter(i);
+            match world.clients[i].wish.queued {
+                true => world.enter_queued(i),
+                false => world.enter(i),
+            }
         }
         world
     }
 
+    fn enter_queued(&mut self, i: usize) {
+        let role = self.clients[i].wish.role;
+        let prefix = prefix(Dialect::Curator, role, &name(i).to_string());
+        let maker = Maker {
+            attempt: 1,
+            ..self.maker(i)
+        };
+        let made = self
+            .directory
+            .create(&prefix, self.clients[i].session, maker);
+        let (name, born) = made.expect("the directory is there");
+        self.clients[i].enter_queued(Mine { name, born });
+    }
+
     /// Returns the world after `step`.
-    pub(crate) fn take(&self, step: Step) -> Result<Self, Violation> {
+    pub(crate) fn take(&self, step: Step) -> Self {
         let mut next = self.clone();
         match step {
-            Step::Run(i) => next.run(i)?,
+            Step::Run(i) => next.run(i),
             Step::Batch(i) => {
-                next.run(i)?;
-                next.run(i)?;
+                next.run(i);
+                next.run(i);
             }
-            Step::Recall(i) => next.recall(i)?,
-            Step::Lag(i) => next.run_lagging(i)?,
-            Step::Wake(i) | Step::WakeAfterReconnect(i) => next.wake(i, step)?,
+            Step::Recall(i) => next.recall(i),
+            Step::Lag(i) => next.run_lagging(i),
+            Step::Wake(i) | Step::WakeAfterReconnect(i) => next.wake(i, step),
             Step::Land(i) => next.land(i),
             Step::Release(i) => next.release(i),
-            Step::Part(i, nth) => next.part(i, nth)?,
+            Step::Part(i, nth) => next.part(i, nth),
             Step::LagPart(i, nth) => next.part_lagging(i, nth),
-            Step::Hear(i) => next.hear(i)?,
-            Step::Tell(i) => next.tell(i)?,
-            Step::Reap(session) => next.reap(session)?,
-            mishap => next.go_wrong(mishap)?,
+            Step::Hear(i) => next.hear(i),
+            Step::Tell(i) => next.tell(i),
+            Step::Reap(session) => next.reap(session),
+            mishap => next.go_wrong(mishap),
         }
-        Ok(next)
+        next
     }
 
     /// Begins an attempt.
@@ -174,8 +198,7 @@ impl World {
             Mutant::UsesOneId => 0,
             _ => client.attempts,
         };
-        let seat = char::from(b'a' + i as u8);
-        client.enter(&format!("{seat}{attempts}"), knows_session);
+        client.enter(&format!("{}{attempts}", name(i)), knows_session);
     }
 
     /// The caller has got its result; perhaps it asks again.

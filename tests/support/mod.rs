@@ -2,7 +2,8 @@
 //!
 //! Everything in here that starts something also ends it: when a test passes, when it
 //! panics, and when the test process itself is killed. Nothing in here uses the library
-//! under test, so that a fault in it cannot hide itself.
+//! under test, so that a fault in it cannot hide itself; `transport.rs`, which does, is
+//! a module of its own.
 
 // Every test binary uses a part of this.
 #![allow(dead_code)]

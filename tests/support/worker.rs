@@ -99,6 +99,12 @@ pub(crate) fn input() -> Option<String> {
     env::var(INPUT).ok()
 }
 
+/// Splits what a worker was given into this many words.
+pub(crate) fn words<const N: usize>(input: &str) -> [String; N] {
+    let words: Vec<_> = input.split(' ').map(str::to_owned).collect();
+    words.try_into().expect("as many words as the worker wants")
+}
+
 /// Says a line to the process that started this worker.
 pub(crate) fn say(line: &str) {
     // One write, not through `println!`: the harness may have begun a line before.

@@ -8,6 +8,9 @@ use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::cipher::{Cipher, Security};
+use super::hosts::Target;
+
 /// How long a write may wait for room in the socket's buffer.
 ///
 /// Callers never wait for the network: what does not fit is written later.
@@ -18,6 +21,8 @@ const LANE_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: TcpStream,
+    /// Absent on a plain connection.
+    cipher: Option<Cipher>,
 }
 
 /// Bytes on their way out.
@@ -28,28 +33,37 @@ pub(super) struct Lane {
     /// What goes to the socket, and how much of it is gone.
     wire: Vec<u8>,
     done: usize,
+    /// How many of the queued bytes the kernel was not given.
+    left: usize,
     /// The position in the stream of requests behind the last byte taken in.
     pub(super) until: u64,
 }
 
 impl Channel {
     /// Connects, waiting no longer than `limit`.
-    pub(super) fn connect(address: &SocketAddr, limit: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(address, limit)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(WRITE_PATIENCE))?;
-        Ok(Self { stream })
+    pub(super) fn connect(
+        target: &Target,
+        limit: Duration,
+        security: Option<&Security>,
+    ) -> Result<Self, String> {
+        let cipher = security.map(|security| Cipher::new(security, &target.server.host));
+        let cipher = cipher.transpose()?;
+        let stream = dial(&target.address, limit).map_err(|error| error.to_string())?;
+        Ok(Self { stream, cipher })
     }
 
     /// Makes the connection secret, if that is asked for.
-    pub(super) fn secure(&self, _host: &str, _limit: Duration) -> Result<(), String> {
-        Ok(())
+    pub(super) fn secure(&self, limit: Duration) -> Result<(), String> {
+        let Some(cipher) = &self.cipher else {
+            return Ok(());
+        };
+        let shaken = cipher.shake_hands(&self.stream, limit);
+        shaken.map_err(|error| format!("TLS could not be agreed on: {error}"))
     }
 
     /// Whether there is something to write that nobody queued.
     pub(super) fn has_more(&self) -> bool {
-        false
+        self.cipher.as_ref().is_some_and(Cipher::has_more)
     }
 
     /// Sets how long a read waits for bytes.
@@ -59,12 +73,28 @@ impl Channel {
 
     /// Reads once; 0 is the end of the stream.
     pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        (&self.stream).read(into)
+        match &self.cipher {
+            None => (&self.stream).read(into),
+            Some(cipher) => cipher.read(&self.stream, into),
+        }
     }
 
     /// Writes what the lane holds; an error of time leaves the rest in it.
     pub(super) fn write(&self, lane: &mut Lane) -> io::Result<()> {
-        lane.take_in();
+        match &self.cipher {
+            None => lane.take_in(),
+            Some(cipher) => cipher.seal(&mut lane.plain, &mut lane.wire),
+        }
+        let written = self.write_out(lane);
+        // Of bytes that are mixed up with others it cannot be said that they did not leave.
+        lane.left = match &self.cipher {
+            None => lane.wire.len() - lane.done,
+            Some(_) => 0,
+        };
+        written
+    }
+
+    fn write_out(&self, lane: &mut Lane) -> io::Result<()> {
         while let Some(rest) = lane.wire.get(lane.done..).filter(|rest| !rest.is_empty()) {
             match (&self.stream).write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -91,8 +121,7 @@ impl Lane {
 
     /// The position in the stream of requests up to which the kernel may know it.
     pub(super) fn handed(&self) -> u64 {
-        let left = self.plain.len() + self.wire.len() - self.done;
-        self.until - left as u64
+        self.until - self.left as u64
     }
 
     fn take_in(&mut self) {
@@ -110,6 +139,14 @@ impl Lane {
         self.wire.shrink_to(LANE_BYTES);
         self.done = 0;
     }
+}
+
+fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(address, limit)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(WRITE_PATIENCE))?;
+    Ok(stream)
 }
 
 /// Whether a call on a socket ran out of time, and nothing worse.

@@ -72,6 +72,17 @@ impl fmt::Display for Server {
     }
 }
 
+#[cfg(test)]
+impl Target {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        let server = Server {
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        Self { server, address }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.address.ip().to_string() == self.server.host {
@@ -191,8 +202,8 @@ mod tests {
     #[test]
     fn a_connect_string_is_read() {
         #[rustfmt::skip]
-        let table: [(&str, &[(&str, u16)], &str); 9] = [
-            ("zk",                    &[("zk", 2181)],                  ""),
+        let table = [
+            ("zk",                    &[("zk", 2181)][..],              ""),
             ("zk:1",                  &[("zk", 1)],                     ""),
             ("zk1:65535, zk2 ,zk3:3", &[("zk1", 65535), ("zk2", 2181), ("zk3", 3)], ""),
             ("zk/",                   &[("zk", 2181)],                  ""),

@@ -99,6 +99,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use super::super::hosts::Target;
     use super::*;
 
     /// Sends the bytes in pieces and returns what the inbox made of them.
@@ -112,7 +113,8 @@ mod tests {
                 let _ = stream.write_all(&piece);
             }
         });
-        let channel = Channel::connect(&address, Duration::from_secs(10)).unwrap();
+        let target = Target::of(address);
+        let channel = Channel::connect(&target, Duration::from_secs(10), None).unwrap();
         let mut inbox = Inbox::new(limit);
         let (mut frames, mut bad) = (Vec::new(), None);
         while bad.is_none() && inbox.fill(&channel).unwrap_or(0) > 0 {

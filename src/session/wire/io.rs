@@ -130,7 +130,7 @@ impl Io {
 
     /// Connects to one address and serves requests until the connection ends.
     fn attempt(&mut self, target: &Target, limit: Duration) -> Result<Round, String> {
-        let channel = Channel::connect(&target.address, limit).map_err(|e| e.to_string())?;
+        let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
@@ -149,7 +149,7 @@ impl Io {
         limit: Duration,
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
-        channel.secure(&target.server.host, limit)?;
+        channel.secure(limit)?;
         let reply = self.greet(channel, &mut inbox, limit)?;
         let Some(timeout) = self.adopt(reply)? else {
             self.shared.detach(false);

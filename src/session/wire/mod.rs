@@ -7,6 +7,11 @@
 //! whether that is safe.
 
 mod channel;
+#[cfg(feature = "tls")]
+mod cipher;
+#[cfg(not(feature = "tls"))]
+#[path = "plain.rs"]
+mod cipher;
 mod hosts;
 mod inbox;
 mod io;
@@ -27,6 +32,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
 
+pub(crate) use self::cipher::Security;
 pub(crate) use self::hosts::Hosts;
 use self::shared::Shared;
 use super::hub::Hub;
@@ -48,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
+    /// Absent for a plain connection.
+    pub(crate) tls: Option<Security>,
 }
 
 /// Who we are, in one of ZooKeeper's schemes.

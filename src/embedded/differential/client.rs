@@ -1,0 +1,213 @@
+//! A client that keeps everything it hears, in the order it heard it.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::proto::{
+    ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
+};
+
+/// One session with one of the servers.
+pub(super) struct Client {
+    hosts: String,
+    stream: TcpStream,
+    pub(super) session: i64,
+    password: Vec<u8>,
+    pub(super) seen: i64,
+    pub(super) events: Vec<Event>,
+}
+
+/// What differs between the servers by right.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    /// What is to be taken off a zxid.
+    pub(super) shift: i64,
+    /// The same number for the same session of a script.
+    pub(super) sessions: HashMap<i64, i64>,
+}
+
+/// A reply as far as the servers are to agree on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Heard {
+    zxid: i64,
+    code: i32,
+    body: Option<Reply>,
+    /// An empty buffer and none at all are read alike, and differ in length.
+    length: usize,
+}
+
+impl Client {
+    pub(super) fn connect(hosts: &str, timeout_ms: i32) -> io::Result<(Self, ConnectReply)> {
+        Self::open(hosts, timeout_ms, 0, 0, vec![0; 16])
+    }
+
+    /// Takes the session up again on a new connection.
+    pub(super) fn reconnect(&mut self, timeout_ms: i32) -> io::Result<ConnectReply> {
+        let (session, password) = (self.session, self.password.clone());
+        let (client, reply) = Self::open(&self.hosts, timeout_ms, self.seen, session, password)?;
+        *self = client;
+        Ok(reply)
+    }
+
+    fn open(
+        hosts: &str,
+        timeout_ms: i32,
+        last_zxid: i64,
+        session: i64,
+        password: Vec<u8>,
+    ) -> io::Result<(Self, ConnectReply)> {
+        let stream = TcpStream::connect(hosts)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let hello = ConnectRequest {
+            last_zxid,
+            timeout_ms,
+            session,
+            password,
+            read_only: false,
+        };
+        let mut frame = Vec::new();
+        hello.encode(&mut frame);
+        (&stream).write_all(&frame)?;
+        let reply = ConnectReply::decode(&read_frame(&stream)?).map_err(io::Error::other)?;
+        let client = Self {
+            hosts: hosts.to_owned(),
+            stream,
+            session: reply.session,
+            password: reply.password.clone(),
+            seen: last_zxid,
+            events: Vec::new(),
+        };
+        Ok((client, reply))
+    }
+
+    pub(super) fn send(&self, request: &Request) -> io::Result<()> {
+        let xid = match request {
+            Request::Auth { .. } => xid::AUTH,
+            Request::Ping => xid::PING,
+            Request::SetWatches(_) => xid::SET_WATCHES,
+            _ => 7,
+        };
+        let mut frame = Vec::new();
+        request.encode(xid, &mut frame);
+        (&self.stream).write_all(&frame)
+    }
+
+    /// Waits for a reply, and keeps the events that come before it.
+    pub(super) fn hear(&mut self, request: &Request, names: &Names) -> io::Result<Heard> {
+        loop {
+            let frame = read_frame(&self.stream)?;
+            let (header, body) = ReplyHeader::decode(&frame).map_err(io::Error::other)?;
+            if header.xid == xid::EVENT {
+                self.events
+                    .push(Event::decode(body).map_err(io::Error::other)?);
+                continue;
+            }
+            self.seen = self.seen.max(header.zxid);
+            let reply = match header.code.0 {
+                0 => Some(Reply::decode(request.op(), body).map_err(io::Error::other)?),
+                _ => None,
+            };
+            return Ok(Heard {
+                zxid: names.zxid(header.zxid),
+                code: header.code.0,
+                body: reply.map(|reply| names.reply(reply)),
+                length: body.len(),
+            });
+        }
+    }
+
+    pub(super) fn call(&mut self, request: &Request, names: &Names) -> io::Result<Heard> {
+        self.send(request)?;
+        self.hear(request, names)
+    }
+
+    /// Waits until the server hangs up.
+    pub(super) fn hear_the_end(&mut self) -> bool {
+        read_frame(&self.stream).is_err()
+    }
+}
+
+impl Heard {
+    pub(super) fn code(&self) -> i32 {
+        self.code
+    }
+}
+
+impl Names {
+    /// Nodes that were there before the first change bear a 0.
+    fn zxid(&self, zxid: i64) -> i64 {
+        if zxid == 0 { 0 } else { zxid - self.shift }
+    }
+
+    fn stat(&self, stat: Stat) -> Stat {
+        let owner = stat.ephemeral_owner;
+        Stat {
+            czxid: self.zxid(stat.czxid),
+            mzxid: self.zxid(stat.mzxid),
+            pzxid: self.zxid(stat.pzxid),
+            ctime: 0,
+            mtime: 0,
+            ephemeral_owner: self.sessions.get(&owner).copied().unwrap_or(owner),
+            ..stat
+        }
+    }
+
+    fn reply(&self, reply: Reply) -> Reply {
+        let stat = |stat| self.stat(stat);
+        match reply {
+            Reply::Created { path, stat: of } => Reply::Created {
+                path,
+                stat: of.map(stat),
+            },
+            Reply::Stat(of) => Reply::Stat(stat(of)),
+            Reply::Data { data, stat: of } => Reply::Data {
+                data,
+                stat: stat(of),
+            },
+            Reply::Acl { acl, stat: of } => Reply::Acl {
+                acl,
+                stat: stat(of),
+            },
+            Reply::Children { names, stat: of } => Reply::Children {
+                names: sorted(names),
+                stat: of.map(stat),
+            },
+            Reply::Ephemerals(paths) => Reply::Ephemerals(sorted(paths)),
+            Reply::Identities(pairs) => Reply::Identities(sorted(pairs)),
+            Reply::Multi(parts) => Reply::Multi(
+                parts
+                    .into_iter()
+                    .map(|part| part.map(|part| self.part(part)))
+                    .collect(),
+            ),
+            reply @ (Reply::Count(_) | Reply::Synced { .. } | Reply::Nothing) => reply,
+        }
+    }
+
+    fn part(&self, part: OpReply) -> OpReply {
+        match part {
+            OpReply::Created { path, stat } => OpReply::Created {
+                path,
+                stat: stat.map(|stat| self.stat(stat)),
+            },
+            OpReply::Set(stat) => OpReply::Set(self.stat(stat)),
+            part @ (OpReply::Checked | OpReply::Deleted) => part,
+        }
+    }
+}
+
+fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items
+}
+
+fn read_frame(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let mut frame = vec![0; u32::from_be_bytes(head) as usize];
+    stream.read_exact(&mut frame)?;
+    Ok(frame)
+}

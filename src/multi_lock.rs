@@ -1,0 +1,230 @@
+//! Several mutexes at once, without deadlock.
+
+use std::marker::PhantomData;
+use std::sync::{self, Arc};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, guard_methods};
+use crate::hold::Hold;
+use crate::options::LockOptions;
+use crate::protocol::attempt::Patience;
+use crate::session::Session;
+use crate::session::ask::over;
+use crate::session::limit::Limit;
+use crate::session::local::{Entry, Turn};
+
+/// Several mutexes that are locked together: all or none.
+///
+/// Each of them excludes with [`Mutex`](crate::Mutex) on its path. The nodes of all
+/// queues are created in one transaction, so any two multi-lockers stand in the same order
+/// in every queue that they share, and no two of them can wait for each other, whatever
+/// order they name the paths in. That does not cover a thread that holds one lock and then
+/// asks for another.
+///
+/// On a client from [`Client::from_zookeeper`](crate::Client::from_zookeeper), which has no
+/// transactions, the locks are taken in the order of their paths, and given back for a
+/// moment when one does not come.
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// # let client = zklock::Client::connect("zk1:2181")?;
+/// let transfer = client.multi_lock(["/accounts/jo", "/accounts/mia"])?;
+/// let guard = transfer.lock()?;
+/// for (path, token) in guard.tokens() {
+///     println!("{path}: {token}");
+/// }
+/// guard.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiLock {
+    session: Arc<Session>,
+    /// Sorted, each once.
+    paths: Arc<[String]>,
+}
+
+/// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless it says
+/// that they are lost. When one is lost, all are.
+#[derive(Debug)]
+#[must_use = "the locks are released when the guard is dropped"]
+pub struct MultiGuard {
+    // Fields drop in this order: leave the queues first, then let the next threads in.
+    hold: Hold,
+    turns: Vec<Turn>,
+    tokens: Vec<(String, FencingToken)>,
+    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+}
+
+impl MultiLock {
+    pub(crate) fn new<'a>(
+        session: &Arc<Session>,
+        paths: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self> {
+        let mut paths: Vec<_> = paths.into_iter().map(String::from).collect();
+        for path in &paths {
+            crate::path::check(path)?;
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        if paths.is_empty() {
+            return Err(Error::Unsupported {
+                what: "a multi-lock of no paths",
+            });
+        }
+        Ok(Self {
+            session: session.clone(),
+            paths: paths.into(),
+        })
+    }
+
+    /// Acquires all mutexes.
+    ///
+    /// Blocks until it is our turn in every queue. A lost connection does not end the
+    /// wait, and does not cost the places as long as the session lives; when it expires we
+    /// queue again, at the ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths. None of them is locked
+    /// then, and nothing is left in their queues.
+    pub fn lock(&self) -> Result<MultiGuard> {
+        loop {
+            // Without a limit there is nothing to give up for.
+            if let Some(guard) = self.lock_with(LockOptions::new())? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Acquires all mutexes if nobody has any of them or waits for one.
+    ///
+    /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). That a mutex is taken is not an error.
+    pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
+        let mut options = LockOptions::within(self.session.hub.link().timeout);
+        let mut turns = Vec::with_capacity(self.paths.len());
+        for path in self.paths.iter() {
+            match self.turn(path, self.session.lines.try_enter(path))? {
+                Some(turn) => turns.push(turn),
+                None => return Ok(None),
+            }
+        }
+        let limit = options.limit();
+        self.enter(turns, Patience::Tries, &mut options, &limit)
+    }
+
+    /// Acquires all mutexes, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MultiGuard>> {
+        self.lock_with(LockOptions::within(limit))
+    }
+
+    /// Acquires all mutexes, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MultiGuard>> {
+        self.lock_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires all mutexes as the `options` say.
+    ///
+    /// Blocks until it is our turn everywhere, or until a limit of the options is reached,
+    /// which gives `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_with(&self, mut options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
+        let limit = options.limit();
+        let mut turns = Vec::with_capacity(self.paths.len());
+        for path in self.paths.iter() {
+            let entry = self.session.lines.enter(path, &limit, &self.session.hub);
+            match self.turn(path, entry)? {
+                Some(turn) => turns.push(turn),
+                None => return Ok(None),
+            }
+        }
+        self.enter(turns, Patience::Waits, &mut options, &limit)
+    }
+
+    /// Returns the paths, in alphabetical order.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(String::as_str)
+    }
+
+    fn turn(&self, path: &str, entry: Entry) -> Result<Option<Turn>> {
+        match entry {
+            Entry::Turn(turn) => Ok(Some(turn)),
+            Entry::Taken => Ok(None),
+            Entry::OwnTurn => Err(Error::WouldDeadlock {
+                path: path.to_owned(),
+            }),
+            Entry::Closed => Err(over(&self.session.hub.link())),
+        }
+    }
+
+    fn enter(
+        &self,
+        turns: Vec<Turn>,
+        patience: Patience,
+        options: &mut LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Option<MultiGuard>> {
+        let taken = Hold::take_all(&self.session, &self.paths, patience, options, limit)?;
+        Ok(taken.map(|(hold, tokens)| MultiGuard {
+            hold,
+            turns,
+            tokens: self.paths.iter().cloned().zip(tokens).collect(),
+            not_send: PhantomData,
+        }))
+    }
+}
+
+guard_methods!(MultiGuard);
+
+impl MultiGuard {
+    /// Returns a token for each path, in alphabetical order of the paths.
+    ///
+    /// Each grows with every grant of its lock; see [`FencingToken`].
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+        self.tokens
+            .iter()
+            .map(|(path, token)| (path.as_str(), *token))
+    }
+
+    /// Returns the full paths of the nodes that stand for the locks.
+    pub fn nodes(&self) -> &[String] {
+        self.hold.nodes()
+    }
+
+    /// Releases all mutexes and waits until the server has confirmed it.
+    ///
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if one of them was lost before: what was done under this
+    /// guard may have overlapped with another holder.
+    pub fn unlock(self) -> Result<()> {
+        let Self { hold, turns, .. } = self;
+        let released = hold.release();
+        drop(turns);
+        released
+    }
+}

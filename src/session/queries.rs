@@ -1,0 +1,109 @@
+//! What several kinds of locks ask of a session.
+
+use super::Session;
+use super::ask::{Asker, refused};
+use super::limit::{GaveUp, Limit};
+use super::proof::{self, Proof};
+use super::transport::Failure;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::path;
+use crate::proto::{CreateMode, ErrorCode, Request};
+use crate::protocol::dialect::{Dialect, Role};
+use crate::protocol::queue::{Contest, Foreign};
+
+impl Session {
+    /// Has the quorum confirm these nodes; returns when it was asked, or `None` if one is
+    /// gone or the limit was reached.
+    pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Option<Moment>> {
+        let abilities = self.transport.abilities();
+        let mut asker = self.asker();
+        loop {
+            if asker.connected(limit)?.is_err() {
+                return Ok(None);
+            }
+            let sent = Moment::now();
+            let Ok(answers) = asker.prove(nodes, limit) else {
+                return Ok(None);
+            };
+            match proof::judge(abilities, &answers) {
+                Proof::Confirmed => return Ok(Some(sent)),
+                Proof::Gone(_) => return Ok(None),
+                Proof::Unanswered => asker.breathe(),
+            }
+        }
+    }
+
+    /// What this client asks of a queue.
+    pub(crate) fn contest(&self, role: Role, permits: usize) -> Contest {
+        Contest {
+            dialect: self.settings.dialect,
+            role,
+            permits,
+        }
+    }
+
+    /// The error of a queue with somebody who would not wait for us.
+    pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
+        Error::ForeignContender {
+            node: format!("{dir}/{}", foreign.node),
+            library: foreign.library,
+            dialect: foreign.dialect,
+        }
+    }
+
+    /// Makes the directories of several locks, and what is above them.
+    pub(crate) fn make_directories(
+        &self,
+        asker: &mut Asker,
+        dirs: &[String],
+        limit: &Limit,
+    ) -> Result<()> {
+        for dir in dirs {
+            let requests = self.parents(dir, self.settings.dialect);
+            let count = requests.len();
+            let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
+            for at in 0..count {
+                match asker.wait(ticket, limit) {
+                    Ok(Err(Failure::Refused(code))) if parent_trouble(at, count, code) => {
+                        return Err(refused(dir, code));
+                    }
+                    Ok(_) => {}
+                    Err(GaveUp) => return Ok(()),
+                }
+                ticket = ticket.next();
+            }
+        }
+        Ok(())
+    }
+
+    /// The requests that create a lock's directory and what is above it.
+    pub(crate) fn parents(&self, dir: &str, dialect: Dialect) -> Vec<Request> {
+        let make = |path: &str, mode| Request::Create {
+            path: path.to_owned(),
+            data: Vec::new(),
+            acl: self.settings.acl.entries().to_vec(),
+            mode,
+            stat: false,
+        };
+        // kazoo remembers that a directory exists, and fails if a container has gone.
+        let last = match dialect {
+            Dialect::Kazoo => CreateMode::Persistent,
+            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
+        };
+        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent));
+        above.chain([make(dir, last)]).collect()
+    }
+}
+
+/// Whether the refusal of the parent at this place of so many is a reason to stop.
+///
+/// One that is there already, or goes again at once, is none; nor is it that we may not
+/// create those in between, which may be there. Above the first there is only the chroot.
+pub(crate) fn parent_trouble(at: usize, count: usize, code: ErrorCode) -> bool {
+    match code {
+        ErrorCode::NODE_EXISTS => false,
+        ErrorCode::NO_NODE => at == 0,
+        _ => at + 1 == count,
+    }
+}

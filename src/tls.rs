@@ -1,0 +1,123 @@
+//! How to encrypt the connection to ZooKeeper.
+//!
+//! This is what the user says; `session/wire/cipher.rs` does it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::session::wire::Security;
+use crate::{Error, Result};
+
+/// Encrypted connections to ZooKeeper's `secureClientPort`.
+///
+/// The server's certificate must be signed by a known authority and be for the host name
+/// (or the address) in the list of servers; there is no way to switch that off.
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// use zklock::{Client, Tls};
+///
+/// let tls = Tls::new()
+///     .ca_file("/etc/zookeeper/ca.pem")
+///     .client_cert("/etc/zookeeper/me.pem", "/etc/zookeeper/me.key");
+/// let client = Client::builder("zk1:2281,zk2:2281").tls(tls).connect()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Tls {
+    authorities: Vec<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Tls {
+    /// Trusts the authorities that the system trusts, and shows no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the authorities in this PEM file, instead of those of the system.
+    ///
+    /// May be called several times. Defaults to the system's authorities.
+    pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
+        self.authorities.push(pem.into());
+        self
+    }
+
+    /// Shows the server a certificate: a PEM file with the chain, our own certificate
+    /// first, and one with its private key. Defaults to none.
+    pub fn client_cert(mut self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.client = Some((chain.into(), key.into()));
+        self
+    }
+
+    /// Reads the files.
+    pub(crate) fn configure(&self) -> Result<Security> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = Arc::new(self.roots()?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
+            .build()
+            .map_err(|error| bad(format!("the authorities cannot be used: {error}")))?;
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad(error.to_string()))?
+            .with_webpki_verifier(verifier);
+        let config = match &self.client {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => config
+                .with_client_auth_cert(certificates(chain)?, private_key(key)?)
+                .map_err(|error| bad(format!("{}: {error}", chain.display())))?,
+        };
+        Ok(Security(Arc::new(config)))
+    }
+
+    fn roots(&self) -> Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        for file in &self.authorities {
+            for certificate in certificates(file)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| bad(format!("{}: {error}", file.display())))?;
+            }
+        }
+        if self.authorities.is_empty() {
+            let found = rustls_native_certs::load_native_certs();
+            for error in &found.errors {
+                log::warn!("an authority of the system cannot be read: {error}");
+            }
+            roots.add_parsable_certificates(found.certs);
+        }
+        if roots.is_empty() {
+            return Err(bad("the system has no authorities".to_owned()));
+        }
+        Ok(roots)
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let unreadable = |error| bad(format!("{}: {error}", file.display()));
+    let found: Vec<_> = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect)
+        .map_err(unreadable)?;
+    if found.is_empty() {
+        return Err(bad(format!("{} holds no certificate", file.display())));
+    }
+    Ok(found)
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>> {
+    let found = PrivateKeyDer::from_pem_file(file);
+    found.map_err(|error| bad(format!("{}: {error}", file.display())))
+}
+
+fn bad(reason: String) -> Error {
+    Error::BadTls { reason }
+}

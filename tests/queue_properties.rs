@@ -1,0 +1,285 @@
+//! What must hold in every queue, whoever stands in it.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use zklock::Dialect;
+use zklock::protocol::dialect::Role;
+use zklock::protocol::queue::{Behind, Contest, Place, own};
+
+/// Somebody in a queue.
+#[derive(Clone, Debug)]
+struct Contender {
+    node: String,
+    contest: Contest,
+    /// The order of arrival, which is also the order of the transactions.
+    born: i64,
+}
+
+/// Nodes that contend with each other: a dialect, and the roles and names in its queue.
+/// `ID` stands for a UUID, `HEX` for one without dashes.
+type Family = (Dialect, &'static [(Role, &'static str)]);
+
+const FAMILIES: [Family; 5] = [
+    (
+        Dialect::Curator,
+        &[
+            (Role::Exclusive, "_c_ID-lock-"),
+            (Role::Exclusive, "_c_HEX-lock-"),
+            (Role::Exclusive, "x-HEX-"),
+            (Role::Exclusive, "lock-"),
+        ],
+    ),
+    (
+        Dialect::Curator,
+        &[
+            (Role::Read, "_c_ID-__READ__"),
+            (Role::Write, "_c_ID-__WRIT__"),
+        ],
+    ),
+    (
+        Dialect::Kazoo,
+        &[
+            (Role::Exclusive, "HEX__lock__"),
+            (Role::Write, "HEX__lock__"),
+            (Role::Read, "HEX__rlock__"),
+            (Role::Exclusive, "_c_HEX-lock-"),
+        ],
+    ),
+    (
+        Dialect::Recipe,
+        &[(Role::Read, "ID-read-"), (Role::Write, "ID-write-")],
+    ),
+    (
+        Dialect::Recipe,
+        &[
+            (Role::Exclusive, "ID-lock-"),
+            (Role::Exclusive, "_c_ID-lock-"),
+        ],
+    ),
+];
+
+/// A queue in the order of arrival, with the numbers that `number` gives.
+fn queue(
+    length: impl Into<proptest::collection::SizeRange>,
+    number: impl Fn(i64, i64) -> i64 + 'static,
+) -> impl Strategy<Value = Vec<Contender>> {
+    let kinds = prop::collection::vec((any::<Index>(), any::<u128>(), 1_i64..4), length);
+    let start = prop_oneof![0_i64..3, 5_i64..12, 999_999_990_i64..1_000_000_000];
+    (any::<Index>(), start, kinds).prop_map(move |(family, start, kinds)| {
+        let (dialect, kinds_there) = *family.get(&FAMILIES);
+        let mut arrival = 0;
+        let contenders = kinds.iter().map(|(kind, id, gap)| {
+            arrival += gap;
+            let (role, name) = *kind.get(kinds_there);
+            let id = uuid::Uuid::from_u128(*id);
+            let stem = name
+                .replace("ID", &id.to_string())
+                .replace("HEX", &id.simple().to_string());
+            Contender {
+                node: format!("{stem}{:010}", number(start, arrival)),
+                contest: Contest {
+                    dialect,
+                    role,
+                    permits: 0,
+                },
+                born: 1000 + arrival,
+            }
+        });
+        contenders.collect()
+    })
+}
+
+/// A queue with numbers that tell the order.
+fn numbered() -> impl Strategy<Value = Vec<Contender>> {
+    queue(1..9, |start, arrival| start + arrival)
+}
+
+/// A queue of a directory whose numbers are used up: they repeat, or turn negative.
+fn exhausted() -> impl Strategy<Value = Vec<Contender>> {
+    let repeat = |_, arrival: i64| 2_147_483_643_i64.saturating_add(arrival).min(2_147_483_647);
+    let turn = |_, arrival: i64| i64::from((2_147_483_643_i64 + arrival) as i32);
+    prop_oneof![queue(4..9, repeat), queue(4..9, turn)].prop_filter("distinct names", |queue| {
+        let mut names = names(queue);
+        names.sort();
+        names.windows(2).all(|pair| pair[0] != pair[1])
+    })
+}
+
+fn names(queue: &[Contender]) -> Vec<String> {
+    queue.iter().map(|c| c.node.clone()).collect()
+}
+
+/// The promise, not the protocol's table.
+fn excludes(one: &Contender, other: &Contender) -> bool {
+    one.contest.role != Role::Read || other.contest.role != Role::Read
+}
+
+/// Where the contender stands, as an attempt finds out: by numbers, or else by births.
+fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
+    match me.contest.place(listing, &me.node) {
+        Place::Exhausted(asked) => {
+            let births: HashMap<_, _> = queue
+                .iter()
+                .filter(|c| asked.contains(&c.node))
+                .map(|c| (c.node.clone(), c.born))
+                .collect();
+            me.contest.place_by_birth(&births, &me.node)
+        }
+        place => place,
+    }
+}
+
+/// Returns whom everyone waits for, by position; `None` for those whose turn it is.
+fn waits(queue: &[Contender], listing: &[String]) -> Vec<Option<(usize, Behind)>> {
+    let wait = |me: &Contender| match place(queue, listing, me) {
+        Place::First => None,
+        Place::Behind(behind) => {
+            let at = queue.iter().position(|c| c.node == behind.nearest);
+            Some((at.expect("it is in the queue"), behind))
+        }
+        place => panic!("{} in {listing:?}: {place:?}", me.node),
+    };
+    queue.iter().map(wait).collect()
+}
+
+/// Checks everyone's place in a listing of the queue.
+fn check(queue: &[Contender], listing: &[String]) -> Result<(), TestCaseError> {
+    let waits = waits(queue, listing);
+    for (i, me) in queue.iter().enumerate() {
+        let ahead: Vec<_> = (0..i).filter(|j| excludes(&queue[*j], me)).collect();
+        match &waits[i] {
+            None => prop_assert!(ahead.is_empty(), "{} is not the first", me.node),
+            Some((nearest, behind)) => {
+                // So nobody waits for somebody later, and nobody for each other in a ring.
+                prop_assert_eq!(Some(nearest), ahead.last());
+                prop_assert_eq!(behind.ahead, ahead.len());
+                prop_assert!(!behind.last || i == 1, "somebody else is ahead");
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn everyone_waits_for_the_nearest_that_excludes_it(
+        (queue, listing) in numbered().prop_flat_map(|queue| {
+            let listing = Just(names(&queue)).prop_shuffle();
+            (Just(queue), listing)
+        })
+    ) {
+        check(&queue, &listing)?;
+    }
+
+    #[test]
+    fn so_it_is_when_the_numbers_are_used_up(
+        (queue, listing) in exhausted().prop_flat_map(|queue| {
+            let listing = Just(names(&queue)).prop_shuffle();
+            (Just(queue), listing)
+        })
+    ) {
+        check(&queue, &listing)?;
+    }
+
+    #[test]
+    fn the_heads_can_hold_together_and_nobody_else_with_them(queue in numbered()) {
+        let waits = waits(&queue, &names(&queue));
+        let heads: Vec<_> = (0..queue.len()).filter(|i| waits[*i].is_none()).collect();
+        prop_assert_eq!(heads.first(), Some(&0));
+        for (i, me) in queue.iter().enumerate() {
+            let excluded = |them: &[usize]| them.iter().any(|j| excludes(&queue[*j], me));
+            let others: Vec<_> = heads.iter().copied().filter(|j| *j != i).collect();
+            let ahead: Vec<_> = (0..i).collect();
+            match heads.contains(&i) {
+                true => prop_assert!(!excluded(&others), "{} holds beside others", me.node),
+                false => prop_assert!(excluded(&ahead), "{} waits for nobody", me.node),
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_departure_of_the_nearest_changes_anything(
+        queue in prop_oneof![numbered(), exhausted()],
+        me in any::<Index>(),
+    ) {
+        let me = me.index(queue.len());
+        let before = waits(&queue, &names(&queue));
+        for gone in (0..queue.len()).filter(|gone| *gone != me) {
+            let mut rest = queue.clone();
+            rest.remove(gone);
+            let after = place(&rest, &names(&rest), &queue[me]);
+            match (&before[me], after) {
+                (None, after) => prop_assert_eq!(after, Place::First),
+                (Some((nearest, behind)), Place::Behind(after)) if *nearest != gone => {
+                    prop_assert_eq!(&after.nearest, &behind.nearest);
+                }
+                (Some((nearest, behind)), after) => {
+                    prop_assert_eq!(*nearest, gone);
+                    prop_assert_eq!(after == Place::First, behind.ahead == 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn after_the_last_one_ahead_it_is_my_turn_whoever_comes(
+        queue in numbered(),
+        me in any::<Index>(),
+    ) {
+        let me = me.index(queue.len());
+        let known = &queue[..=me];
+        if let Some((nearest, Behind { last: true, .. })) = &waits(known, &names(known))[me] {
+            let mut rest = queue.clone();
+            rest.remove(*nearest);
+            prop_assert_eq!(place(&rest, &names(&rest), &queue[me]), Place::First);
+        }
+    }
+
+    #[test]
+    fn a_queue_is_taken_if_a_newcomer_would_have_to_wait(queue in numbered()) {
+        let (newcomer, there) = queue.split_last().expect("it is not empty");
+        let taken = newcomer.contest.is_taken(&names(there));
+        let waits = place(&queue, &names(&queue), newcomer) != Place::First;
+        prop_assert_eq!(taken, Ok(waits));
+    }
+
+    #[test]
+    fn strangers_change_nothing(
+        queue in numbered(),
+        strangers in prop::collection::vec("[a-z]{1,8}(-[0-9]{1,9})?", 0..4),
+    ) {
+        let mut listing = names(&queue);
+        listing.splice(0..0, strangers);
+        prop_assert_eq!(waits(&queue, &listing), waits(&queue, &names(&queue)));
+    }
+
+    #[test]
+    fn who_is_not_listed_is_missing(queue in numbered(), me in any::<Index>()) {
+        let me = me.index(queue.len());
+        let mut rest = queue.clone();
+        rest.remove(me);
+        prop_assert_eq!(queue[me].contest.place(&names(&rest), &queue[me].node), Place::Missing);
+    }
+
+    #[test]
+    fn only_nodes_with_our_prefix_are_ours(queue in numbered(), me in any::<Index>()) {
+        let me = me.get(&queue);
+        let prefix = &me.node[..me.node.len() - 10];
+        let listing = names(&queue);
+        let found = own(&listing, prefix);
+        prop_assert!(found.iter().any(|name| name.text == me.node));
+        prop_assert!(found.iter().all(|name| name.text.starts_with(prefix)));
+        prop_assert!(found.windows(2).all(|pair| pair[0].sequence <= pair[1].sequence));
+    }
+
+    #[test]
+    fn contenders_are_listed_first_come_first(queue in numbered()) {
+        let mut listing = names(&queue);
+        listing.reverse();
+        let found = queue[0].contest.contenders(&listing);
+        let found: Vec<_> = found.iter().map(|name| name.text).collect();
+        prop_assert_eq!(found, names(&queue));
+    }
+}
