@@ -9,6 +9,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::clock::Moment;
+
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
@@ -55,6 +57,8 @@ pub(crate) struct Link {
     pub(crate) timeout: Duration,
     /// Counts the connections that were made.
     pub(crate) connects: u64,
+    /// When the last of them was made; of no meaning before the first.
+    pub(crate) since: Moment,
 }
 
 impl Link {
@@ -85,6 +89,7 @@ impl Hub {
             session: 0,
             timeout,
             connects: 0,
+            since: Moment::now(),
         };
         Self(Mutex::new(Inner {
             link,
@@ -142,6 +147,7 @@ impl Hub {
             link.session = session;
             link.timeout = timeout;
             link.connects += 1;
+            link.since = Moment::now();
         });
     }
 
