@@ -16,9 +16,6 @@ use crate::session::ask::{over, refused};
 use crate::session::limit::Limit;
 use crate::session::transport::Failure;
 
-/// How long a question about a queue may take.
-const LIMIT: Duration = Duration::from_secs(15);
-
 /// Someone who holds a lock or waits for it, of this library or another.
 #[derive(Clone)]
 pub struct Contender {
@@ -99,17 +96,8 @@ impl Contender {
     /// Fails if the server turns the request down or the client is closed. That the
     /// contender has gone meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
-        let word = match self.session.settings.dialect {
-            Dialect::Recipe => b"unlock".to_vec(),
-            Dialect::Curator | Dialect::Kazoo => b"__REVOKE__".to_vec(),
-        };
         log::info!("asking {} to let go", self.node);
-        self.ask(&Request::SetData {
-            path: self.node.clone(),
-            data: word,
-            version: -1,
-        })?;
-        Ok(())
+        self.session.revoke(&self.node)
     }
 
     /// Removes it from the queue, whether it wants or not.
@@ -132,28 +120,19 @@ impl Contender {
         let same = |stat: &Stat| {
             stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
         };
-        match self.ask(&look)? {
+        match self.session.read(&look, &self.node)? {
             Some(Reply::Stat(stat)) if same(&stat) => {}
             _ => return Ok(()),
         }
         log::warn!("evicting {}", self.node);
-        self.ask(&Request::Delete {
-            path: self.node.clone(),
-            version: -1,
-        })?;
-        Ok(())
-    }
-
-    /// Returns `None` if the node is gone.
-    fn ask(&self, request: &Request) -> Result<Option<Reply>> {
-        ask(&self.session, request, &self.node)
+        self.session.delete(&self.node)
     }
 }
 
 impl Session {
     /// Lists who is in a queue, first come first.
     pub(crate) fn contenders(self: &Arc<Self>, dir: &str) -> Result<Vec<Contender>> {
-        let Some(Reply::Children { names, .. }) = ask(self, &crate::session::list(dir), dir)?
+        let Some(Reply::Children { names, .. }) = self.read(&crate::session::list(dir), dir)?
         else {
             return Ok(Vec::new());
         };
@@ -174,7 +153,7 @@ impl Session {
                 path: node.clone(),
                 watch: false,
             };
-            match ask(self, &read, &node) {
+            match self.read(&read, &node) {
                 Ok(Some(Reply::Data { data, stat })) => {
                     contenders.push(Contender::new(self, node, holds, stat, &data));
                 }
@@ -183,7 +162,7 @@ impl Session {
                         path: node.clone(),
                         watch: false,
                     };
-                    if let Some(Reply::Stat(stat)) = ask(self, &look, &node)? {
+                    if let Some(Reply::Stat(stat)) = self.read(&look, &node)? {
                         contenders.push(Contender::new(self, node, holds, stat, &[]));
                     }
                 }
@@ -192,19 +171,6 @@ impl Session {
             }
         }
         Ok(contenders)
-    }
-}
-
-fn ask(session: &Session, request: &Request, path: &str) -> Result<Option<Reply>> {
-    match session.asker().insist(request, &Limit::after(LIMIT))? {
-        Ok(Ok(reply)) => Ok(Some(reply)),
-        Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
-        Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
-        Ok(Err(Failure::Closed)) => Err(over(&session.hub.link())),
-        Ok(Err(_)) | Err(_) => Err(Error::ConnectTimeout {
-            limit: LIMIT,
-            tried: session.hub.trouble(),
-        }),
     }
 }
 

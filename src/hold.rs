@@ -4,6 +4,7 @@
 //! plain structs around it, so that they can be taken apart.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
@@ -18,8 +19,9 @@ use crate::protocol::dialect::Role;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
-use crate::session::leftovers::Ended;
+use crate::session::leftovers::{Ended, Release};
 use crate::session::limit::Limit;
+use crate::session::overdue::Overdue;
 use crate::session::proof::{self, Proof};
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
@@ -34,6 +36,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) role: Role,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
 }
 
 /// See the module's documentation.
@@ -44,6 +48,10 @@ pub(crate) struct Hold {
     token: FencingToken,
     /// The number of the vigil; taken when the nodes are given up.
     watched: Option<u64>,
+    /// Whether the release clears the mark of a holder.
+    clears: bool,
+    /// The nodes are not to go before this.
+    at_least_until: Option<Instant>,
 }
 
 impl<'a> Queue<'a> {
@@ -54,6 +62,7 @@ impl<'a> Queue<'a> {
             dir: path,
             role,
             permits: 0,
+            lasting: false,
         }
     }
 
@@ -74,6 +83,8 @@ impl<'a> Queue<'a> {
             patience,
             note: options.note.as_deref(),
             on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
+            overdue: options.overdue.map(Overdue::new),
+            lasting: self.lasting,
         }
     }
 }
@@ -91,7 +102,14 @@ impl Hold {
             session: session.clone(),
             vigil,
             token,
+            clears: false,
+            at_least_until: None,
         }
+    }
+
+    /// The release clears the mark of a holder, unless the holder panics or has lost.
+    pub(crate) fn clear_at_the_end(&mut self) {
+        self.clears = true;
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -110,9 +128,14 @@ impl Hold {
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Self>> {
+        let at_least = options.hold_at_least;
         let mut quest = queue.quest(session, patience, options);
         let reached = session.acquire(&mut quest, limit)?;
-        Ok(reached.map(|reached| Self::new(session, reached)))
+        Ok(reached.map(|reached| {
+            let mut hold = Self::new(session, reached);
+            hold.at_least_until = at_least.and_then(|time| Instant::now().checked_add(time));
+            hold
+        }))
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -183,6 +206,9 @@ impl Hold {
 
     /// Gives the nodes up and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
+        if let Some(until) = self.at_least_until.take() {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
         let held = self.check();
         let deadline = Instant::now().checked_add(self.valid_for());
         let count = self.nodes().len();
@@ -211,12 +237,17 @@ impl Hold {
     }
 
     fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
-        if let Some(watched) = self.watched.take() {
-            self.session.vigils.end(watched);
-            self.session
-                .leftovers
-                .release(self.vigil.nodes(), self.vigil.session(), waiter);
-        }
+        let Some(watched) = self.watched.take() else {
+            return;
+        };
+        let release = Release {
+            session: self.vigil.session(),
+            waiter,
+            clears: self.clears && !thread::panicking() && self.check().is_ok(),
+            not_before: self.at_least_until,
+        };
+        self.session.vigils.end(watched);
+        self.session.leftovers.release(self.vigil.nodes(), &release);
     }
 }
 

@@ -23,6 +23,7 @@ use crate::protocol::name::prefix;
 use crate::session::ask::{Asker, over, refused};
 use crate::session::drive::Progress;
 use crate::session::hub::Link;
+use crate::session::leftovers::Release;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
@@ -210,9 +211,13 @@ impl Drop for Together<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let nodes: Vec<_> = self.nodes().collect();
-            self.session
-                .leftovers
-                .release(&nodes, self.link.session, None);
+            let release = Release {
+                session: self.link.session,
+                waiter: None,
+                clears: false,
+                not_before: None,
+            };
+            self.session.leftovers.release(&nodes, &release);
         }
     }
 }

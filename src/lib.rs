@@ -237,6 +237,7 @@
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+mod abandonment;
 mod acl;
 mod client;
 mod clock;

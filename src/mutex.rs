@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
+use crate::abandonment::Tracking;
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
 use crate::hold::{Hold, Queue};
@@ -40,6 +41,7 @@ use crate::session::local::{Entry, Turn};
 pub struct Mutex {
     session: Arc<Session>,
     path: Arc<str>,
+    tracking: Option<Tracking>,
 }
 
 /// An RAII guard: while it lives, the mutex is held, unless it says that it is lost.
@@ -54,6 +56,7 @@ pub struct MutexGuard {
     // Fields drop in this order: leave the queue first, then let the next thread in.
     hold: Hold,
     turn: Turn,
+    abandoned: Option<FencingToken>,
     /// The thread that locked it is the one that would wait for itself.
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
@@ -73,7 +76,32 @@ impl Mutex {
         Ok(Self {
             session: session.clone(),
             path: path.into(),
+            tracking: None,
         })
+    }
+
+    /// Learns whether the predecessor went without releasing, and lets the successor learn
+    /// it of us; see [`MutexGuard::abandoned`].
+    ///
+    /// It did if its session expired, its process died or its critical section panicked,
+    /// but also if it has lost the lock. Every client that locks this path should track:
+    /// one that does not, of this library or another, neither learns nor tells. The mark is
+    /// the data of the lock's directory, which is never a container then. Costs two round
+    /// trips when the mutex is locked. Defaults to no.
+    #[must_use]
+    pub fn track_abandonment(mut self) -> Self {
+        self.tracking.get_or_insert_default();
+        self
+    }
+
+    /// Waits for `delay` before entering after a predecessor that went without releasing,
+    /// so that what it has begun and cannot be fenced off can come to an end; Chubby's
+    /// lock-delay. Tracks abandonment, see
+    /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
+    #[must_use]
+    pub fn successor_delay(mut self, delay: Duration) -> Self {
+        self.tracking.get_or_insert_default().delay = delay;
+        self
     }
 
     /// Acquires the mutex.
@@ -180,11 +208,18 @@ impl Mutex {
         mut options: LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
-        let queue = Queue::of(&self.path, Role::Exclusive);
+        let mut queue = Queue::of(&self.path, Role::Exclusive);
+        queue.lasting = self.tracking.is_some();
         let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
-        Ok(hold.map(|hold| MutexGuard {
+        let settled = match (hold, self.tracking) {
+            (None, _) => None,
+            (Some(hold), None) => Some((hold, None)),
+            (Some(hold), Some(tracking)) => hold.settle(tracking, &self.path, limit)?,
+        };
+        Ok(settled.map(|(hold, abandoned)| MutexGuard {
             hold,
             turn,
+            abandoned,
             not_send: PhantomData,
         }))
     }
@@ -197,6 +232,12 @@ impl MutexGuard {
     /// Returns a number that grows with every grant of this lock.
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.token()
+    }
+
+    /// Returns the token of the predecessor if it went without releasing: what it has
+    /// begun may be half done. `None` without [`Mutex::track_abandonment`].
+    pub fn abandoned(&self) -> Option<FencingToken> {
+        self.abandoned
     }
 
     /// Returns the full path of the node that stands for the lock.

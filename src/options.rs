@@ -7,6 +7,7 @@ use crossbeam_channel::Receiver;
 
 use crate::contender::Contender;
 use crate::session::limit::Limit;
+use crate::session::overdue::Rule;
 
 /// How to wait for a lock.
 ///
@@ -28,6 +29,8 @@ pub struct LockOptions<'a> {
     pub(crate) cancel: Option<Receiver<()>>,
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<dyn FnMut(&Waiting) + 'a>>,
+    pub(crate) overdue: Option<Rule>,
+    pub(crate) hold_at_least: Option<Duration>,
 }
 
 /// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
@@ -70,6 +73,36 @@ impl<'a> LockOptions<'a> {
     /// nothing.
     pub fn on_wait(mut self, told: impl FnMut(&Waiting) + 'a) -> Self {
         self.on_wait = Some(Box::new(told));
+        self
+    }
+
+    /// Keeps the lock for at least this long, even if the guard is dropped before.
+    ///
+    /// For short jobs that several machines start at the same time by clocks that differ:
+    /// the one that comes late finds the lock still taken. Dropping the guard does not
+    /// block, but unlocking it does, and so does closing the client, since a lock does not
+    /// outlive its session. Not for multi-locks and semaphores. Defaults to zero.
+    pub fn hold_at_least(mut self, time: Duration) -> Self {
+        self.hold_at_least = Some(time);
+        self
+    }
+
+    /// Removes a holder that has held for too long, after asking it to let go.
+    ///
+    /// While we wait, whoever is at the head of the queue for longer than
+    /// `held_longer_than` is asked to let go, and after another `grace` its node is
+    /// deleted. The time counts from when this thread saw it there first. Both sides log
+    /// it.
+    ///
+    /// **Dangerous**: a holder that does not listen to its guard goes on, beside the next
+    /// one. Use it where the holder checks its guard, or where what the lock protects
+    /// checks fencing tokens. Costs the server a listing every half of the shorter time.
+    /// Defaults to never.
+    pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
+        self.overdue = Some(Rule {
+            held_longer_than,
+            grace,
+        });
         self
     }
 

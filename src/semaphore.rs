@@ -172,10 +172,8 @@ impl Semaphore {
         };
         let leases = self.leases();
         let line = Queue {
-            path: &self.path,
             dir: &locks,
-            role: Role::Exclusive,
-            permits: 0,
+            ..Queue::of(&self.path, Role::Exclusive)
         };
         let lease = Queue {
             dir: &leases,

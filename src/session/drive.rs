@@ -10,12 +10,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 use uuid::Uuid;
 
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::hub::{Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::overdue::{Overdue, Verdict};
 use super::proof::{self, Proof};
 use super::queries::parent_trouble;
 use super::transport::{Failure, Fired, Watch, WatchId};
@@ -43,6 +44,9 @@ pub(crate) struct Quest<'a> {
     pub(crate) patience: Patience,
     pub(crate) note: Option<&'a str>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    pub(crate) overdue: Option<Overdue>,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -254,9 +258,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn make_parents(&mut self, limit: &Limit) -> Result<Step> {
-        let requests = self
-            .session
-            .parents(self.quest.dir, self.quest.contest.dialect);
+        let requests = self.session.parents(self.quest.dir, self.quest.lasting);
         let count = requests.len();
         let mut ticket = self.post(requests);
         for at in 0..count {
@@ -407,7 +409,9 @@ impl<'a, 'q> Drive<'a, 'q> {
             return Ok(step);
         }
         let ours = self.watching.as_ref().map(|(_, id)| *id);
+        let period = self.quest.overdue.as_ref().map(Overdue::period);
         select! {
+            recv(period.map_or_else(never, after)) -> _ => self.hurry(limit),
             recv(self.fired.1) -> fired => match fired {
                 Ok(fired) if Some(fired.id) == ours => {
                     self.watching = None;
@@ -422,6 +426,33 @@ impl<'a, 'q> Drive<'a, 'q> {
             recv(limit.timer) -> _ => Ok(Step::Report(Event::Cancel)),
             recv(limit.cancel) -> _ => Ok(Step::Report(Event::Cancel)),
         }
+    }
+
+    /// Does something about a holder that has held for too long.
+    fn hurry(&mut self, limit: &Limit) -> Result<Step> {
+        let names = match self.ask(list(self.quest.dir), limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => names,
+            Ok(_) => return Ok(Step::Again),
+        };
+        let head = self.quest.contest.contenders(&names);
+        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
+            return Ok(Step::Again);
+        };
+        let verdict = overdue.saw(head.text, Instant::now());
+        let head = self.full(head.text);
+        match verdict {
+            Verdict::Wait => {}
+            Verdict::Ask => {
+                log::warn!("{head} has held for too long: asking it to let go");
+                self.session.revoke(&head)?;
+            }
+            Verdict::Evict => {
+                log::warn!("{head} has not let go within its grace: evicting it");
+                self.session.delete(&head)?;
+            }
+        }
+        Ok(Step::Again)
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago. A create has done so

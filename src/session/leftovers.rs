@@ -15,8 +15,9 @@ use parking_lot::Mutex;
 use super::ask::Answered;
 use super::hub::{Hub, SessionState};
 use super::transport::{Call, Failure, Transport};
+use crate::abandonment::clear;
 use crate::path;
-use crate::proto::{ErrorCode, Reply, Request};
+use crate::proto::{ErrorCode, OpReply, Reply, Request};
 use crate::protocol::attempt::Leftover;
 use crate::protocol::farewell::{Action, Event, Farewell};
 
@@ -46,8 +47,22 @@ struct Entry {
     /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
+    /// Whether deleting the node clears the mark of a holder.
+    clears: bool,
     /// Who wants to know how it ended.
     waiter: Option<Sender<Ended>>,
+}
+
+/// How a guard's nodes are to go.
+pub(crate) struct Release<'a> {
+    /// The session that owns them.
+    pub(crate) session: i64,
+    /// Who wants to know how it ended, if anybody.
+    pub(crate) waiter: Option<&'a Sender<Ended>>,
+    /// Whether to clear the mark of a holder.
+    pub(crate) clears: bool,
+    /// Not before this.
+    pub(crate) not_before: Option<Instant>,
 }
 
 /// How it ended.
@@ -57,6 +72,21 @@ pub(crate) enum Ended {
     Deleted,
     /// The node was gone before.
     GoneBefore,
+}
+
+impl Entry {
+    fn new(dir: &str, session: i64, leftover: Leftover) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            session,
+            farewell: Farewell::new(leftover),
+            asked: false,
+            again: false,
+            not_before: None,
+            clears: false,
+            waiter: None,
+        }
+    }
 }
 
 impl Leftovers {
@@ -69,26 +99,30 @@ impl Leftovers {
         }
     }
 
-    /// Takes over nodes of guards and sends their deletion at once, without waiting.
-    pub(crate) fn release(
-        self: &Arc<Self>,
-        nodes: &[String],
-        session: i64,
-        waiter: Option<&Sender<Ended>>,
-    ) {
+    /// Takes over nodes of guards and sends their deletion, at once if that is due,
+    /// without waiting.
+    pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
         let mut ids = Vec::with_capacity(nodes.len());
         for node in nodes {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
-            let leftover = Leftover::Node(name.to_owned());
-            ids.push(self.put(dir, session, leftover, waiter.cloned()));
+            let mut entry = Entry::new(dir, release.session, Leftover::Node(name.to_owned()));
+            entry.clears = release.clears;
+            entry.waiter = release.waiter.cloned();
+            entry.not_before = release.not_before;
+            ids.push(self.put(entry));
         }
-        self.send(&ids);
+        match release.not_before {
+            Some(time) if Instant::now() < time => {
+                let _ = self.wake.try_send(());
+            }
+            _ => self.send(&ids),
+        }
     }
 
     /// Takes over what an attempt left in `dir`.
     pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, leftovers: Vec<Leftover>) {
-        let put = |leftover| self.put(dir, session, leftover, None);
+        let put = |leftover| self.put(Entry::new(dir, session, leftover));
         let ids: Vec<_> = leftovers.into_iter().map(put).collect();
         self.send(&ids);
     }
@@ -131,25 +165,20 @@ impl Leftovers {
         self.entries.lock().open.len()
     }
 
-    fn put(
-        &self,
-        dir: &str,
-        session: i64,
-        leftover: Leftover,
-        waiter: Option<Sender<Ended>>,
-    ) -> u64 {
+    /// Until when locks are to be held whose guards are gone.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        let entries = self.entries.lock();
+        entries
+            .open
+            .values()
+            .filter_map(|entry| entry.not_before)
+            .max()
+    }
+
+    fn put(&self, entry: Entry) -> u64 {
         let mut entries = self.entries.lock();
         entries.next += 1;
         let id = entries.next;
-        let entry = Entry {
-            dir: dir.to_owned(),
-            session,
-            farewell: Farewell::new(leftover),
-            asked: false,
-            again: false,
-            not_before: None,
-            waiter,
-        };
         entries.open.insert(id, entry);
         id
     }
@@ -166,7 +195,12 @@ impl Leftovers {
         let mut entries = self.entries.lock();
         let entry = entries.open.get_mut(&id)?;
         entry.asked = true;
-        let request = request(&entry.farewell.action(), &entry.dir, sync)?;
+        let request = match entry.farewell.action() {
+            Action::Delete(name) if entry.clears => {
+                clear(&entry.dir, format!("{}/{name}", entry.dir))
+            }
+            action => request(&action, &entry.dir, sync)?,
+        };
         let leftovers = self.clone();
         Some(Call {
             request,
@@ -183,6 +217,7 @@ impl Leftovers {
         };
         entry.asked = false;
         let ended = match &answered {
+            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
             Ok(_) => Ended::Deleted,
             Err(_) if entry.again => Ended::Deleted,
             Err(_) => Ended::GoneBefore,
@@ -230,12 +265,26 @@ fn event(action: &Action, answered: Answered) -> Result<Event, Failure> {
         (Action::Sync, Err(Failure::Refused(code))) if !super::is_passing(code) => {
             Ok(Event::Synced)
         }
+        (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
+            None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
+            Some(code) => Err(Failure::Refused(code)),
+        },
         (Action::Delete(_), Ok(_)) => Ok(Event::Gone),
         (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
         (_, Err(Failure::Refused(code))) if super::is_passing(code) => Err(Failure::Lost),
         (_, Err(failure)) => Err(failure),
         (_, Ok(_)) => Err(Failure::Lost),
     }
+}
+
+/// What a multi failed with.
+fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
+    let cause =
+        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
+    results
+        .iter()
+        .filter_map(|result| result.as_ref().err().copied())
+        .find(cause)
 }
 
 impl fmt::Debug for Leftovers {

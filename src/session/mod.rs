@@ -21,6 +21,7 @@ pub(crate) mod keeper;
 pub(crate) mod leftovers;
 pub(crate) mod limit;
 pub(crate) mod local;
+pub(crate) mod overdue;
 pub(crate) mod presence;
 pub(crate) mod proof;
 pub(crate) mod queries;
@@ -30,7 +31,8 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 
@@ -111,6 +113,10 @@ impl Session {
 
     /// Ends the session; bounded in time, and of no effect the second time.
     pub(crate) fn close(&self) {
+        if let (Some(until), false) = (self.leftovers.held_until(), self.hub.link().is_over()) {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.leftovers.push();
+        }
         self.transport.close(CLOSE_LIMIT);
         self.hub.closed();
         self.keeper.stop(CLOSE_LIMIT);

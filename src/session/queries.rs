@@ -1,16 +1,21 @@
 //! What several kinds of locks ask of a session.
 
+use std::time::Duration;
+
 use super::Session;
-use super::ask::{Asker, refused};
+use super::ask::{Asker, over, refused};
 use super::limit::{GaveUp, Limit};
 use super::proof::{self, Proof};
 use super::transport::Failure;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Request};
+use crate::proto::{CreateMode, ErrorCode, Reply, Request};
 use crate::protocol::dialect::{Dialect, Role};
 use crate::protocol::queue::{Contest, Foreign};
+
+/// How long a question about a queue may take.
+const LIMIT: Duration = Duration::from_secs(15);
 
 impl Session {
     /// Has the quorum confirm these nodes; returns when it was asked, or `None` if one is
@@ -60,7 +65,7 @@ impl Session {
         limit: &Limit,
     ) -> Result<()> {
         for dir in dirs {
-            let requests = self.parents(dir, self.settings.dialect);
+            let requests = self.parents(dir, false);
             let count = requests.len();
             let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
             for at in 0..count {
@@ -77,8 +82,52 @@ impl Session {
         Ok(())
     }
 
+    /// Asks whoever has this node to let go of its lock.
+    pub(crate) fn revoke(&self, node: &str) -> Result<()> {
+        let word = match self.settings.dialect {
+            Dialect::Recipe => b"unlock".to_vec(),
+            Dialect::Curator | Dialect::Kazoo => b"__REVOKE__".to_vec(),
+        };
+        let path = node.to_owned();
+        self.read(
+            &Request::SetData {
+                path,
+                data: word,
+                version: -1,
+            },
+            node,
+        )?;
+        Ok(())
+    }
+
+    /// Deletes a node.
+    pub(crate) fn delete(&self, node: &str) -> Result<()> {
+        self.read(
+            &Request::Delete {
+                path: node.to_owned(),
+                version: -1,
+            },
+            node,
+        )?;
+        Ok(())
+    }
+
+    /// Asks until there is an answer; `None` if the node is not there.
+    pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
+        match self.asker().insist(request, &Limit::after(LIMIT))? {
+            Ok(Ok(reply)) => Ok(Some(reply)),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
+            Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
+            Ok(Err(Failure::Closed)) => Err(over(&self.hub.link())),
+            Ok(Err(_)) | Err(_) => Err(Error::ConnectTimeout {
+                limit: LIMIT,
+                tried: self.hub.trouble(),
+            }),
+        }
+    }
+
     /// The requests that create a lock's directory and what is above it.
-    pub(crate) fn parents(&self, dir: &str, dialect: Dialect) -> Vec<Request> {
+    pub(crate) fn parents(&self, dir: &str, lasting: bool) -> Vec<Request> {
         let make = |path: &str, mode| Request::Create {
             path: path.to_owned(),
             data: Vec::new(),
@@ -87,9 +136,9 @@ impl Session {
             stat: false,
         };
         // kazoo remembers that a directory exists, and fails if a container has gone.
-        let last = match dialect {
-            Dialect::Kazoo => CreateMode::Persistent,
-            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
+        let last = match self.settings.dialect {
+            Dialect::Curator | Dialect::Recipe if !lasting => CreateMode::Container,
+            _ => CreateMode::Persistent,
         };
         let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent));
         above.chain([make(dir, last)]).collect()

@@ -82,6 +82,7 @@ impl World {
 
     /// The attempt is told of the new session, and may have made a node in it already.
     pub(crate) fn tell(&mut self, i: usize) {
+        self.clients[i].untold = false;
         self.leave_session(i);
     }
 

@@ -9,7 +9,8 @@
 //! - a sleeper is woken after every reconnect,
 //! - only the watch that was set last is listened to,
 //! - a farewell is repeated until it is answered; where the transport knows its session,
-//!   a farewell ends with the session in which it was begun.
+//!   a farewell ends with the session in which it was begun, which may be a later one
+//!   than the attempt's.
 
 use zklock::protocol::attempt::{Action, Event, Outcome};
 use zklock::protocol::farewell::Farewell;
@@ -113,6 +114,11 @@ impl World {
     /// Takes the session for alive because it was a moment ago.
     pub(crate) fn recall(&mut self, i: usize) {
         self.report(i, Event::Proved);
+        let client = &mut self.clients[i];
+        if let (Some(hold), false) = (&mut client.hold, client.expired) {
+            // Who was evicted meanwhile learns it from the next proof.
+            hold.trusted = self.directory.find(&hold.node.name).is_some();
+        }
     }
 
     pub(crate) fn wake(&mut self, i: usize, step: Step) {
@@ -139,7 +145,12 @@ impl World {
             return;
         };
         let leftovers = attempt.leftovers().into_iter();
-        if self.rules.mutant != Mutant::ForgetsLeftovers {
+        let forgets = match self.rules.mutant {
+            Mutant::ForgetsLeftovers => true,
+            Mutant::AscribesToOldSession => client.untold,
+            _ => false,
+        };
+        if !forgets {
             client.farewells.extend(leftovers.map(Farewell::new));
         }
         self.finish(i, outcome);
@@ -149,11 +160,6 @@ impl World {
         match outcome {
             Outcome::Held(mine) => {
                 self.check_order(i, &mine);
-                // Who is evicted after the proof learns it from the next one.
-                let trusted = match self.rules.mutant {
-                    Mutant::HoldsUnproved | Mutant::OverlooksOwnAbsence => true,
-                    _ => self.directory.find(&mine.name).is_some(),
-                };
                 let client = &mut self.clients[i];
                 if self.rules.mutant == Mutant::DeletesBeforeRelease {
                     client.bid_farewell(mine.clone());
@@ -162,7 +168,7 @@ impl World {
                 client.forget_attempt();
                 client.hold = Some(Hold {
                     node: mine,
-                    trusted,
+                    trusted: true,
                 });
             }
             Outcome::Gone => {

@@ -12,9 +12,10 @@ impl World {
     pub(crate) fn go_wrong(&mut self, mishap: Step) {
         let budget = &mut self.budget;
         let left = match mishap {
-            Step::LoseRequest(..) | Step::LoseReply(_) | Step::LoseFarewell { .. } => {
-                &mut budget.faults
-            }
+            Step::LoseRequest(..)
+            | Step::LoseReply(_)
+            | Step::LosePatience(_)
+            | Step::LoseFarewell { .. } => &mut budget.faults,
             Step::Cancel(_) | Step::CancelCreate(_) => &mut budget.cancels,
             Step::Expire(_) => &mut budget.expiries,
             Step::Crash(_) | Step::CrashAfterCreate(_) => &mut budget.crashes,
@@ -27,6 +28,7 @@ impl World {
         match mishap {
             Step::LoseRequest(i, watches) => self.lose_request(i, watches),
             Step::LoseReply(i) => self.lose_reply(i),
+            Step::LosePatience(i) => self.lose_patience(i),
             Step::LoseFarewell {
                 client,
                 nth,
@@ -50,8 +52,8 @@ impl World {
     }
 
     fn lose_request(&mut self, i: usize, watches: Watches) {
-        let creates = matches!(self.clients[i].action(), Some(Action::Create(_)));
-        self.reconnect(i, watches, creates);
+        let client = &self.clients[i];
+        self.reconnect(i, watches, client.attempt.is_some() && !client.is_asleep());
     }
 
     fn lose_reply(&mut self, i: usize) {
@@ -75,7 +77,7 @@ impl World {
     }
 
     /// The connection was lost, with what was under way on it, and there is another.
-    fn reconnect(&mut self, i: usize, watches: Watches, creates: bool) {
+    fn reconnect(&mut self, i: usize, watches: Watches, asks: bool) {
         let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
         client.under_way = None;
@@ -84,7 +86,7 @@ impl World {
             client.fired = None;
         }
         client.reconnected = client.is_asleep() && mutant != Mutant::SleepsThroughReconnects;
-        if creates && mutant != Mutant::RepeatsLostCreates {
+        if asks && mutant != Mutant::RepeatsLostCreates {
             self.report(i, Event::ReplyLost);
         }
         match self.rules.transport {
@@ -129,13 +131,23 @@ impl World {
     }
 
     fn cancel_create(&mut self, i: usize) {
+        match self.rules.mutant {
+            Mutant::CancelsWithoutLoss => self.put_under_way(i),
+            _ => self.lose_patience(i),
+        }
+        self.cancel(i);
+    }
+
+    /// Waits no longer for the answer to a create.
+    fn lose_patience(&mut self, i: usize) {
+        self.put_under_way(i);
+        self.report(i, Event::ReplyLost);
+    }
+
+    fn put_under_way(&mut self, i: usize) {
         if let Some(Action::Create(prefix)) = self.clients[i].action() {
             self.clients[i].under_way = Some(prefix);
         }
-        if self.rules.mutant != Mutant::CancelsWithoutLoss {
-            self.report(i, Event::ReplyLost);
-        }
-        self.cancel(i);
     }
 
     fn expire(&mut self, i: usize) {

@@ -47,6 +47,7 @@ pub(crate) enum Mutant {
     GivesUpFarewells,
     PartsWithoutSync,
     DropsFarewells,
+    AscribesToOldSession,
     DeletesBeforeRelease,
 }
 

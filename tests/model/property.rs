@@ -137,8 +137,8 @@ impl World {
             let own = node.maker.client == i && node.maker.attempt == client.attempts;
             !own && excludes(node.maker.role, client.wish.role)
         });
-        let tries = client.wish.patience == Patience::Tries;
-        if !client.cancelled && !(tries && taken) {
+        let finds = taken && client.wish.patience == Patience::Tries;
+        if !(client.cancelled || finds) {
             self.blame(Property::Truth, format!("{} is turned away", name(i)));
         }
     }

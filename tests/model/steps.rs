@@ -5,7 +5,7 @@ use zklock::protocol::farewell;
 
 use super::client::Client;
 use super::mutant::Mutant;
-use super::world::{Step, Transport, Watches, World};
+use super::world::{Budget, Step, Transport, Watches, World};
 
 impl Step {
     /// Whether it happens in the end, if one waits; a mishap need never happen.
@@ -42,44 +42,50 @@ impl World {
 
     fn attempt_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
         let Some(action) = client.action() else {
-            if client.hold.is_some() {
-                steps.push(Step::Release(i));
-            }
+            steps.extend(client.hold.as_ref().map(|_| Step::Release(i)));
             return;
         };
+        if 0 < self.budget.cancels {
+            steps.push(Step::Cancel(i));
+        }
         if action == Action::Wait {
             steps.extend(client.fired.map(|_| Step::Wake(i)));
             steps.extend(client.reconnected.then_some(Step::WakeAfterReconnect(i)));
-        }
-        let runs = action != Action::Wait && client.is_served() && self.may_go_on(client, &action);
-        if runs {
-            steps.push(Step::Run(i));
-            match action {
-                Action::Create(_) if self.rules.create_tells && self.directory.there => {
-                    steps.push(Step::Batch(i));
-                }
-                Action::List | Action::Inspect(_) if client.unseen.is_some() => {
-                    steps.push(Step::Lag(i));
-                }
-                Action::Prove(_) => steps.push(Step::Recall(i)),
-                _ => {}
-            }
+        } else if client.is_served() && self.may_go_on(client, &action) {
+            self.request_steps(i, client, &action, steps);
         } else if matches!(action, Action::Prove(_)) && self.rules.mutant == Mutant::HoldsUnproved {
             steps.push(Step::Recall(i));
         }
-        if 0 < self.budget.cancels {
-            steps.push(Step::Cancel(i));
-            if runs && matches!(action, Action::Create(_)) {
-                steps.push(Step::CancelCreate(i));
+    }
+
+    /// The attempt has something to ask of the server.
+    fn request_steps(&self, i: usize, client: &Client, action: &Action, steps: &mut Vec<Step>) {
+        steps.push(Step::Run(i));
+        match action {
+            Action::Create(_) => self.create_steps(i, steps),
+            Action::MakeParents if 0 < self.budget.faults => steps.push(Step::LoseReply(i)),
+            Action::List | Action::Inspect(_) if client.unseen.is_some() => {
+                steps.push(Step::Lag(i));
             }
+            Action::Prove(_) => steps.push(Step::Recall(i)),
+            _ => {}
         }
-        if 0 < self.budget.crashes && runs && matches!(action, Action::Create(_)) {
-            steps.push(Step::CrashAfterCreate(i));
-        }
-        let writes = matches!(action, Action::Create(_) | Action::MakeParents);
-        if 0 < self.budget.faults && runs && writes {
-            steps.push(Step::LoseReply(i));
-        }
+    }
+
+    fn create_steps(&self, i: usize, steps: &mut Vec<Step>) {
+        let Budget {
+            faults,
+            cancels,
+            crashes,
+            ..
+        } = self.budget;
+        let handle = self.rules.transport == Transport::Handle;
+        let batches = self.rules.create_tells && self.directory.there;
+        steps.extend(batches.then_some(Step::Batch(i)));
+        steps.extend((0 < cancels).then_some(Step::CancelCreate(i)));
+        steps.extend((0 < crashes).then_some(Step::CrashAfterCreate(i)));
+        steps.extend((0 < faults).then_some(Step::LoseReply(i)));
+        steps.extend((handle && 0 < faults).then_some(Step::LosePatience(i)));
     }
 
     /// An attempt that knows its node may not go on in another session, not even once.
@@ -133,16 +139,14 @@ impl World {
         }
     }
 
-    /// A question that is lost is asked again, so nothing comes of that; what matters is
-    /// a lost create, a lost watch, and a transport that loses its session with it.
     fn connection_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
-        if client.is_asleep() || self.rules.transport == Transport::Handle {
+        // Nothing comes of it for who does not wait for anything.
+        let waits = client.attempt.is_some() || client.under_way.is_some();
+        if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));
             if client.watch.is_some() && self.rules.transport == Transport::Wire {
                 steps.push(Step::LoseRequest(i, Watches::SetAgain));
             }
-        } else if client.under_way.is_some() || matches!(client.action(), Some(Action::Create(_))) {
-            steps.push(Step::LoseRequest(i, Watches::Lost));
         }
     }
 

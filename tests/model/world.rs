@@ -104,6 +104,8 @@ pub(crate) enum Step {
     LoseRequest(usize, Watches),
     /// So it is, and an open request was carried out.
     LoseReply(usize),
+    /// The transport waits no longer for the answer to a create, and may be too early.
+    LosePatience(usize),
     /// The connection breaks while a farewell deletes.
     LoseFarewell {
         client: usize,

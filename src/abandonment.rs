@@ -1,0 +1,150 @@
+//! Telling the next holder that its predecessor went without releasing.
+//!
+//! As a poisoned mutex of Rust's and POSIX's EOWNERDEAD do. The mark is the data of the
+//! lock's directory itself, never a child, which would get in other clients' way: it is
+//! set by whoever enters and cleared in the same transaction as the release, so it stays
+//! if a session expires, a process dies or a critical section panics. A directory that is
+//! a container would go when it is empty, and the mark with it.
+
+use std::time::Duration;
+
+use crossbeam_channel::{after, select};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::guard::FencingToken;
+use crate::hold::Hold;
+use crate::proto::{ErrorCode, Op, Reply, Request, Stat};
+use crate::session::ask::{over, refused};
+use crate::session::limit::{GaveUp, Limit};
+use crate::session::transport::Failure;
+
+/// What the server shows as the owner of a container.
+const CONTAINER: i64 = i64::MIN;
+
+/// What a mutex does about predecessors that went without releasing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tracking {
+    /// How long to wait before entering after one.
+    pub(crate) delay: Duration,
+}
+
+/// The hold, with the mark set, and the token of a predecessor that went.
+pub(crate) type Settled = (Hold, Option<FencingToken>);
+
+impl Hold {
+    /// Finds out how the predecessor went, waits if that was asked for, and sets the mark.
+    ///
+    /// `None` if the limit was reached; the hold is released then, and the mark is left as
+    /// it was.
+    pub(crate) fn settle(
+        mut self,
+        tracking: Tracking,
+        dir: &str,
+        limit: &Limit,
+    ) -> Result<Option<Settled>> {
+        if !self.session().transport.abilities().multi {
+            return Err(Error::Unsupported {
+                what: "tracking of abandonment",
+            });
+        }
+        let Some((data, stat)) = self.read(dir, limit)? else {
+            return Ok(None);
+        };
+        if stat.ephemeral_owner == CONTAINER {
+            return Err(Error::Unsupported {
+                what: "tracking of abandonment in a container, which a mutex without it has made: delete it when it is idle",
+            });
+        }
+        let abandoned = parse(&data);
+        if let Some(token) = abandoned {
+            log::warn!("the holder of {dir} with the token {token} went without releasing it");
+            if self.wait(tracking.delay, limit).is_err() {
+                return Ok(None);
+            }
+        }
+        if !self.mark(dir, limit)? {
+            return Ok(None);
+        }
+        self.clear_at_the_end();
+        Ok(Some((self, abandoned)))
+    }
+
+    fn read(&self, dir: &str, limit: &Limit) -> Result<Option<(Vec<u8>, Stat)>> {
+        let read = Request::GetData {
+            path: dir.to_owned(),
+            watch: false,
+        };
+        match self.session().asker().insist(&read, limit)? {
+            Ok(Ok(Reply::Data { data, stat })) => Ok(Some((data, stat))),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
+            Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
+            Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
+            Ok(_) | Err(GaveUp) => Ok(None),
+        }
+    }
+
+    fn wait(&self, delay: Duration, limit: &Limit) -> std::result::Result<(), GaveUp> {
+        if delay.is_zero() {
+            return Ok(());
+        }
+        select! {
+            recv(after(delay)) -> _ => Ok(()),
+            recv(limit.timer) -> _ => Err(GaveUp),
+            recv(limit.cancel) -> _ => Err(GaveUp),
+        }
+    }
+
+    /// Sets the mark if our node is still there. Doing so twice changes nothing.
+    fn mark(&self, dir: &str, limit: &Limit) -> Result<bool> {
+        let mark = Request::Multi(vec![
+            Op::Check {
+                path: self.node().to_owned(),
+                version: -1,
+            },
+            Op::SetData {
+                path: dir.to_owned(),
+                data: json!({ "held": self.token().get() })
+                    .to_string()
+                    .into_bytes(),
+                version: -1,
+            },
+        ]);
+        let answered = self.session().asker().insist(&mark, limit)?;
+        match answered {
+            Ok(Ok(Reply::Multi(results))) => {
+                let code = results.iter().filter_map(|result| result.as_ref().err());
+                match code.copied().find(|code| *code != ErrorCode::OK) {
+                    None => Ok(true),
+                    Some(ErrorCode::NO_NODE) => Err(self.vigil().lost()),
+                    Some(code) => Err(refused(dir, code)),
+                }
+            }
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
+            Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
+            Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
+            Ok(_) | Err(GaveUp) => Ok(false),
+        }
+    }
+}
+
+/// The transaction that deletes a holder's node and clears the mark, or does neither.
+pub(crate) fn clear(dir: &str, node: String) -> Request {
+    Request::Multi(vec![
+        Op::Delete {
+            path: node,
+            version: -1,
+        },
+        Op::SetData {
+            path: dir.to_owned(),
+            data: Vec::new(),
+            version: -1,
+        },
+    ])
+}
+
+/// Reads the mark.
+fn parse(data: &[u8]) -> Option<FencingToken> {
+    let mark: Value = serde_json::from_slice(data).ok()?;
+    mark.get("held")?.as_i64().map(FencingToken::new)
+}

@@ -1,0 +1,106 @@
+//! When a waiting thread loses its patience with whoever is at the head of the queue.
+//!
+//! Off unless asked for. A holder's time is counted from when this thread first saw it at
+//! the head, by this thread's clock, so nobody is hurried because clocks differ.
+
+use std::time::{Duration, Instant};
+
+/// How often to look at most, and at least.
+const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+
+/// How long a holder may hold, and how long it may go on when asked to let go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Rule {
+    pub(crate) held_longer_than: Duration,
+    pub(crate) grace: Duration,
+}
+
+/// What has been seen of the head of a queue.
+#[derive(Debug)]
+pub(crate) struct Overdue {
+    rule: Rule,
+    head: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Head {
+    node: String,
+    since: Instant,
+    asked: Option<Instant>,
+}
+
+/// What is to be done about the head of the queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    Wait,
+    Ask,
+    Evict,
+}
+
+impl Overdue {
+    pub(crate) fn new(rule: Rule) -> Self {
+        Self { rule, head: None }
+    }
+
+    /// How long to wait before the next look.
+    pub(crate) fn period(&self) -> Duration {
+        let shorter = self.rule.held_longer_than.min(self.rule.grace);
+        (shorter / 2).clamp(PERIODS.0, PERIODS.1)
+    }
+
+    /// Takes in who is at the head of the queue now.
+    pub(crate) fn saw(&mut self, node: &str, now: Instant) -> Verdict {
+        let Some(head) = self.head.as_mut().filter(|head| head.node == node) else {
+            let node = node.to_owned();
+            self.head = Some(Head {
+                node,
+                since: now,
+                asked: None,
+            });
+            return Verdict::Wait;
+        };
+        match head.asked {
+            None if now < head.since + self.rule.held_longer_than => Verdict::Wait,
+            None => {
+                head.asked = Some(now);
+                Verdict::Ask
+            }
+            Some(asked) if now < asked + self.rule.grace => Verdict::Wait,
+            Some(_) => Verdict::Evict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_asked_before_it_is_evicted() {
+        let second = Duration::from_secs(1);
+        let mut overdue = Overdue::new(Rule {
+            held_longer_than: 10 * second,
+            grace: 3 * second,
+        });
+        let start = Instant::now();
+        #[rustfmt::skip]
+        let story = [
+            (0,  "a", Verdict::Wait),
+            (9,  "a", Verdict::Wait),
+            (10, "a", Verdict::Ask),
+            (12, "a", Verdict::Wait),
+            (13, "a", Verdict::Evict),
+            (14, "b", Verdict::Wait),
+            (23, "b", Verdict::Wait),
+            (24, "b", Verdict::Ask),
+            (25, "a", Verdict::Wait),
+        ];
+        for (time, head, expected) in story {
+            assert_eq!(
+                overdue.saw(head, start + time * second),
+                expected,
+                "at {time}"
+            );
+        }
+    }
+}
