@@ -48,6 +48,15 @@
 //! `Mutex`, `ReentrantMutex` and `MultiLock` go together, a mutex and a read-write lock
 //! don't, which is [`Error::ForeignContender`].
 //!
+//! | For batch jobs | |
+//! |---|---|
+//! | see who holds a lock and who waits: host, program, note | [`Client::contenders`] |
+//! | ask a holder to let go; remove it | [`Contender::revoke`], [`Contender::evict`] |
+//! | remove a holder that hangs, from the queue behind it | [`LockOptions::evict_overdue`] |
+//! | learn that the holder before died half way | [`Mutex::track_abandonment`] |
+//! | give what it left behind the time to end | [`Mutex::successor_delay`] |
+//! | a job so short that clocks which differ would start it twice | [`LockOptions::hold_at_least`] |
+//!
 //! # What is guaranteed
 //!
 //! - **Exclusion.** Two guards of one lock never both pass [`check`](MutexGuard::check).

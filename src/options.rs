@@ -34,6 +34,31 @@ pub struct LockOptions<'a> {
 }
 
 /// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// use std::time::{Duration, Instant};
+/// use zklock::{LockOptions, Waiting};
+///
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+///
+/// let mut told = Vec::new();
+/// let options = LockOptions::new()
+///     .deadline(Instant::now() + Duration::from_millis(50))
+///     .on_wait(|waiting: &Waiting| {
+///         let pid = waiting.ahead().and_then(|ahead| ahead.owner().pid);
+///         told.push((waiting.position(), pid));
+///     });
+/// assert!(other.mutex("/locks/nightly-report")?.lock_with(options)?.is_none());
+/// assert_eq!(told, [(1, Some(std::process::id()))]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub(crate) position: usize,

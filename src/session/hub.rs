@@ -15,6 +15,21 @@ use crate::clock::Moment;
 const UNREAD_EVENTS: usize = 1024;
 
 /// The state of a client's session.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionState;
+///
+/// assert_eq!(client.state(), SessionState::Connected);
+/// client.close()?;
+/// assert_eq!(client.state(), SessionState::Closed);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
@@ -29,6 +44,23 @@ pub enum SessionState {
 }
 
 /// What happened to a client's session; see [`Client::events`](crate::Client::events).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionEvent;
+///
+/// let session = client.session_id();
+/// let events = client.events();
+/// server.disconnect_all();
+/// assert_eq!(events.recv()?, SessionEvent::Disconnected);
+/// assert_eq!(events.recv()?, SessionEvent::Connected { session });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionEvent {
