@@ -231,8 +231,9 @@
 //! goes on while the machine sleeps (`CLOCK_BOOTTIME` on Linux). No two machines need to
 //! agree about the time of day: how long a session lives is counted by the ensemble, and how
 //! long a guard is valid by its own machine, from the moment at which the last confirmed
-//! question was *sent*. Clocks that run at different speeds have the difference between T/2
-//! and T as their margin.
+//! question was *sent*. The guard gives up T/2 after that moment, and the server cannot end
+//! the session before 7/12 of T: the difference is for clocks that run at different speeds,
+//! by 16 % at the shortest T that a server grants (two of its ticks), by more at longer ones.
 //!
 //! # Features
 //!

@@ -42,20 +42,22 @@ pub struct LockOptions<'a> {
 /// # let server = zklock::embedded::Server::start()?;
 /// # let client = zklock::Client::connect(server.hosts())?;
 /// # let other = zklock::Client::connect(server.hosts())?;
-/// use std::time::{Duration, Instant};
 /// use zklock::{LockOptions, Waiting};
 ///
 /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
 ///
-/// let mut told = Vec::new();
+/// // Says who is ahead, and does not wait for ourselves.
+/// let (cancel, cancelled) = crossbeam_channel::bounded(1);
 /// let options = LockOptions::new()
-///     .deadline(Instant::now() + Duration::from_millis(50))
+///     .cancel(cancelled)
 ///     .on_wait(|waiting: &Waiting| {
-///         let pid = waiting.ahead().and_then(|ahead| ahead.owner().pid);
-///         told.push((waiting.position(), pid));
+///         let ahead = waiting.ahead().map(|ahead| ahead.owner().clone()).unwrap_or_default();
+///         println!("{} ahead, next is {:?}", waiting.position(), ahead.program);
+///         if ahead.pid == Some(std::process::id()) {
+///             let _ = cancel.try_send(());
+///         }
 ///     });
 /// assert!(other.mutex("/locks/nightly-report")?.lock_with(options)?.is_none());
-/// assert_eq!(told, [(1, Some(std::process::id()))]);
 /// # Ok(())
 /// # }
 /// ```
