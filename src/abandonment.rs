@@ -4,7 +4,8 @@
 //! lock's directory itself, never a child, which would get in other clients' way: it is
 //! set by whoever enters and cleared in the same transaction as the release, so it stays
 //! if a session expires, a process dies or a critical section panics. A directory that is
-//! a container would go when it is empty, and the mark with it.
+//! a container would go when it is empty, and the mark with it; since the server does not
+//! tell containers from other nodes, only directories that were made for marks are used.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::hold::Hold;
-use crate::proto::{ErrorCode, Op, Reply, Request, Stat};
+use crate::proto::{ErrorCode, Op, Reply, Request};
 use crate::session::ask::{over, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::transport::Failure;
 
-/// What the server shows as the owner of a container.
-const CONTAINER: i64 = i64::MIN;
+/// The data of a directory that keeps marks, while nobody holds the lock.
+pub(crate) const CLEAN: &[u8] = b"{\"held\":null}";
 
 /// What a mutex does about predecessors that went without releasing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -48,15 +49,14 @@ impl Hold {
                 what: "tracking of abandonment",
             });
         }
-        let Some((data, stat)) = self.read(dir, limit)? else {
+        let Some(data) = self.read(dir, limit)? else {
             return Ok(None);
         };
-        if stat.ephemeral_owner == CONTAINER {
+        let Some(abandoned) = parse(&data) else {
             return Err(Error::Unsupported {
-                what: "tracking of abandonment in a container, which a mutex without it has made: delete it when it is idle",
+                what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
             });
-        }
-        let abandoned = parse(&data);
+        };
         if let Some(token) = abandoned {
             log::warn!("the holder of {dir} with the token {token} went without releasing it");
             if self.wait(tracking.delay, limit).is_err() {
@@ -70,13 +70,13 @@ impl Hold {
         Ok(Some((self, abandoned)))
     }
 
-    fn read(&self, dir: &str, limit: &Limit) -> Result<Option<(Vec<u8>, Stat)>> {
+    fn read(&self, dir: &str, limit: &Limit) -> Result<Option<Vec<u8>>> {
         let read = Request::GetData {
             path: dir.to_owned(),
             watch: false,
         };
         match self.session().asker().insist(&read, limit)? {
-            Ok(Ok(Reply::Data { data, stat })) => Ok(Some((data, stat))),
+            Ok(Ok(Reply::Data { data, .. })) => Ok(Some(data)),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
             Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
             Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
@@ -137,14 +137,34 @@ pub(crate) fn clear(dir: &str, node: String) -> Request {
         },
         Op::SetData {
             path: dir.to_owned(),
-            data: Vec::new(),
+            data: CLEAN.to_vec(),
             version: -1,
         },
     ])
 }
 
-/// Reads the mark.
-fn parse(data: &[u8]) -> Option<FencingToken> {
+/// Reads the mark: the holder's token, if there is one, and `None` if this directory keeps
+/// no marks.
+fn parse(data: &[u8]) -> Option<Option<FencingToken>> {
     let mark: Value = serde_json::from_slice(data).ok()?;
-    mark.get("held")?.as_i64().map(FencingToken::new)
+    Some(
+        mark.as_object()?
+            .get("held")?
+            .as_i64()
+            .map(FencingToken::new),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_marks_are_read_as_marks() {
+        assert_eq!(parse(CLEAN), Some(None));
+        assert_eq!(parse(b"{\"held\":7}"), Some(Some(FencingToken::new(7))));
+        for data in [&b""[..], b"127.0.0.1", b"3", b"{}", b"[\"held\"]", b"\xff"] {
+            assert_eq!(parse(data), None, "{data:?}");
+        }
+    }
 }

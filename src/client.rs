@@ -146,7 +146,7 @@ impl Client {
     /// ```
     #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
-        let hub = Arc::new(Hub::new(session_timeout));
+        let hub = Arc::new(Hub::new(session_timeout, false));
         let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
         let settings = Settings {
             dialect: Dialect::default(),
@@ -338,7 +338,7 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let hub = Arc::new(Hub::new(self.session_timeout));
+        let hub = Arc::new(Hub::new(self.session_timeout, true));
         let config = wire::Config {
             hosts: wire::Hosts::parse(&self.hosts)?,
             session_timeout: self.session_timeout,

@@ -43,8 +43,8 @@ impl Hold {
         let node = format!("{dir}/{prefix}{sequence:010}");
         match self.make(&node) {
             Ok((proven, link)) => {
-                let session = self.vigil().session();
-                let vigil = Vigil::new(&path, vec![node], session, link.timeout, proven);
+                let current = self.session().hub.session();
+                let vigil = Vigil::new(&path, vec![node], &link, current, proven);
                 let reader = Self::with(self.session(), Arc::new(vigil), self.token());
                 // The writer's node goes only now.
                 drop(self);

@@ -131,6 +131,13 @@ pub enum Error {
         /// What another client has written down.
         theirs: u32,
     },
+    /// The database did not do what the lock needs.
+    Database {
+        /// What was tried.
+        what: &'static str,
+        /// What the database or the connection to it said.
+        message: String,
+    },
     /// This client's transport or its server cannot do what was asked.
     Unsupported {
         /// What was asked.
@@ -229,6 +236,7 @@ impl fmt::Display for Error {
                 f,
                 "the semaphore {path} has {theirs} permits for another client and {ours} for this one: make them agree"
             ),
+            Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unsupported { what } => write!(
                 f,
                 "this client cannot do {what}: connect with Client::connect to a newer server"

@@ -16,7 +16,7 @@ use crate::guard::FencingToken;
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Op, OpReply, Reply, Request, Stat};
+use crate::proto::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 use crate::protocol::attempt::{Born, Leftover, Mine, Patience};
 use crate::protocol::dialect::Role;
 use crate::protocol::name::prefix;
@@ -106,9 +106,9 @@ impl<'a> Together<'a> {
         let sent = Moment::now();
         let ticket = asker.post([(Request::Multi(creates(session, paths, &prefix)), None)]);
         let answered = asker.wait(ticket, limit);
-        let mine = match answered {
+        let names = match answered {
             Ok(Ok(Reply::Multi(results))) => match created(&results) {
-                Ok(mine) => mine,
+                Ok(names) => names,
                 Err(ErrorCode::NO_NODE) => {
                     session.make_directories(&mut asker, paths, limit)?;
                     return Ok(Placed::Again);
@@ -127,15 +127,19 @@ impl<'a> Together<'a> {
             }
             // It may have been carried out: whatever it made must go.
             Ok(_) | Err(GaveUp) => {
-                for path in paths {
-                    let leftover = vec![Leftover::Prefix(prefix.clone())];
-                    session.leftovers.add(path, link.session, leftover);
-                }
+                abandon(session, paths, link.session, &prefix);
                 return Ok(match answered {
                     Err(GaveUp) => Placed::GaveUp,
                     Ok(_) => Placed::Again,
                 });
             }
+        };
+        let Some(mine) = births(&mut asker, paths, names, limit) else {
+            abandon(session, paths, link.session, &prefix);
+            return Ok(match limit.is_over() {
+                true => Placed::GaveUp,
+                false => Placed::Again,
+            });
         };
         Ok(Placed::InQueue(Self {
             session,
@@ -186,7 +190,8 @@ impl<'a> Together<'a> {
         }
         self.kept = true;
         let path = self.paths.join(", ");
-        let vigil = Vigil::new(&path, nodes, self.link.session, self.link.timeout, proven);
+        let current = self.session.hub.session();
+        let vigil = Vigil::new(&path, nodes, &self.link, current, proven);
         let tokens: Vec<_> = self
             .mine
             .iter()
@@ -222,13 +227,21 @@ impl Drop for Together<'_> {
     }
 }
 
+/// Leaves it to others to look for nodes and to delete them.
+fn abandon(session: &Session, paths: &[String], owner: i64, prefix: &str) {
+    for path in paths {
+        let leftover = vec![Leftover::Prefix(prefix.to_owned())];
+        session.leftovers.add(path, owner, leftover);
+    }
+}
+
 fn creates(session: &Session, paths: &[String], prefix: &str) -> Vec<Op> {
     let create = |path: &String| Op::Create {
         path: format!("{path}/{prefix}"),
         data: session.settings.card.text(None),
         acl: session.settings.acl.entries().to_vec(),
         mode: CreateMode::EphemeralSequential,
-        stat: true,
+        stat: false,
     };
     paths.iter().map(create).collect()
 }
@@ -236,7 +249,7 @@ fn creates(session: &Session, paths: &[String], prefix: &str) -> Vec<Op> {
 /// The nodes that a multi created, or what it failed with.
 fn created(
     results: &[std::result::Result<OpReply, ErrorCode>],
-) -> std::result::Result<Vec<Mine>, ErrorCode> {
+) -> std::result::Result<Vec<String>, ErrorCode> {
     let cause =
         |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
     if let Some(code) = results
@@ -246,24 +259,42 @@ fn created(
     {
         return Err(*code);
     }
-    let mine = |result: &std::result::Result<OpReply, ErrorCode>| match result {
-        Ok(OpReply::Created {
-            path,
-            stat: Some(stat),
-        }) => Ok(Mine {
-            name: path::name(path).to_owned(),
-            born: born(stat),
-        }),
-        _ => Err(ErrorCode::UNIMPLEMENTED),
+    let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
+        Ok(OpReply::Created { path, .. }) => Ok(path::name(path).to_owned()),
+        _ => Err(ErrorCode::MARSHALLING_ERROR),
     };
-    results.iter().map(mine).collect()
+    results.iter().map(name).collect()
 }
 
-fn born(stat: &Stat) -> Born {
-    Born {
-        owner: stat.ephemeral_owner,
-        czxid: stat.czxid,
+/// Asks for the birth of each node: in a transaction, the server does not tell it.
+///
+/// `None` if one of them is gone already, or the limit was reached.
+fn births(
+    asker: &mut Asker,
+    paths: &[String],
+    names: Vec<String>,
+    limit: &Limit,
+) -> Option<Vec<Mine>> {
+    let look = |(path, name): (&String, &String)| {
+        let path = format!("{path}/{name}");
+        (Request::Exists { path, watch: false }, None)
+    };
+    let mut ticket = asker.post(paths.iter().zip(&names).map(look));
+    let mut mine = Vec::with_capacity(names.len());
+    for name in names {
+        let Ok(Ok(Reply::Stat(stat))) = asker.wait(ticket, limit) else {
+            return None;
+        };
+        mine.push(Mine {
+            name,
+            born: Born {
+                owner: stat.ephemeral_owner,
+                czxid: stat.czxid,
+            },
+        });
+        ticket = ticket.next();
     }
+    Some(mine)
 }
 
 /// Looks whether somebody is in one of the queues.
@@ -346,7 +377,8 @@ fn merge(
         return Ok(None);
     }
     let tokens: Vec<_> = holds.iter().map(Hold::token).collect();
-    let vigil = Vigil::new(&paths.join(", "), nodes, link.session, link.timeout, proven);
+    let current = session.hub.session();
+    let vigil = Vigil::new(&paths.join(", "), nodes, &link, current, proven);
     let token = tokens.iter().max().copied().unwrap_or(FencingToken::new(0));
     let all = Hold::with(session, Arc::new(vigil), token);
     holds.into_iter().for_each(Hold::hand_over);

@@ -246,7 +246,7 @@
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
-#![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
+
 mod abandonment;
 mod acl;
 mod client;
@@ -261,6 +261,8 @@ mod hold;
 mod hold_all;
 mod multi_lock;
 mod mutex;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod options;
 mod owner;
 mod path;
@@ -271,6 +273,10 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session;
+/// What tests in here share with those in `tests`.
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[cfg(feature = "tls")]
 mod tls;
 

@@ -119,8 +119,10 @@ impl Mutex {
     /// It did if its session expired, its process died or its critical section panicked,
     /// but also if it has lost the lock. Every client that locks this path should track:
     /// one that does not, of this library or another, neither learns nor tells. The mark is
-    /// the data of the lock's directory, which is never a container then. Costs two round
-    /// trips when the mutex is locked. Defaults to no.
+    /// the data of the lock's directory, which must have been made by a client that tracks,
+    /// so that the server does not remove it when it is empty; otherwise locking fails with
+    /// [`Error::Unsupported`]. Costs two round trips when the mutex is locked. Defaults to
+    /// no.
     #[must_use]
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();

@@ -31,7 +31,12 @@ fn a_clean_release_is_no_abandonment() {
     }
     // Who waited and gave up has not abandoned anything.
     let guard = tracked(&one).lock().unwrap();
-    assert!(tracked(&other).try_lock_for(Duration::from_millis(30)).unwrap().is_none());
+    assert!(
+        tracked(&other)
+            .try_lock_for(Duration::from_millis(30))
+            .unwrap()
+            .is_none()
+    );
     guard.unlock().unwrap();
     assert_eq!(tracked(&other).lock().unwrap().abandoned(), None);
 }
@@ -71,7 +76,9 @@ fn a_container_cannot_keep_the_mark() {
     drop(client.mutex(PATH).unwrap().lock().unwrap());
     let error = tracked(&client).lock().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    eventually("nothing is left", || client.contenders(PATH).unwrap().is_empty());
+    eventually("nothing is left", || {
+        client.contenders(PATH).unwrap().is_empty()
+    });
 }
 
 #[test]
@@ -99,7 +106,12 @@ fn a_lock_is_held_for_at_least_as_long_as_asked() {
     let start = Instant::now();
     let lock = |client: &Client| {
         let options = LockOptions::new().hold_at_least(LEAST);
-        client.mutex(PATH).unwrap().lock_with(options).unwrap().unwrap()
+        client
+            .mutex(PATH)
+            .unwrap()
+            .lock_with(options)
+            .unwrap()
+            .unwrap()
     };
     drop(lock(&early));
     assert!(start.elapsed() < LEAST, "the drop does not wait");

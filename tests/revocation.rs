@@ -17,7 +17,9 @@ fn client(server: &Server) -> Client {
 
 /// Waits until `count` contenders are in the queue, and returns them.
 fn queue(client: &Client, path: &str, count: usize) -> Vec<Contender> {
-    eventually("so many contenders", || client.contenders(path).unwrap().len() == count);
+    eventually("so many contenders", || {
+        client.contenders(path).unwrap().len() == count
+    });
     client.contenders(path).unwrap()
 }
 
@@ -31,17 +33,31 @@ fn every_kind_of_holder_hears_that_it_is_asked_to_let_go() {
     let (ours, theirs) = (client(&server), client(&server));
     let asked = |guard: &dyn LockGuard, dir: &str| {
         theirs.contenders(dir).unwrap()[0].revoke().unwrap();
-        assert!(guard.events().iter().any(|event| event == GuardEvent::RevokeRequested));
+        assert!(
+            guard
+                .events()
+                .iter()
+                .any(|event| event == GuardEvent::RevokeRequested)
+        );
         // Nobody is forced.
         guard.verify().unwrap();
     };
     asked(&ours.mutex("/r/mutex").unwrap().lock().unwrap(), "/r/mutex");
-    asked(&ours.reentrant_mutex("/r/again").unwrap().lock().unwrap(), "/r/again");
+    asked(
+        &ours.reentrant_mutex("/r/again").unwrap().lock().unwrap(),
+        "/r/again",
+    );
     asked(&ours.rwlock("/r/read").unwrap().read().unwrap(), "/r/read");
-    asked(&ours.rwlock("/r/write").unwrap().write().unwrap(), "/r/write");
+    asked(
+        &ours.rwlock("/r/write").unwrap().write().unwrap(),
+        "/r/write",
+    );
     let permit = ours.semaphore("/r/permits", 1).unwrap().acquire().unwrap();
     asked(&permit, "/r/permits/leases");
-    asked(&ours.multi_lock(["/r/1", "/r/2"]).unwrap().lock().unwrap(), "/r/2");
+    asked(
+        &ours.multi_lock(["/r/1", "/r/2"]).unwrap().lock().unwrap(),
+        "/r/2",
+    );
 }
 
 #[test]
@@ -71,7 +87,12 @@ fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told() {
         holder.evict().unwrap();
         wait_for(&guard, GuardEvent::Lost);
         let evicted = waiting.join().unwrap().unwrap_err();
-        assert_eq!(evicted, Error::Evicted { node: waiter.node().to_owned() });
+        assert_eq!(
+            evicted,
+            Error::Evicted {
+                node: waiter.node().to_owned()
+            }
+        );
     });
     assert!(guard.unlock().unwrap_err().is_lost());
     assert!(theirs.mutex(PATH).unwrap().try_lock().unwrap().is_some());
@@ -99,9 +120,13 @@ fn an_overdue_holder_is_asked_and_then_evicted() {
     let stubborn = ours.mutex(PATH).unwrap().lock().unwrap();
     let short = Duration::from_millis(100);
     let options = LockOptions::new().evict_overdue(short, short);
-    let guard = theirs.mutex(PATH).unwrap().lock_with(options).unwrap().unwrap();
-    let events: Vec<_> = stubborn.events().try_iter().collect();
-    assert_eq!(events.first(), Some(&GuardEvent::RevokeRequested));
+    let guard = theirs
+        .mutex(PATH)
+        .unwrap()
+        .lock_with(options)
+        .unwrap()
+        .unwrap();
+    assert_eq!(stubborn.events().recv(), Ok(GuardEvent::RevokeRequested));
     wait_for(&stubborn, GuardEvent::Lost);
     guard.verify().unwrap();
 }
@@ -115,7 +140,14 @@ fn an_overdue_holder_that_lets_go_is_not_evicted() {
         scope.spawn(|| {
             let minute = Duration::from_secs(60);
             let options = LockOptions::new().evict_overdue(Duration::from_millis(100), minute);
-            drop(theirs.mutex(PATH).unwrap().lock_with(options).unwrap().unwrap());
+            drop(
+                theirs
+                    .mutex(PATH)
+                    .unwrap()
+                    .lock_with(options)
+                    .unwrap()
+                    .unwrap(),
+            );
         });
         wait_for(&polite, GuardEvent::RevokeRequested);
         polite.unlock().unwrap();
@@ -125,7 +157,10 @@ fn an_overdue_holder_that_lets_go_is_not_evicted() {
 #[test]
 fn the_queue_tells_who_is_in_it() {
     let server = Server::start().unwrap();
-    let ours = Client::builder(server.hosts()).note("nightly").connect().unwrap();
+    let ours = Client::builder(server.hosts())
+        .note("nightly")
+        .connect()
+        .unwrap();
     let theirs = client(&server);
     assert!(theirs.contenders(PATH).unwrap().is_empty());
     let guard = ours.mutex(PATH).unwrap().lock().unwrap();
@@ -137,7 +172,14 @@ fn the_queue_tells_who_is_in_it() {
                 assert_eq!(ahead.owner().note.as_deref(), Some("nightly"));
                 assert_eq!(ahead.owner().pid, Some(std::process::id()));
             });
-            drop(theirs.mutex(PATH).unwrap().lock_with(options).unwrap().unwrap());
+            drop(
+                theirs
+                    .mutex(PATH)
+                    .unwrap()
+                    .lock_with(options)
+                    .unwrap()
+                    .unwrap(),
+            );
         });
         let queue = queue(&ours, PATH, 2);
         assert_eq!(queue[0].node(), guard.node());

@@ -11,6 +11,23 @@ use super::path;
 use crate::proto::{OpCode, Request, Stat};
 
 /// A kind of request, to say whose reply is to be lost.
+///
+/// ```
+/// use zklock::Client;
+/// use zklock::embedded::{RequestKind, Server};
+///
+/// let server = Server::start()?;
+/// let client = Client::connect(server.hosts())?;
+/// let mutex = client.mutex("/locks/report")?;
+/// drop(mutex.lock()?); // now the lock's directory is there
+///
+/// // The lock's node is made, and the client does not hear of it.
+/// server.drop_next_reply_to(RequestKind::Create);
+/// let guard = mutex.lock()?;
+/// assert_eq!(guard.node().rsplit_once('/').unwrap().0, "/locks/report");
+/// assert_eq!(server.nodes().last().unwrap(), guard.node());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum RequestKind {
@@ -124,6 +141,7 @@ impl Faults {
         RequestKind::of(request)
     }
 
+    /// Takes note of a new ephemeral node.
     pub(super) fn created(&mut self, path: &str, czxid: i64) {
         if std::mem::take(&mut self.hide_next) {
             let path = path.to_owned();

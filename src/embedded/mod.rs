@@ -7,19 +7,53 @@
 //! answers, error codes, versions and stats included.
 //!
 //! ```
-//! use std::io::{Read, Write};
-//! use std::net::TcpStream;
+//! use zklock::Client;
 //! use zklock::embedded::Server;
 //!
 //! let server = Server::start()?;
+//! let client = Client::connect(server.hosts())?;
 //!
-//! let mut stream = TcpStream::connect(server.hosts())?;
-//! stream.write_all(b"ruok")?;
-//! let mut answer = String::new();
-//! stream.read_to_string(&mut answer)?;
-//! assert_eq!(answer, "imok");
-//! # Ok::<(), std::io::Error>(())
+//! let guard = client.mutex("/locks/nightly-report")?.lock()?;
+//! assert_eq!(server.nodes().len(), 3); // the lock's directory, its parent, and our place
+//! guard.unlock()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Testing a program that holds a lock
+//!
+//! What matters is what it does when it loses the lock, which is hard to bring about
+//! with a real ensemble and one call here:
+//!
+//! ```
+//! use zklock::Client;
+//! use zklock::embedded::Server;
+//!
+//! /// The program under test: it stops once the lock is lost.
+//! fn write_report(client: &Client, mut write_row: impl FnMut(u32)) -> zklock::Result<()> {
+//!     let guard = client.mutex("/locks/report")?.lock()?;
+//!     for row in 0.. {
+//!         guard.check()?;
+//!         write_row(row);
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let server = Server::start()?;
+//! let client = Client::connect(server.hosts())?;
+//! let session = client.session_id();
+//!
+//! let report = write_report(&client, |row| {
+//!     if row == 7 {
+//!         server.expire_session(session);
+//!     }
+//!     std::thread::sleep(std::time::Duration::from_millis(1));
+//! });
+//! assert!(report.unwrap_err().is_lost());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A test that has to wait for a session's end should not wait for long: a short
+//! [`tick`](ServerBuilder::tick) makes short session timeouts possible.
 //!
 //! # What can go wrong
 //!
@@ -44,12 +78,20 @@
 //! No ensemble, no disk, no TLS, no SASL, no quotas, no TTL nodes, no reconfiguration.
 //! Everything is gone when the [`Server`] is dropped.
 
-// Pure: values in, values out.
+// Pure: values in, values out, as the lint below has it.
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod change;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod node;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod path;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod sessions;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod tree;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
 // Behind the one lock.
 mod admin;
@@ -62,6 +104,8 @@ mod connection;
 mod differential;
 mod listener;
 mod outbox;
+#[cfg(test)]
+mod tests;
 // What users see.
 mod builder;
 mod server;

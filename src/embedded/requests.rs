@@ -1,7 +1,6 @@
 //! What each request is answered.
 
 use super::acl::Identity;
-use super::path;
 use super::state::{Answer, State};
 use super::tree::Author;
 use super::watches::{Notice, Reach, Subject, Watcher};

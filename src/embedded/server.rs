@@ -1,5 +1,6 @@
 //! The server as its user holds it.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -21,7 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A running server; it stops when it is dropped.
 ///
 /// See the [module](super) for what it is good for.
-#[derive(Debug)]
+///
+/// ```
+/// use zklock::Client;
+/// use zklock::embedded::Server;
+///
+/// let server = Server::start()?;
+/// let client = Client::connect(server.hosts())?;
+/// assert_eq!(server.sessions(), [client.session_id()]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Server {
     address: SocketAddr,
     hosts: String,
@@ -31,7 +41,6 @@ pub struct Server {
 }
 
 /// What the threads of a server share.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) state: Mutex<State>,
@@ -182,8 +191,8 @@ impl Server {
         self.shared.state.lock().faults.drop_next_reply(Some(kind));
     }
 
-    /// The next node that is created is not in the next listing of its directory, as
-    /// on a follower that lags behind its leader.
+    /// The next ephemeral node that is created is not in the next listing of its
+    /// directory, as on a follower that lags behind its leader.
     ///
     /// As in ZooKeeper, that can only happen to a client that could not know better:
     /// one that since it connected has neither written anything later, nor asked for
@@ -239,6 +248,14 @@ impl Drop for Server {
         let clients = std::mem::take(&mut *self.shared.clients.lock());
         clients.iter().for_each(|client| client.outbox().stop());
         clients.into_iter().for_each(Client::join);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,14 +15,13 @@ pub(super) struct Timeouts {
     pub(super) max_ms: u64,
 }
 
-#[derive(Debug)]
 pub(super) struct Sessions {
     timeouts: Timeouts,
     alive: BTreeMap<i64, Session>,
     latest: i64,
 }
 
-#[derive(Debug)]
+// Whoever knows the password owns the session, so it is not shown.
 pub(super) struct Session {
     pub(super) password: Password,
     pub(super) connection: Option<Watcher>,

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::acl::{Acl, Identity};
 use super::builder::Config;
+use super::change::Change;
 use super::faults::Faults;
-use super::node::Moment;
+use super::node::{Moment, Node};
 use super::outbox::Outbox;
 use super::sessions::{Password, Sessions};
-use super::tree::{Change, Tree};
-use super::watches::{Notice, Subject, Watcher, Watches};
+use super::tree::Tree;
+use super::watches::{Notice, Watcher, Watches};
 use crate::proto::{
-    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request, xid,
+    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request,
 };
 
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) config: Config,
     pub(super) tree: Tree,
@@ -214,7 +214,9 @@ impl State {
     pub(super) fn announce(&mut self, changes: &[Change]) {
         for change in changes {
             if let Change::Created { path, .. } = change {
-                self.faults.created(path, self.zxid);
+                if self.tree.node(path).is_ok_and(Node::is_ephemeral) {
+                    self.faults.created(path, self.zxid);
+                }
                 if let Some(counter) = self.config.counters.remove(path) {
                     self.tree.set_counter(path, counter);
                 }

@@ -10,7 +10,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::acl::{Acl, Identity};
-use super::node::{Marks, Moment, Node, Owner, next_version};
+use super::change::{Above, Change};
+use super::node::{Moment, Node, Owner, next_version};
 use super::path;
 use crate::proto::{Access, CreateMode, ErrorCode, Op, OpReply, Permissions, Stat};
 
@@ -32,34 +33,6 @@ pub(super) struct Tree {
 pub(super) struct Author<'a> {
     pub(super) session: i64,
     pub(super) who: &'a [Identity],
-}
-
-/// A change that was made, with what it takes to undo it, and to know who may hear of it.
-#[derive(Debug)]
-pub(super) enum Change {
-    Created {
-        path: String,
-        acl: Acl,
-        above: Above,
-    },
-    Deleted {
-        path: String,
-        node: Node,
-        above: Above,
-    },
-    Set {
-        path: String,
-        acl: Acl,
-        data: Vec<u8>,
-        marks: Marks,
-    },
-}
-
-/// What the directory was like before the change.
-#[derive(Clone, Debug)]
-pub(super) struct Above {
-    pub(super) acl: Acl,
-    marks: Marks,
 }
 
 impl Tree {
@@ -389,15 +362,6 @@ impl Tree {
             directory.children.remove(path::name(path));
         }
         Some(node)
-    }
-}
-
-impl Above {
-    fn of(directory: &Node) -> Self {
-        Self {
-            acl: directory.acl.clone(),
-            marks: directory.marks,
-        }
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::acl::Acl;
+use super::change::Change;
 use super::path;
-use super::tree::Change;
 use crate::proto::{EventKind, WatchKind};
 
 /// Somebody who can be told: the number of a connection.

@@ -74,6 +74,11 @@ pub enum Action {
     Births(Vec<String>),
     /// Read the nearest node, leaving a watch on it.
     Watch(Behind),
+    /// As `Watch`, with a watch on this node of ours as well.
+    ///
+    /// The server tells events in the order in which they happened: if the nearest node
+    /// goes and nothing was heard of ours, ours was there.
+    WatchBoth(Behind, String),
     /// Sleep until something is worth a report.
     Wait,
     /// Have the quorum confirm this node, unless it confirmed the session a moment ago.
@@ -107,8 +112,10 @@ pub enum Event {
     Synced,
     /// The watch is in place.
     Watching,
-    /// The node we watched was deleted.
+    /// The nearest node, which we watched, was deleted.
     Deleted,
+    /// Our own node, which we watched, was deleted or is not there.
+    Evicted,
     /// Something else happened: look again.
     Woken,
     /// There is another session now.
@@ -211,6 +218,9 @@ impl Attempt {
             State::Sync => Action::Sync,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
+            State::Watch(mine, behind) if behind.last => {
+                Action::WatchBoth(behind.clone(), mine.name.clone())
+            }
             State::Watch(_, behind) => Action::Watch(behind.clone()),
             State::Wait(..) => Action::Wait,
             State::Prove(mine) => Action::Prove(mine.name.clone()),
@@ -265,6 +275,9 @@ impl Attempt {
             }
             (State::Watch(mine, behind), Event::Watching) => State::Wait(mine, behind),
             (State::Watch(mine, _), Event::NoNode) => State::List(mine),
+            (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
+                State::Finish(Outcome::Evicted(mine.name))
+            }
             (State::Wait(mine, Behind { last: true, .. }), Event::Deleted) => State::Prove(mine),
             (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),

@@ -118,7 +118,10 @@ struct Drive<'a, 'q> {
     proven: Option<Moment>,
     /// The listing that was sent in the same write as the create.
     listing: Option<Ticket>,
+    /// The watch on the nearest node.
     watching: Option<(String, WatchId)>,
+    /// The watch on our own node.
+    guarding: Option<WatchId>,
     fired: (Sender<Fired>, Receiver<Fired>),
     told: Option<(String, usize)>,
 }
@@ -157,6 +160,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             proven: None,
             listing: None,
             watching: None,
+            guarding: None,
             fired: unbounded(),
             told: None,
         }
@@ -169,8 +173,19 @@ impl<'a, 'q> Drive<'a, 'q> {
                 return self.finish(outcome);
             }
             if let Step::Report(event) = self.step(action, limit)? {
+                let event = self.in_session(event);
                 self.attempt.handle(event);
             }
+        }
+    }
+
+    /// An answer that came through another session says nothing about our node.
+    fn in_session(&self, event: Event) -> Event {
+        match event {
+            // These tell the owner, or end the attempt.
+            Event::Cancel | Event::Created(..) | Event::NewSession | Event::ReplyLost => event,
+            _ if self.session.hub.link().session != self.link.session => Event::NewSession,
+            event => event,
         }
     }
 
@@ -189,10 +204,8 @@ impl<'a, 'q> Drive<'a, 'q> {
     fn reached(&self, mine: Mine) -> Reached {
         let nodes = vec![self.full(&mine.name)];
         let proven = self.proven.unwrap_or(Moment::from_nanos(0));
-        let Link {
-            session, timeout, ..
-        } = self.link;
-        let vigil = Vigil::new(self.quest.path, nodes, session, timeout, proven);
+        let current = self.session.hub.session();
+        let vigil = Vigil::new(self.quest.path, nodes, &self.link, current, proven);
         Reached {
             vigil: Arc::new(vigil),
             mine,
@@ -209,6 +222,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),
+            Action::WatchBoth(behind, mine) => self.watch_both(&behind, &mine, limit),
             Action::Wait => self.wait(limit),
             Action::Prove(name) => self.prove(&name, limit),
             // `run` does not come here with it.
@@ -372,17 +386,9 @@ impl<'a, 'q> Drive<'a, 'q> {
         let (data, stat) = match self.ask_watching(read, &path, limit) {
             Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Data { data, stat })) => (data, stat),
+            // Who may not read a node is told nothing of it, not even that it goes.
             Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => {
-                self.watching = None;
-                let look = Request::Exists {
-                    path: path.clone(),
-                    watch: true,
-                };
-                match self.ask_watching(look, &path, limit) {
-                    Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                    Ok(Ok(Reply::Stat(stat))) => (Vec::new(), stat),
-                    Ok(answered) => return self.not_watching(answered, limit),
-                }
+                return self.watch_directory(behind, limit);
             }
             Ok(answered) => {
                 self.watching = None;
@@ -391,6 +397,46 @@ impl<'a, 'q> Drive<'a, 'q> {
         };
         self.tell(behind, data, stat);
         Ok(Step::Report(Event::Watching))
+    }
+
+    /// Waits for any change of the queue.
+    fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
+                self.tell(behind, Vec::new(), Stat::default());
+                Ok(Step::Report(Event::Watching))
+            }
+            Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.not_watching(answered, limit),
+        }
+    }
+
+    /// Watches our own node, too, for which a watch on the nearest need not be waited for.
+    fn watch_both(&mut self, behind: &Behind, mine: &str, limit: &Limit) -> Result<Step> {
+        let path = self.full(mine);
+        let id = self.session.next_watch();
+        self.guarding = Some(id);
+        let watch = Watch {
+            id,
+            to: self.fired.0.clone(),
+        };
+        // This asks for no permission, unlike reading.
+        let look = Request::Exists { path, watch: true };
+        let ticket = self.asker.post([(look, Some(watch))]);
+        let step = self.watch(behind, limit)?;
+        match self.answer(ticket, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(_)) => Ok(step),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
     }
 
     fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
@@ -409,10 +455,18 @@ impl<'a, 'q> Drive<'a, 'q> {
             return Ok(step);
         }
         let ours = self.watching.as_ref().map(|(_, id)| *id);
+        let own = self.guarding;
         let period = self.quest.overdue.as_ref().map(Overdue::period);
         select! {
             recv(period.map_or_else(never, after)) -> _ => self.hurry(limit),
             recv(self.fired.1) -> fired => match fired {
+                Ok(fired) if Some(fired.id) == own => {
+                    self.guarding = None;
+                    Ok(Step::Report(match fired.kind {
+                        EventKind::Deleted => Event::Evicted,
+                        _ => Event::Woken,
+                    }))
+                }
                 Ok(fired) if Some(fired.id) == ours => {
                     self.watching = None;
                     Ok(Step::Report(match fired.kind {
@@ -521,6 +575,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             false => {
                 // The watches of a session go with it.
                 self.watching = None;
+                self.guarding = None;
                 Ok(Some(Step::Report(Event::NewSession)))
             }
         }
@@ -582,6 +637,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn unwatch(&mut self) {
+        // The watch on our own node needs none of this: it goes with the node.
         if let Some((path, id)) = self.watching.take() {
             self.session.transport.unwatch(&path, id);
         }
@@ -603,9 +659,15 @@ impl Drop for Drive<'_, '_> {
         self.attempt.handle(Event::Cancel);
         let leftovers = self.attempt.leftovers();
         if !leftovers.is_empty() {
+            // The session may have changed unnoticed before the create. A later one than the
+            // node's does no harm: the node is gone then.
+            let session = match self.session.hub.link().session {
+                0 => self.link.session,
+                session => session,
+            };
             self.session
                 .leftovers
-                .add(self.quest.dir, self.link.session, leftovers);
+                .add(self.quest.dir, session, leftovers);
         }
     }
 }

@@ -4,6 +4,8 @@
 //! of it through channels. Nothing of theirs runs on the transport's thread.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -102,7 +104,13 @@ impl Link {
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Hub(Mutex<Inner>);
+pub(crate) struct Hub {
+    inner: Mutex<Inner>,
+    /// The current session, for those who cannot wait for the lock.
+    session: Arc<AtomicI64>,
+    /// Whether a session may outlive its connection.
+    resumes: bool,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -114,8 +122,9 @@ struct Inner {
 }
 
 impl Hub {
-    /// `timeout` stands until a server has negotiated another.
-    pub(crate) fn new(timeout: Duration) -> Self {
+    /// `timeout` stands until a server has negotiated another. Where a transport does not
+    /// know whether a session outlives its connection, it does not `resume`.
+    pub(crate) fn new(timeout: Duration, resumes: bool) -> Self {
         let link = Link {
             state: SessionState::Connecting,
             session: 0,
@@ -123,17 +132,26 @@ impl Hub {
             connects: 0,
             since: Moment::now(),
         };
-        Self(Mutex::new(Inner {
-            link,
-            trouble: BTreeMap::new(),
-            sleepers: Vec::new(),
-            listeners: Vec::new(),
-        }))
+        Self {
+            inner: Mutex::new(Inner {
+                link,
+                trouble: BTreeMap::new(),
+                sleepers: Vec::new(),
+                listeners: Vec::new(),
+            }),
+            session: Arc::default(),
+            resumes,
+        }
+    }
+
+    /// Returns the id of the current session at any time; 0 while there is none.
+    pub(crate) fn session(&self) -> Arc<AtomicI64> {
+        self.session.clone()
     }
 
     /// Returns what is known now.
     pub(crate) fn link(&self) -> Link {
-        self.0.lock().link
+        self.inner.lock().link
     }
 
     /// Returns a channel that is filled after every change of the link.
@@ -141,20 +159,20 @@ impl Hub {
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Receiver<()> {
         let (to, changes) = bounded(1);
-        self.0.lock().sleepers.push(to);
+        self.inner.lock().sleepers.push(to);
         changes
     }
 
     /// Returns a channel with every event from now on.
     pub(crate) fn events(&self) -> Receiver<SessionEvent> {
         let (to, events) = bounded(UNREAD_EVENTS);
-        self.0.lock().listeners.push(to);
+        self.inner.lock().listeners.push(to);
         events
     }
 
     /// Returns what each server said when it last turned us away.
     pub(crate) fn trouble(&self) -> Vec<String> {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         let lines = inner
             .trouble
             .iter()
@@ -166,7 +184,7 @@ impl Hub {
 
     /// A server turned us away, or was not there.
     pub(crate) fn turned_away(&self, host: &str, said: impl ToString) {
-        self.0
+        self.inner
             .lock()
             .trouble
             .insert(host.to_owned(), said.to_string());
@@ -187,6 +205,9 @@ impl Hub {
     pub(crate) fn disconnected(&self) {
         self.change(SessionEvent::Disconnected, |link| {
             link.state = SessionState::Connecting;
+            if !self.resumes {
+                link.session = 0;
+            }
         });
     }
 
@@ -214,11 +235,16 @@ impl Hub {
 
     /// Nothing changes any more after the end.
     fn change(&self, event: SessionEvent, update: impl FnOnce(&mut Link)) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if inner.link.is_over() {
             return;
         }
         update(&mut inner.link);
+        let session = match inner.link.is_over() {
+            true => 0,
+            false => inner.link.session,
+        };
+        self.session.store(session, Ordering::Release);
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }

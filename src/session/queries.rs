@@ -7,6 +7,7 @@ use super::ask::{Asker, over, refused};
 use super::limit::{GaveUp, Limit};
 use super::proof::{self, Proof};
 use super::transport::Failure;
+use crate::abandonment::CLEAN;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::path;
@@ -128,20 +129,21 @@ impl Session {
 
     /// The requests that create a lock's directory and what is above it.
     pub(crate) fn parents(&self, dir: &str, lasting: bool) -> Vec<Request> {
-        let make = |path: &str, mode| Request::Create {
+        let make = |path: &str, mode, data: &[u8]| Request::Create {
             path: path.to_owned(),
-            data: Vec::new(),
+            data: data.to_vec(),
             acl: self.settings.acl.entries().to_vec(),
             mode,
             stat: false,
         };
         // kazoo remembers that a directory exists, and fails if a container has gone.
         let last = match self.settings.dialect {
-            Dialect::Curator | Dialect::Recipe if !lasting => CreateMode::Container,
-            _ => CreateMode::Persistent,
+            _ if lasting => make(dir, CreateMode::Persistent, CLEAN),
+            Dialect::Kazoo => make(dir, CreateMode::Persistent, &[]),
+            Dialect::Curator | Dialect::Recipe => make(dir, CreateMode::Container, &[]),
         };
-        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent));
-        above.chain([make(dir, last)]).collect()
+        let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent, &[]));
+        above.chain([last]).collect()
     }
 }
 

@@ -3,12 +3,14 @@
 //! A [`Vigil`] is shared by a guard, which asks it, and the keeper, which feeds it. All
 //! of it is atomics: asking costs a look at the clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use super::hub::{Link, SessionState};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -25,6 +27,8 @@ pub(crate) struct Vigil {
     path: String,
     nodes: Vec<String>,
     session: i64,
+    /// The client's session at any time.
+    current: Arc<AtomicI64>,
     timeout: Duration,
     /// When the last check that a quorum committed was sent.
     proven: AtomicU64,
@@ -35,20 +39,21 @@ pub(crate) struct Vigil {
 }
 
 impl Vigil {
-    /// Begins to watch over `nodes` in `session`, which a quorum confirmed when asked at
-    /// `proven`.
+    /// Begins to watch over `nodes` in the session of `link`, which a quorum confirmed when
+    /// asked at `proven`. The vigil is over when that is no longer the `current` session.
     pub(crate) fn new(
         path: &str,
         nodes: Vec<String>,
-        session: i64,
-        timeout: Duration,
+        link: &Link,
+        current: Arc<AtomicI64>,
         proven: Moment,
     ) -> Self {
         Self {
             path: path.to_owned(),
             nodes,
-            session,
-            timeout,
+            session: link.session,
+            current,
+            timeout: link.timeout,
             proven: AtomicU64::new(proven.as_nanos()),
             shaken: AtomicBool::new(false),
             told: Mutex::new(GuardState::Held),
@@ -199,7 +204,8 @@ impl Vigil {
                 return None;
             }
             let proven = Moment::from_nanos(nanos);
-            if now < self.deadline(proven) {
+            let alive = self.current.load(Ordering::Acquire) == self.session;
+            if alive && now < self.deadline(proven) {
                 return Some(proven);
             }
             let lost =
@@ -227,7 +233,19 @@ mod tests {
 
     fn vigil(age: Duration) -> Vigil {
         let proven = Moment::from_nanos(Moment::now().as_nanos() - age.as_nanos() as u64);
-        Vigil::new("/m", vec!["/m/n".into()], 1, T, proven)
+        let link = Link {
+            state: SessionState::Connected,
+            session: 1,
+            timeout: T,
+            connects: 1,
+        };
+        Vigil::new(
+            "/m",
+            vec!["/m/n".into()],
+            &link,
+            Arc::new(AtomicI64::new(1)),
+            proven,
+        )
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -262,6 +280,15 @@ mod tests {
         assert_eq!(vigil.state(), GuardState::Lost);
         assert!(vigil.check().unwrap_err().is_lost());
         assert_eq!(vigil.valid_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn another_session_is_the_end_at_once() {
+        let vigil = vigil(Duration::ZERO);
+        vigil.current.store(2, Ordering::Release);
+        assert!(vigil.check().is_err());
+        vigil.current.store(1, Ordering::Release);
+        assert!(vigil.check().is_err());
     }
 
     #[test]

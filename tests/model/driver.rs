@@ -47,7 +47,7 @@ impl World {
                 Mutant::OrdersByNumberOnly => births_by_number(&names),
                 _ => self.births(&names),
             },
-            Action::Watch(behind) => self.watch(i, &behind.nearest),
+            Action::Watch(behind) | Action::WatchBoth(behind, _) => self.watch(i, &behind.nearest),
             Action::Prove(name) => match self.directory.find(&name) {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,

@@ -74,7 +74,7 @@ impl World {
         let mut attempt = client.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
-            Action::Watch(_) => {}
+            Action::Watch(_) | Action::WatchBoth(..) => {}
             // It cannot go on anyway, and learns why when somebody ahead goes.
             Action::Finish(Outcome::Evicted(_)) if client.evicted => {}
             action => {

@@ -12,8 +12,10 @@ use std::time::Duration;
 use super::leash::Leashed;
 use super::{free_port, within};
 
-/// The server and, for its log, one of slf4j's back ends; the manifest names the rest.
-const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+/// The server and, for its log, one of slf4j's back ends; the manifest names the rest,
+/// except for a part of netty that encrypted connections need.
+const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
+                      /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
 /// Names the jars on other systems.
 const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";

@@ -10,14 +10,11 @@ mod client;
 mod script;
 mod stage;
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::env;
 
 use self::script::{Step, random_script};
 use self::stage::{Stage, play};
-use self::support::zookeeper::ZooKeeper;
+use crate::support::zookeeper::ZooKeeper;
 
 const SCRIPTS: usize = 20;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::client::{Client, Heard, Names};
 use super::script::{Act, RECURSIVE, SESSIONS, Step};
-use super::support::eventually;
 use crate::embedded::Server;
 use crate::proto::{Access, CreateMode, EventKind, Op, Permissions, Request, WatchLists};
+use crate::support::eventually;
 
 /// The tick of the real server, too.
 const TICK: Duration = Duration::from_millis(500);
@@ -221,7 +221,7 @@ impl Stage {
                 node.strip_prefix(path.as_str())
                     .and_then(|rest| rest.strip_prefix('/'))
                     .is_some_and(|name| !name.is_empty() && !name.contains('/'))
-                    && **node != watched_for_good
+                    && !node.starts_with(&watched_for_good)
             };
             let children: Vec<_> = nodes.iter().filter(child).collect();
             if let Some(child) = children.get(which % children.len().max(1)) {

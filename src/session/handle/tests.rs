@@ -1,21 +1,18 @@
 //! Against a real ZooKeeper, and a network that misbehaves.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use self::support::proxy::Proxy;
-use self::support::raw::{EPHEMERAL, PERSISTENT, Raw};
-use self::support::zookeeper::ZooKeeper as Server;
-use self::support::{eventually, fresh_path, timed};
 use super::super::hub::{Hub, SessionEvent, SessionState};
 use super::super::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 use super::open;
 use crate::proto::{Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw};
+use crate::support::zookeeper::ZooKeeper as Server;
+use crate::support::{eventually, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -38,7 +35,7 @@ impl Client {
 
     fn begin(hosts: &str) -> Self {
         let handle = zookeeper::ZooKeeper::connect(hosts, TIMEOUT, |_| ()).unwrap();
-        let hub = Arc::new(Hub::new(TIMEOUT));
+        let hub = Arc::new(Hub::new(TIMEOUT, false));
         let events = hub.events();
         let transport = open(handle, TIMEOUT, hub.clone());
         Self {

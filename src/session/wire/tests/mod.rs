@@ -1,11 +1,10 @@
 //! The transport against real servers, and against servers that lie.
 
+mod broken;
 mod fake;
 mod lying;
 mod old;
 mod real;
-#[path = "../../../../tests/support/mod.rs"]
-mod support;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use self::support::zookeeper::ZooKeeper;
 use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
 use crate::proto::{
     Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     fn open(config: Config) -> Self {
-        let hub = Arc::new(Hub::new(config.session_timeout));
+        let hub = Arc::new(Hub::new(config.session_timeout, true));
         let events = hub.events();
         let wire = open(config, Arc::clone(&hub));
         Self { hub, events, wire }
@@ -96,6 +96,14 @@ impl Rig {
         self.wire.send(vec![call(request, Some(watch), &to)]);
         (one(&answers), fired)
     }
+}
+
+fn node() -> String {
+    format!("/{:016x}", fastrand::u64(..))
+}
+
+fn server() -> &'static ZooKeeper {
+    ZooKeeper::shared()
 }
 
 fn config(hosts: &str, timeout: Duration) -> Config {

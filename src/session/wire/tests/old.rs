@@ -53,7 +53,9 @@ fn insist(rig: &Rig, request: &Request) -> Reply {
         match rig.ask(request.clone()) {
             Ok(reply) => return reply,
             Err(Failure::Lost | Failure::NotSent) => {
-                support::eventually("it connects again", || rig.hub.link().connects > before);
+                crate::support::eventually("it connects again", || {
+                    rig.hub.link().connects > before
+                });
             }
             Err(failure) => panic!("{failure:?}"),
         }

@@ -1,0 +1,10 @@
+//! The embedded server as its clients see it.
+
+mod abuse;
+mod clients;
+mod faults;
+mod kazoo;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod wire;

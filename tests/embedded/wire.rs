@@ -1,0 +1,219 @@
+//! A client on a plain socket that can do what no sane client does.
+//!
+//! It shares no code with the server.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use zklock::embedded::Server;
+
+use super::support::raw::op;
+
+/// Far longer than anything here takes.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: i64,
+    pub(crate) password: Vec<u8>,
+    pub(crate) timeout_ms: i32,
+    pub(crate) zxid: i64,
+}
+
+/// A reply: its error code, and its body if that is 0.
+pub(crate) type Reply = Result<Vec<u8>, i32>;
+
+impl Wire {
+    /// Begins a session of 10 s.
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self::connect_for(server, 10_000)
+    }
+
+    pub(crate) fn connect_for(server: &Server, timeout_ms: i32) -> Self {
+        Self::hello(server, 0, &[0; 16], timeout_ms, 0).expect("a session")
+    }
+
+    /// Takes the session up on a new connection.
+    pub(crate) fn again(&self, server: &Server) -> Self {
+        Self::hello(
+            server,
+            self.session,
+            &self.password,
+            self.timeout_ms,
+            self.zxid,
+        )
+        .expect("a reply")
+    }
+
+    pub(crate) fn hello(
+        server: &Server,
+        session: i64,
+        password: &[u8],
+        timeout_ms: i32,
+        zxid: i64,
+    ) -> io::Result<Self> {
+        let mut stream = dial(server);
+        let mut hello = vec![0; 4];
+        hello.extend(zxid.to_be_bytes());
+        hello.extend(timeout_ms.to_be_bytes());
+        hello.extend(session.to_be_bytes());
+        hello.extend(buffer(password));
+        hello.push(0);
+        stream.write_all(&buffer(&hello))?;
+        let reply = read_frame(&mut stream)?;
+        Ok(Self {
+            stream,
+            timeout_ms: int(&reply[4..]),
+            session: long(&reply[8..]),
+            password: reply[20..36].to_vec(),
+            zxid,
+        })
+    }
+
+    pub(crate) fn send(&mut self, op: i32, body: &[u8]) {
+        let mut frame = 1_i32.to_be_bytes().to_vec();
+        frame.extend(op.to_be_bytes());
+        frame.extend(body);
+        self.stream
+            .write_all(&buffer(&frame))
+            .expect("a connection");
+    }
+
+    /// Waits for the next reply; events are passed over.
+    pub(crate) fn hear(&mut self) -> io::Result<Reply> {
+        loop {
+            let frame = read_frame(&mut self.stream)?;
+            if int(&frame) != -1 {
+                self.zxid = self.zxid.max(long(&frame[4..]));
+                return Ok(match int(&frame[12..]) {
+                    0 => Ok(frame[16..].to_vec()),
+                    code => Err(code),
+                });
+            }
+        }
+    }
+
+    /// Waits for the next event and returns its path.
+    pub(crate) fn next_event(&mut self) -> String {
+        let frame = read_frame(&mut self.stream).expect("an event");
+        assert_eq!(int(&frame), -1, "an event");
+        String::from_utf8(frame[28..].to_vec()).expect("text")
+    }
+
+    pub(crate) fn call(&mut self, op: i32, body: &[u8]) -> Reply {
+        self.send(op, body);
+        self.hear().expect("a reply")
+    }
+
+    pub(crate) fn create(&mut self, path: &str, mode: i32) -> Result<String, i32> {
+        let body = self.call(op::CREATE, &creation(path, mode))?;
+        Ok(String::from_utf8(body[4..].to_vec()).expect("text"))
+    }
+
+    pub(crate) fn delete(&mut self, path: &str) -> Result<(), i32> {
+        let mut body = buffer(path.as_bytes());
+        body.extend((-1_i32).to_be_bytes());
+        self.call(op::DELETE, &body).map(drop)
+    }
+
+    /// Whether the node exists.
+    pub(crate) fn sees(&mut self, path: &str) -> bool {
+        self.call(op::EXISTS, &look(path, false)).is_ok()
+    }
+
+    /// Whether the node is listed in its directory, which is asked for with its stat.
+    pub(crate) fn lists(&mut self, path: &str) -> bool {
+        let (directory, name) = path.rsplit_once('/').expect("a path");
+        let directory = if directory.is_empty() { "/" } else { directory };
+        let body = self
+            .call(op::GET_CHILDREN2, &look(directory, false))
+            .expect("a listing");
+        let mut rest = &body[4..];
+        let names: Vec<_> = (0..int(&body))
+            .map(|_| {
+                let (name, after) =
+                    rest[4..].split_at(usize::try_from(int(rest)).expect("a length"));
+                rest = after;
+                name
+            })
+            .collect();
+        names.contains(&name.as_bytes())
+    }
+
+    /// Waits until the server hangs up; what it says before is passed over.
+    pub(crate) fn is_hung_up_on(&mut self) -> bool {
+        loop {
+            match read_frame(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) => return !is_timeout(&error),
+            }
+        }
+    }
+}
+
+pub(crate) fn dial(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.hosts()).expect("a connection");
+    stream.set_nodelay(true).expect("a socket");
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
+    stream
+}
+
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Asks one of the admin words.
+pub(crate) fn word(server: &Server, word: &str) -> String {
+    let mut stream = dial(server);
+    stream.write_all(word.as_bytes()).expect("a connection");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// The body of a create.
+pub(crate) fn creation(path: &str, mode: i32) -> Vec<u8> {
+    let mut body = buffer(path.as_bytes());
+    body.extend(buffer(b"x"));
+    body.extend(1_i32.to_be_bytes());
+    body.extend(31_i32.to_be_bytes());
+    body.extend(buffer(b"world"));
+    body.extend(buffer(b"anyone"));
+    body.extend(mode.to_be_bytes());
+    body
+}
+
+/// The body of a read.
+pub(crate) fn look(path: &str, watch: bool) -> Vec<u8> {
+    let mut body = buffer(path.as_bytes());
+    body.push(watch.into());
+    body
+}
+
+/// Bytes after their length.
+pub(crate) fn buffer(bytes: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(bytes.len()).expect("a small buffer");
+    [&length.to_be_bytes(), bytes].concat()
+}
+
+fn read_frame(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let mut frame = vec![0; u32::from_be_bytes(head) as usize];
+    stream.read_exact(&mut frame)?;
+    Ok(frame)
+}
+
+fn int(bytes: &[u8]) -> i32 {
+    i32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))
+}
+
+fn long(bytes: &[u8]) -> i64 {
+    i64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
