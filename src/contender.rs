@@ -8,13 +8,10 @@ use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::owner::Owner;
 use crate::path;
-use crate::proto::{ErrorCode, Reply, Request, Stat};
-use crate::protocol::dialect::{Dialect, Role};
+use crate::proto::{Reply, Request, Stat};
+use crate::protocol::dialect::Role;
 use crate::protocol::name::NodeName;
 use crate::session::Session;
-use crate::session::ask::{over, refused};
-use crate::session::limit::Limit;
-use crate::session::transport::Failure;
 
 /// Someone who holds a lock or waits for it, of this library or another.
 ///

@@ -28,10 +28,13 @@ pub struct LockOptions<'a> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<Receiver<()>>,
     pub(crate) note: Option<String>,
-    pub(crate) on_wait: Option<Box<dyn FnMut(&Waiting) + 'a>>,
+    pub(crate) on_wait: Option<Box<Told<'a>>>,
     pub(crate) overdue: Option<Rule>,
     pub(crate) hold_at_least: Option<Duration>,
 }
+
+/// What is called when there is news of a wait.
+type Told<'a> = dyn FnMut(&Waiting) + 'a;
 
 /// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
 ///

@@ -34,7 +34,8 @@ pub(crate) struct Asker {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
     next: u64,
-    answers: (Sender<(Ticket, Answered)>, Receiver<(Ticket, Answered)>),
+    to: Sender<(Ticket, Answered)>,
+    answers: Receiver<(Ticket, Answered)>,
     /// Answers that came while another one was waited for.
     early: Vec<(Ticket, Answered)>,
     changes: Option<Receiver<()>>,
@@ -42,11 +43,13 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(hub: &Arc<Hub>, transport: &Arc<dyn Transport>) -> Self {
+        let (to, answers) = unbounded();
         Self {
             hub: hub.clone(),
             transport: transport.clone(),
             next: 0,
-            answers: unbounded(),
+            to,
+            answers,
             early: Vec::new(),
             changes: None,
         }
@@ -63,7 +66,7 @@ impl Asker {
         for (request, watch) in requests {
             let ticket = Ticket(self.next);
             self.next += 1;
-            let to = self.answers.0.clone();
+            let to = self.to.clone();
             let answer = Box::new(move |answered| {
                 // Nobody waits any more if this fails.
                 let _ = to.send((ticket, answered));
@@ -89,7 +92,7 @@ impl Asker {
         }
         loop {
             let (of, answered) = select! {
-                recv(self.answers.1) -> answer => answer.map_err(|_| GaveUp)?,
+                recv(self.answers) -> answer => answer.map_err(|_| GaveUp)?,
                 recv(limit.timer) -> _ => return Err(GaveUp),
                 recv(limit.cancel) -> _ => return Err(GaveUp),
             };

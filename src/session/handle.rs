@@ -68,7 +68,7 @@ pub(crate) fn open(
         watches: Watches::default(),
         life: Mutex::new(Life::new(jobs)),
     });
-    shared.probe();
+    shared.life.lock().probe();
     let owned = Arc::new(Owned {
         handle,
         _last: last,
@@ -157,8 +157,6 @@ enum News {
     State(ZkState),
     /// The server answered a probe.
     Alive,
-    /// A call of this session was lost.
-    Lost(i64),
     /// The transport is closed.
     Over,
 }
@@ -217,12 +215,6 @@ impl Shared {
         Ok(())
     }
 
-    fn probe(&self) {
-        if let Some(jobs) = &self.life.lock().jobs {
-            let _ = jobs.send(Job::Probe);
-        }
-    }
-
     /// What a worker does until there are no more jobs.
     fn work(&self, owned: &Owned, jobs: &Receiver<Job>) {
         for job in jobs {
@@ -248,7 +240,8 @@ impl Shared {
             let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
             lost = answer == Err(Failure::Lost);
             if lost {
-                let _ = self.news.send(News::Lost(session));
+                // At once, so that no other worker goes on in the session's name.
+                self.went_down(Some(session));
             }
             self.answer(errand.id, answer);
         }
@@ -278,7 +271,6 @@ impl Shared {
             match heard.recv_timeout(patience) {
                 Ok(News::State(state)) => self.state_changed(state),
                 Ok(News::Alive) => self.came_up(),
-                Ok(News::Lost(session)) => self.went_down(Some(session)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(News::Over) | Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -320,7 +312,7 @@ impl Shared {
         }
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
-        drop(life);
+        // Told under the lock, as in `went_down`: the hub must hear it in this order.
         self.hub.connected(session, self.session_timeout);
     }
 
@@ -334,10 +326,9 @@ impl Shared {
             return;
         }
         life.link = Link::Down(Instant::now());
-        drop(life);
         self.hub.disconnected();
         // The crate may have lost a call without losing its connection.
-        self.probe();
+        life.probe();
     }
 
     /// Ends the transport; what is open is answered with `failure`.
@@ -367,6 +358,13 @@ impl Life {
             link: Link::Down(Instant::now()),
             next_call: 0,
             open: HashMap::new(),
+        }
+    }
+
+    /// Has a worker find out whether there is a connection.
+    fn probe(&self) {
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Job::Probe);
         }
     }
 

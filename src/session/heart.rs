@@ -98,13 +98,16 @@ pub(crate) struct Heart {
     next_watch: Arc<AtomicU64>,
     connects: u64,
     last_beat: Option<Moment>,
-    beats: (
-        Sender<(Beat, Vec<Answered>)>,
-        Receiver<(Beat, Vec<Answered>)>,
-    ),
-    fired: (Sender<Fired>, Receiver<Fired>),
-    read: (Sender<(u64, Answered)>, Receiver<(u64, Answered)>),
+    beats: Channel<Beaten>,
+    fired: Channel<Fired>,
+    read: Channel<(u64, Answered)>,
 }
+
+/// Both ends of a channel.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
+/// A check, and what it brought.
+pub(crate) type Beaten = (Beat, Vec<Answered>);
 
 /// One check that was sent.
 pub(crate) struct Beat {
@@ -137,10 +140,12 @@ impl Heart {
         &self.fired.1
     }
 
-    pub(crate) fn answered(
-        &self,
-    ) -> (&Receiver<(Beat, Vec<Answered>)>, &Receiver<(u64, Answered)>) {
-        (&self.beats.1, &self.read.1)
+    pub(crate) fn beats(&self) -> &Receiver<Beaten> {
+        &self.beats.1
+    }
+
+    pub(crate) fn reads(&self) -> &Receiver<(u64, Answered)> {
+        &self.read.1
     }
 
     /// From here on every registration wakes the keeper.
@@ -348,7 +353,7 @@ impl Heart {
 struct Gathered {
     beat: Option<Beat>,
     answers: Vec<Option<Answered>>,
-    to: Sender<(Beat, Vec<Answered>)>,
+    to: Sender<Beaten>,
 }
 
 impl Gathered {

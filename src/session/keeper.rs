@@ -73,8 +73,7 @@ fn keep(
         let pause = [pause, retry].into_iter().flatten().min();
         let timer = pause.map_or_else(never, after);
         let fired = heart.fired().clone();
-        let (beats, read) = heart.answered();
-        let (beats, read) = (beats.clone(), read.clone());
+        let (beats, read) = (heart.beats().clone(), heart.reads().clone());
         select! {
             recv(stopping) -> _ => return,
             recv(woken) -> _ => {}

@@ -19,11 +19,6 @@ pub(crate) struct Limit {
 pub(crate) struct GaveUp;
 
 impl Limit {
-    /// Waits for as long as it takes.
-    pub(crate) fn none() -> Self {
-        Self::new(None, None)
-    }
-
     /// Waits until the `deadline`, and until something comes through `cancel`.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::hub::{Link, SessionState};
+use super::hub::Link;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -228,6 +228,7 @@ impl Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::hub::SessionState;
 
     const T: Duration = Duration::from_secs(600);
 

@@ -3,9 +3,9 @@
 use std::fs;
 use std::thread;
 
-use super::support::proxy::Proxy;
-use super::support::{eventually, timed};
 use super::*;
+use crate::support::proxy::Proxy;
+use crate::support::{eventually, timed};
 
 /// The server's tick is 500 ms.
 const SHORT: Duration = Duration::from_secs(2);

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use self::support::zookeeper::ZooKeeper;
 use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
 use crate::proto::{
     Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
 };
 use crate::session::hub::{Hub, SessionEvent, SessionState};
 use crate::session::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
+use crate::support::zookeeper::ZooKeeper;
 
 /// Far longer than anything that is waited for should take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,7 +5,8 @@
 //! it ends, by a panic of the caller's closure too, what the attempt leaves in the
 //! directory is handed to the leftovers.
 
-use std::collections::HashMap;
+mod steps;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,26 +14,18 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 use uuid::Uuid;
 
+use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::hub::{Link, SessionState};
 use super::limit::{GaveUp, Limit};
-use super::overdue::{Overdue, Verdict};
-use super::proof::{self, Proof};
-use super::queries::parent_trouble;
+use super::overdue::Overdue;
 use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
-use super::{Session, list, sync};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::path;
-use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
+use crate::proto::{EventKind, Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
-use crate::protocol::dialect::{Dialect, Role};
-use crate::protocol::name::{LAST_SEQUENCE, NodeName};
-use crate::protocol::queue::{Behind, Contest, Foreign, strangers};
-
-/// From this number on a directory is worth a warning.
-const HALF_WAY: i64 = LAST_SEQUENCE / 2;
+use crate::protocol::queue::{Behind, Contest};
 
 /// What somebody wants of a queue.
 pub(crate) struct Quest<'a> {
@@ -203,7 +196,7 @@ impl<'a, 'q> Drive<'a, 'q> {
 
     fn reached(&self, mine: Mine) -> Reached {
         let nodes = vec![self.full(&mine.name)];
-        let proven = self.proven.unwrap_or(Moment::from_nanos(0));
+        let proven = self.proven.unwrap_or_else(|| Moment::from_nanos(0));
         let current = self.session.hub.session();
         let vigil = Vigil::new(self.quest.path, nodes, &self.link, current, proven);
         Reached {
@@ -227,224 +220,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             Action::Prove(name) => self.prove(&name, limit),
             // `run` does not come here with it.
             Action::Finish(_) => Ok(Step::Again),
-        }
-    }
-
-    /// Creates the node and lists the directory in one write, so that a free lock costs
-    /// one round trip.
-    fn create(&mut self, prefix: &str, limit: &Limit) -> Result<Step> {
-        let create = Request::Create {
-            path: self.full(prefix),
-            data: self.session.settings.card.text(self.quest.note),
-            acl: self.acl(),
-            mode: CreateMode::EphemeralSequential,
-            stat: true,
-        };
-        let sent = Moment::now();
-        // A permit lists with a watch, for which the node must be there already.
-        let pipelined = self.quest.contest.role != Role::Permit;
-        let listing = pipelined.then(|| list(self.quest.dir));
-        let ticket = self.post([create].into_iter().chain(listing));
-        self.listing = None;
-        let answered = match self.answer(ticket, limit) {
-            Ok(answered) => answered,
-            Err(GaveUp) => {
-                // The request is under way: what it makes must be looked for.
-                self.attempt.handle(Event::ReplyLost);
-                return Ok(Step::Report(Event::Cancel));
-            }
-        };
-        match answered {
-            Ok(Reply::Created { path, stat }) => {
-                self.proven = Some(sent);
-                self.listing = pipelined.then(|| ticket.next());
-                let name = path::name(&path).to_owned();
-                self.warn_half_way(&name);
-                Ok(Step::Report(Event::Created(name, stat.map(born))))
-            }
-            Err(Failure::Lost) => {
-                self.attempt.handle(Event::ReplyLost);
-                self.reconnect(limit)
-            }
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
-            answered => self.trouble(answered, limit),
-        }
-    }
-
-    fn make_parents(&mut self, limit: &Limit) -> Result<Step> {
-        let requests = self.session.parents(self.quest.dir, self.quest.lasting);
-        let count = requests.len();
-        let mut ticket = self.post(requests);
-        for at in 0..count {
-            match self.answer(ticket, limit) {
-                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(Ok(_)) => {}
-                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
-                Ok(answered) => return self.trouble(answered, limit),
-            }
-            ticket = ticket.next();
-        }
-        Ok(Step::Report(Event::ParentsMade))
-    }
-
-    fn sync(&mut self, limit: &Limit) -> Result<Step> {
-        let request = sync(self.quest.dir, self.session.transport.abilities().sync);
-        match self.ask(request, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            // A refusal comes through the quorum just as well.
-            Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(Step::Report(Event::Synced)),
-            Ok(answered) => self.trouble(answered, limit),
-        }
-    }
-
-    fn list(&mut self, limit: &Limit) -> Result<Step> {
-        let answered = match self.listing.take() {
-            Some(ticket) => self.answer(ticket, limit),
-            None => self.ask(list(self.quest.dir), limit),
-        };
-        match answered {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) => {
-                if log::log_enabled!(log::Level::Debug) {
-                    for name in strangers(&names) {
-                        log::debug!("{} is no contender of any dialect", self.full(name));
-                    }
-                }
-                Ok(Step::Report(Event::Children(names)))
-            }
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.trouble(answered, limit),
-        }
-    }
-
-    fn list_and_watch(&mut self, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir.to_owned();
-        let read = Request::GetChildren {
-            path: dir.clone(),
-            watch: true,
-            stat: false,
-        };
-        match self.ask_watching(read, &dir, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) => {
-                let ahead = names.len().saturating_sub(self.quest.contest.permits);
-                if ahead != 0 {
-                    let behind = Behind {
-                        nearest: String::new(),
-                        ahead,
-                        last: false,
-                    };
-                    self.tell(&behind, Vec::new(), Stat::default());
-                }
-                Ok(Step::Report(Event::Children(names)))
-            }
-            Ok(answered) => self.not_watching(answered, limit),
-        }
-    }
-
-    fn inspect(&mut self, name: &str, limit: &Limit) -> Result<Step> {
-        let request = Request::Exists {
-            path: self.full(name),
-            watch: false,
-        };
-        match self.ask(request, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Stat(stat))) => Ok(Step::Report(Event::Inspected(born(stat)))),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.trouble(answered, limit),
-        }
-    }
-
-    fn births(&mut self, names: &[String], limit: &Limit) -> Result<Step> {
-        let look = |name: &String| Request::Exists {
-            path: self.full(name),
-            watch: false,
-        };
-        let requests: Vec<_> = names.iter().map(look).collect();
-        let mut ticket = self.post(requests);
-        let mut births = HashMap::new();
-        for name in names {
-            match self.answer(ticket, limit) {
-                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(Ok(Reply::Stat(stat))) => {
-                    births.insert(name.clone(), stat.czxid);
-                }
-                Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {}
-                Ok(answered) => return self.trouble(answered, limit),
-            }
-            ticket = ticket.next();
-        }
-        Ok(Step::Report(Event::Births(births)))
-    }
-
-    fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
-        let path = self.full(&behind.nearest);
-        let read = Request::GetData {
-            path: path.clone(),
-            watch: true,
-        };
-        let (data, stat) = match self.ask_watching(read, &path, limit) {
-            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Data { data, stat })) => (data, stat),
-            // Who may not read a node is told nothing of it, not even that it goes.
-            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => {
-                return self.watch_directory(behind, limit);
-            }
-            Ok(answered) => {
-                self.watching = None;
-                return self.not_watching(answered, limit);
-            }
-        };
-        self.tell(behind, data, stat);
-        Ok(Step::Report(Event::Watching))
-    }
-
-    /// Waits for any change of the queue.
-    fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir.to_owned();
-        let read = Request::GetChildren {
-            path: dir.clone(),
-            watch: true,
-            stat: false,
-        };
-        match self.ask_watching(read, &dir, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
-                self.tell(behind, Vec::new(), Stat::default());
-                Ok(Step::Report(Event::Watching))
-            }
-            Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.not_watching(answered, limit),
-        }
-    }
-
-    /// Watches our own node, too, for which a watch on the nearest need not be waited for.
-    fn watch_both(&mut self, behind: &Behind, mine: &str, limit: &Limit) -> Result<Step> {
-        let path = self.full(mine);
-        let id = self.session.next_watch();
-        self.guarding = Some(id);
-        let watch = Watch {
-            id,
-            to: self.fired.0.clone(),
-        };
-        // This asks for no permission, unlike reading.
-        let look = Request::Exists { path, watch: true };
-        let ticket = self.asker.post([(look, Some(watch))]);
-        let step = self.watch(behind, limit)?;
-        match self.answer(ticket, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(_)) => Ok(step),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
-            Ok(answered) => self.trouble(answered, limit),
-        }
-    }
-
-    fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
-        // An `exists` that finds nothing leaves a watch all the same.
-        self.unwatch();
-        match answered {
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
-            answered => self.trouble(answered, limit),
         }
     }
 
@@ -479,59 +254,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             recv(changes) -> _ => Ok(Step::Again),
             recv(limit.timer) -> _ => Ok(Step::Report(Event::Cancel)),
             recv(limit.cancel) -> _ => Ok(Step::Report(Event::Cancel)),
-        }
-    }
-
-    /// Does something about a holder that has held for too long.
-    fn hurry(&mut self, limit: &Limit) -> Result<Step> {
-        let names = match self.ask(list(self.quest.dir), limit) {
-            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) => names,
-            Ok(_) => return Ok(Step::Again),
-        };
-        let head = self.quest.contest.contenders(&names);
-        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
-            return Ok(Step::Again);
-        };
-        let verdict = overdue.saw(head.text, Instant::now());
-        let head = self.full(head.text);
-        match verdict {
-            Verdict::Wait => {}
-            Verdict::Ask => {
-                log::warn!("{head} has held for too long: asking it to let go");
-                self.session.revoke(&head)?;
-            }
-            Verdict::Evict => {
-                log::warn!("{head} has not let go within its grace: evicting it");
-                self.session.delete(&head)?;
-            }
-        }
-        Ok(Step::Again)
-    }
-
-    /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
-    /// for those who did not wait for long.
-    fn prove(&mut self, name: &str, limit: &Limit) -> Result<Step> {
-        let fresh = self.link.timeout / 4;
-        let now = Moment::now();
-        if self.proven.is_some_and(|proven| now < proven + fresh) {
-            return Ok(Step::Report(Event::Proved));
-        }
-        let abilities = self.session.transport.abilities();
-        let sent = Moment::now();
-        let Ok(answers) = self.asker.prove(&[self.full(name)], limit) else {
-            return Ok(Step::Report(Event::Cancel));
-        };
-        match proof::judge(abilities, &answers) {
-            Proof::Confirmed => {
-                self.proven = Some(sent);
-                Ok(Step::Again)
-            }
-            Proof::Gone(_) => Ok(Step::Report(Event::NoNode)),
-            Proof::Unanswered => {
-                let failed = answers.into_iter().find(|answered| answered.is_err());
-                self.trouble(failed.unwrap_or(Err(Failure::Lost)), limit)
-            }
         }
     }
 
@@ -594,15 +316,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             });
         }
         self.told = Some(place);
-    }
-
-    fn warn_half_way(&self, name: &str) {
-        if NodeName::parse(name).is_some_and(|name| HALF_WAY <= name.sequence) {
-            log::warn!(
-                "more than half of the sequence numbers under {} are used up: delete it when it is idle",
-                self.quest.dir,
-            );
-        }
     }
 
     fn ask(&mut self, request: Request, limit: &Limit) -> std::result::Result<Answered, GaveUp> {
