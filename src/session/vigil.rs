@@ -239,6 +239,7 @@ mod tests {
             session: 1,
             timeout: T,
             connects: 1,
+            since: proven,
         };
         Vigil::new(
             "/m",
