@@ -27,9 +27,10 @@ use crate::session::transport::Failure;
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// // Three imports at a time, in the whole cluster.
 /// let imports = client.semaphore("/limits/imports", 3)?;
 /// let permit = imports.acquire()?;
@@ -48,6 +49,21 @@ pub struct Semaphore {
 /// One of a semaphore's permits, while it lives, unless it says that it is lost.
 ///
 /// It may change threads. There is no fencing token: several are out at a time.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// let permit = client.semaphore("/limits/imports", 1)?.acquire()?;
+/// let worker = std::thread::spawn(move || permit.unlock());
+/// worker.join().expect("it does not panic")?;
+/// assert!(other.semaphore("/limits/imports", 1)?.try_acquire()?.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
