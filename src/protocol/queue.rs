@@ -205,6 +205,22 @@ impl Contest {
     }
 }
 
+/// Finds a contender in the directory of a semaphore, which is to have none.
+///
+/// Its permits are counted below; who stands here counts otherwise, and would not wait
+/// for us.
+pub fn beside_semaphore(children: &[String]) -> Option<Foreign> {
+    let named = children.iter().filter_map(|text| NodeName::parse(text));
+    let known = named.map(|name| (name.text, name.kind.library())).next();
+    let kazoos = || children.iter().find(|child| is_hex_id(child));
+    let (node, library) = known.or_else(|| Some((kazoos()?.as_str(), "kazoo's Semaphore")))?;
+    Some(Foreign {
+        node: node.to_owned(),
+        library,
+        dialect: None,
+    })
+}
+
 /// Returns our own nodes, which are those with our prefix, lowest number first.
 pub fn own<'a>(children: &'a [String], prefix: &str) -> Vec<NodeName<'a>> {
     let names = children.iter().filter(|text| text.starts_with(prefix));
@@ -365,6 +381,16 @@ mod tests {
                 contest.place(&queue[..1], "me"),
                 Place::Foreign(_)
             ));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_no_neighbour_for_a_semaphore() {
+        let alone = ["locks", "leases", "readme"].map(String::from);
+        assert_eq!(beside_semaphore(&alone), None);
+        for stranger in [node("l1"), "6f9c1c9e5a0b4b579a3e0123456789ab".to_owned()] {
+            let children = [alone[0].clone(), stranger.clone()];
+            assert_eq!(beside_semaphore(&children).unwrap().node, stranger);
         }
     }
 
