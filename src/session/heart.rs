@@ -253,9 +253,7 @@ impl Heart {
     fn follow(&mut self, link: &Link, all: &[(u64, Arc<Vigil>)]) {
         let resumes = self.transport.abilities().resumes;
         let anew = link.connects != self.connects;
-        // A lock may be held before we have heard of the first connection.
-        let first = self.connects == 0 && link.connects == 1;
-        let broke = link.state != SessionState::Connected || (anew && !first);
+        let broke = link.state != SessionState::Connected || anew;
         let over = |vigil: &Vigil| {
             link.is_over()
                 || (link.state == SessionState::Connected && vigil.session() != link.session)
