@@ -114,14 +114,15 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, phase: &Atomi
             let _ = raise(Signal::SIGSTOP);
             continue;
         }
+        // The signal comes first: whoever is told to stop looks for the reason.
+        if to.send(signal).is_err() {
+            return;
+        }
         if early && ends(signal) {
             let second = cancels.try_send(()).is_err();
             if second || phase == Phase::Connecting as u8 {
                 process::exit(128 + signal as i32);
             }
-        }
-        if to.send(signal).is_err() {
-            return;
         }
     }
 }
