@@ -49,7 +49,8 @@ impl World {
             steps.push(Step::Cancel(i));
         }
         if action == Action::Wait {
-            steps.extend(client.fired.map(|_| Step::Wake(i)));
+            let hears = !client.reconnected || self.rules.mutant == Mutant::HearsWhatIsSetAgain;
+            steps.extend((hears && !client.events.is_empty()).then_some(Step::Wake(i)));
             steps.extend(client.reconnected.then_some(Step::WakeAfterReconnect(i)));
         } else if client.is_served() && self.may_go_on(client, &action) {
             self.request_steps(i, client, &action, steps);
@@ -163,7 +164,8 @@ impl World {
         if 0 < self.budget.touches {
             let watched = |n: &usize| {
                 let name = &self.directory.nodes[*n].name;
-                self.clients.iter().any(|c| c.watch.as_ref() == Some(name))
+                let seen = |c: &Client| [&c.watch, &c.guard].contains(&&Some(name.clone()));
+                self.clients.iter().any(seen)
             };
             steps.extend(nodes.filter(watched).map(Step::Touch));
         }
