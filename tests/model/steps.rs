@@ -145,7 +145,8 @@ impl World {
         let waits = client.attempt.is_some() || client.under_way.is_some();
         if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));
-            if client.watch.is_some() && self.rules.transport == Transport::Wire {
+            let watches = client.watch.is_some() || !client.events.is_empty();
+            if watches && self.rules.transport == Transport::Wire {
                 steps.push(Step::LoseRequest(i, Watches::SetAgain));
             }
         }
