@@ -41,19 +41,15 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
         "leaks::worker_that_waits_in_vain",
         &format!("{hosts} {base}"),
     );
-    let figures = [(); 2].map(|()| {
-        let figures = Figures::read(&worker.hear());
-        println!("{figures:?}");
-        let back = within(SOON, || watches().contains(&own));
-        assert!(back, "{}", watches());
-        for guard in &guards {
-            let (dir, name) = guard.node().rsplit_once('/').unwrap();
-            let alone = within(SOON, || children(&hosts, dir) == [name]);
-            assert!(alone, "{:?}", children(&hosts, dir));
-        }
-        figures
-    });
-    let [before, after] = figures;
+    let [before, after] = [(); 2].map(|()| Figures::read(&worker.hear()));
+    println!("{before:?} {after:?}");
+    let back = within(SOON, || watches().contains(&own));
+    assert!(back, "{}", watches());
+    for guard in &guards {
+        let (dir, name) = guard.node().rsplit_once('/').unwrap();
+        let alone = within(SOON, || children(&hosts, dir) == [name]);
+        assert!(alone, "{:?}", children(&hosts, dir));
+    }
     assert_eq!((after.threads, after.files), (before.threads, before.files));
     assert!(
         after.memory - before.memory < MEMORY,
@@ -108,15 +104,13 @@ fn worker_that_waits_in_vain() {
     let Some(input) = worker::input() else { return };
     let [hosts, base] = worker::words(&input);
     let client = connect(&hosts, Duration::from_secs(10));
-    wait_in_vain(&client, &base, WARM_UP);
-    let before = Figures::of_this_process();
-    before.say();
-    wait_in_vain(&client, &base, ATTEMPTS);
-    // The threads of a scope may be a moment older than the scope.
-    within(SOON, || {
-        Figures::of_this_process().threads <= before.threads
-    });
-    Figures::of_this_process().say();
+    let threads = Figures::of_this_process().threads;
+    for attempts in [WARM_UP, ATTEMPTS] {
+        wait_in_vain(&client, &base, attempts);
+        // The threads of a scope may outlive it for a moment.
+        within(SOON, || Figures::of_this_process().threads <= threads);
+        Figures::of_this_process().say();
+    }
     // The client lives on, so that nothing goes with its session.
     thread::park();
 }
