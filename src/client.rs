@@ -32,11 +32,14 @@ use crate::session::{Session, Settings};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
 /// use zklock::Client;
 ///
-/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// # let hosts = server.hosts();
+/// // "zk1:2181,zk2:2181,zk3:2181/app" in production.
+/// let client = Client::connect(hosts)?;
 /// let zk_mutex = client.mutex("/locks/nightly-report")?;
 /// let _guard = zk_mutex.lock()?;
 /// # Ok(())
@@ -48,6 +51,26 @@ pub struct Client {
 }
 
 /// How to connect; see [`Client::builder`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// use std::time::Duration;
+/// use zklock::{Acl, Client};
+///
+/// # let hosts = server.hosts();
+/// let client = Client::builder(hosts)
+///     .session_timeout(Duration::from_secs(10))
+///     .auth("digest", "report:secret")
+///     .acl(Acl::creator_all())
+///     .note("nightly report, ask Jo")
+///     .connect()?;
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
@@ -107,13 +130,15 @@ impl Client {
     ///
     /// # Example
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let hosts = server.hosts();
     /// use std::time::Duration;
     /// use zklock::Client;
     ///
     /// let timeout = Duration::from_secs(20);
-    /// let handle = zookeeper::ZooKeeper::connect("zk1:2181", timeout, |_| {})?;
+    /// let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| {})?;
     /// let client = Client::from_zookeeper(handle, timeout)?;
     /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
     /// # Ok(())

@@ -14,6 +14,26 @@ use crate::protocol::name::NodeName;
 use crate::session::Session;
 
 /// Someone who holds a lock or waits for it, of this library or another.
+///
+/// It is a picture of the moment at which it was asked for.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// for contender in client.contenders("/locks/nightly-report")? {
+///     let does = if contender.holds() { "holds" } else { "waits" };
+///     println!("{} {does} since {:?}", contender.node(), contender.since());
+///     assert_eq!(contender.node(), guard.node());
+///     contender.revoke()?; // asks it to let go
+/// }
+/// assert_eq!(guard.events().recv()?, zklock::GuardEvent::RevokeRequested);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Contender {
     session: Arc<Session>,

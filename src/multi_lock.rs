@@ -28,9 +28,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let transfer = client.multi_lock(["/accounts/jo", "/accounts/mia"])?;
 /// let guard = transfer.lock()?;
 /// for (path, token) in guard.tokens() {
@@ -49,6 +50,20 @@ pub struct MultiLock {
 
 /// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless it says
 /// that they are lost. When one is lost, all are.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.multi_lock(["/accounts/mia", "/accounts/jo"])?.lock()?;
+/// let paths: Vec<_> = guard.tokens().map(|(path, _token)| path).collect();
+/// assert_eq!(paths, ["/accounts/jo", "/accounts/mia"]);
+/// guard.check()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {

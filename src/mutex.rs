@@ -25,11 +25,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// use zklock::Client;
-///
-/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let zk_mutex = client.mutex("/locks/nightly-report")?;
 /// let guard = zk_mutex.lock()?;
 /// // Nobody else in the cluster is here.
@@ -50,6 +49,23 @@ pub struct Mutex {
 /// [`unlock`](Self::unlock) waits, and tells whether the mutex was held to the end.
 ///
 /// Beware of `let _ = mutex.lock()?`, which drops the guard at once: write `let _guard`.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// for page in 1..=3 {
+///     guard.check()?; // no I/O; fails once somebody else may have the lock
+///     println!("page {page}, written with token {}", guard.fencing_token());
+/// }
+/// guard.verify()?; // asks the quorum
+/// guard.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
@@ -62,6 +78,23 @@ pub struct MutexGuard {
 }
 
 /// The guard of a [`Mutex`] that is free to change threads; see [`MutexGuard::into_send`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?.into_send();
+/// let worker = std::thread::spawn(move || {
+///     // The lock is this thread's now.
+///     guard.check()?;
+///     guard.unlock()
+/// });
+/// worker.join().expect("it does not panic")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {

@@ -37,6 +37,33 @@ pub struct LockOptions<'a> {
 type Told<'a> = dyn FnMut(&Waiting) + 'a;
 
 /// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// use zklock::{LockOptions, Waiting};
+///
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+///
+/// // Says who is ahead, and does not wait for ourselves.
+/// let (cancel, cancelled) = crossbeam_channel::bounded(1);
+/// let options = LockOptions::new()
+///     .cancel(cancelled)
+///     .on_wait(|waiting: &Waiting| {
+///         let ahead = waiting.ahead().map(|ahead| ahead.owner().clone()).unwrap_or_default();
+///         println!("{} ahead, next is {:?}", waiting.position(), ahead.program);
+///         if ahead.pid == Some(std::process::id()) {
+///             let _ = cancel.try_send(());
+///         }
+///     });
+/// assert!(other.mutex("/locks/nightly-report")?.lock_with(options)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub(crate) position: usize,

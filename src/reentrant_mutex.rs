@@ -23,9 +23,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let accounts = client.reentrant_mutex("/locks/accounts")?;
 /// let outer = accounts.lock()?;
 /// let inner = accounts.lock()?; // the same thread: at once
@@ -41,6 +42,27 @@ pub struct ReentrantMutex {
 }
 
 /// One of the guards of a thread that holds a [`ReentrantMutex`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::ReentrantMutex;
+///
+/// fn book(accounts: &ReentrantMutex) -> zklock::Result<()> {
+///     let guard = accounts.lock()?; // the same thread may hold it already
+///     guard.check()
+/// }
+///
+/// let accounts = client.reentrant_mutex("/locks/accounts")?;
+/// let guard = accounts.lock()?;
+/// book(&accounts)?;
+/// assert!(guard.is_held());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {

@@ -29,7 +29,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use zookeeper::{ZkState, ZooKeeper};
 
 use self::watches::Watches;
@@ -67,6 +67,7 @@ pub(crate) fn open(
         news,
         watches: Watches::default(),
         life: Mutex::new(Life::new(jobs)),
+        answered: Condvar::new(),
     });
     shared.life.lock().probe();
     let owned = Arc::new(Owned {
@@ -112,6 +113,8 @@ struct Shared {
     news: Sender<News>,
     watches: Watches,
     life: Mutex<Life>,
+    /// Notified whenever a call was answered.
+    answered: Condvar,
 }
 
 struct Life {
@@ -179,7 +182,7 @@ impl Transport for Handle {
     fn abilities(&self) -> Abilities {
         Abilities {
             multi: false,
-            sync: false,
+            sync: true,
             resumes: false,
         }
     }
@@ -237,6 +240,9 @@ impl Shared {
                 self.answer(errand.id, Err(Failure::NotSent));
                 continue;
             }
+            if matches!(errand.request, Request::Sync { .. }) {
+                self.wait_for_those_before(errand.id);
+            }
             let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
             lost = answer == Err(Failure::Lost);
             if lost {
@@ -244,6 +250,15 @@ impl Shared {
                 self.went_down(Some(session));
             }
             self.answer(errand.id, answer);
+        }
+    }
+
+    /// Waits until every call that was sent earlier is answered, as a sync promises; the
+    /// other workers have them, or this one has had them.
+    fn wait_for_those_before(&self, id: u64) {
+        let mut life = self.life.lock();
+        while life.open.contains_key(&id) && life.open.keys().any(|other| *other < id) {
+            self.answered.wait(&mut life);
         }
     }
 
@@ -255,6 +270,7 @@ impl Shared {
     /// Answers a call, unless that was done when the transport ended.
     fn answer(&self, id: u64, answer: Result<Reply, Failure>) {
         let open = self.life.lock().open.remove(&id);
+        self.answered.notify_all();
         if let Some(open) = open {
             (open.answer)(answer);
         }
@@ -340,6 +356,7 @@ impl Shared {
             }
             (matches!(life.link, Link::Up(_)), mem::take(&mut life.open))
         };
+        self.answered.notify_all();
         for open in open.into_values() {
             (open.answer)(Err(failure));
         }

@@ -260,10 +260,14 @@ impl Heart {
                 || link.session == 0
                 || (broke && !resumes && link.state != SessionState::Connected)
         };
+        // What was confirmed through this connection was not there when the last one broke.
+        let shaken = |vigil: &Vigil| {
+            broke && (link.state != SessionState::Connected || !vigil.is_proven_since(link.since))
+        };
         for (_, vigil) in all {
             if over(vigil) {
                 vigil.lose();
-            } else if broke {
+            } else if shaken(vigil) {
                 vigil.shake();
             }
         }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::clock::Moment;
+
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
@@ -18,6 +20,21 @@ const UNREAD_EVENTS: usize = 1024;
 const CROWD: usize = 64;
 
 /// The state of a client's session.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionState;
+///
+/// assert_eq!(client.state(), SessionState::Connected);
+/// client.close()?;
+/// assert_eq!(client.state(), SessionState::Closed);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
@@ -32,6 +49,23 @@ pub enum SessionState {
 }
 
 /// What happened to a client's session; see [`Client::events`](crate::Client::events).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionEvent;
+///
+/// let session = client.session_id();
+/// let events = client.events();
+/// server.disconnect_all();
+/// assert_eq!(events.recv()?, SessionEvent::Disconnected);
+/// assert_eq!(events.recv()?, SessionEvent::Connected { session });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -60,6 +94,8 @@ pub(crate) struct Link {
     pub(crate) timeout: Duration,
     /// Counts the connections that were made.
     pub(crate) connects: u64,
+    /// When the last of them was made; of no meaning before the first.
+    pub(crate) since: Moment,
 }
 
 impl Link {
@@ -99,6 +135,7 @@ impl Hub {
             session: 0,
             timeout,
             connects: 0,
+            since: Moment::now(),
         };
         Self {
             inner: Mutex::new(Inner {
@@ -173,6 +210,7 @@ impl Hub {
             link.session = session;
             link.timeout = timeout;
             link.connects += 1;
+            link.since = Moment::now();
         });
     }
 

@@ -101,6 +101,11 @@ impl Vigil {
         }
     }
 
+    /// Whether the quorum was asked at that time or later, and confirmed the lock.
+    pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
+        moment.as_nanos() <= self.proven.load(Ordering::Acquire)
+    }
+
     /// How long the lock can be trusted if nothing more is heard.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = Moment::now();
@@ -223,6 +228,7 @@ impl Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::hub::SessionState;
 
     const T: Duration = Duration::from_secs(600);
 
@@ -233,6 +239,7 @@ mod tests {
             session: 1,
             timeout: T,
             connects: 1,
+            since: proven,
         };
         Vigil::new(
             "/m",
