@@ -71,7 +71,10 @@ fn who_may_not_read_the_node_ahead_is_woken_all_the_same() {
     let guard = owner.mutex(&path).unwrap().lock().unwrap();
     thread::scope(|scope| {
         let mutex = stranger.mutex(&path).unwrap();
-        let waiting = scope.spawn(move || mutex.lock().unwrap().unlock());
+        let waiting = scope.spawn(move || {
+            let guard = mutex.try_lock_for(2 * SOON).unwrap();
+            guard.expect("its turn").unlock()
+        });
         wait_for_children(&hosts, &path, 2);
         // It was refused, and looks for another way.
         eventually("it tried to watch", || proxy.requests(op::GET_DATA) == 1);

@@ -11,7 +11,7 @@ use super::support::proxy::Proxy;
 use super::support::worker::{self, Worker};
 use super::support::zookeeper::ZooKeeper;
 use super::support::{eventually, fresh_path};
-use super::{a_while, connect, logs, wait_for_children};
+use super::{SOON, a_while, connect, logs, wait_for_children};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -70,7 +70,10 @@ fn worker_at(proxy: &Proxy) -> Worker {
 }
 
 fn figures(worker: &Worker) -> [f64; 2] {
-    let said = worker.hear();
+    let said = worker
+        .lines()
+        .recv_timeout(watched() + SOON)
+        .expect("a report");
     worker::words::<2>(&said).map(|word| word.parse().expect("a number"))
 }
 

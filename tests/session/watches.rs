@@ -25,7 +25,10 @@ fn a_predecessor_that_goes_during_a_disconnect_is_noticed_within_one_reconnect()
         let guard = holder.mutex(&path).unwrap().lock().unwrap();
         thread::scope(|scope| {
             let mutex = waiter.mutex(&path).unwrap();
-            let waiting = scope.spawn(move || mutex.lock().unwrap().check());
+            let waiting = scope.spawn(move || {
+                let guard = mutex.try_lock_for(2 * SOON).unwrap();
+                guard.expect("its turn").check()
+            });
             wait_for_children(&server.hosts(), &path, 2);
             eventually("it watches", || proxy.requests(op::GET_DATA) > 0);
             unplug(&proxy);
