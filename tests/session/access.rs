@@ -107,7 +107,10 @@ fn readers_with_a_stranger_ahead_go_in_when_it_goes() {
         }
         wait_for_children(&hosts, &path, 3);
         let lock = stranger.rwlock(&path).unwrap();
-        let writing = scope.spawn(move || lock.write().unwrap().unlock());
+        let writing = scope.spawn(move || {
+            let guard = lock.try_write_for(2 * SOON).unwrap();
+            guard.expect("its turn").unlock()
+        });
         wait_for_children(&hosts, &path, 4);
         guard.unlock().unwrap();
         writing.join().unwrap().unwrap();

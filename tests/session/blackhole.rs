@@ -177,6 +177,7 @@ impl Trial {
                 suspect = Some(Instant::now());
                 assert_ne!(guard.state(), GuardState::Held);
             }
+            assert!(begun.elapsed() < 3 * self.timeout, "it never knows");
             thread::sleep(LOOK);
         };
         let told = guard.events().recv_timeout(SOON);
