@@ -61,7 +61,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
     let (session, events) = (victim.session_id(), victim.events());
     let guard = victim.mutex(&held).unwrap().lock().unwrap();
     let (room, begun) = (Room::default(), Instant::now());
-    let mut cuts = 0;
+    let (mut cuts, mut held_throughout) = (0, true);
     thread::scope(|scope| {
         for client in [&victim, &victim, &other] {
             scope.spawn(|| room.visit_often(client, &busy));
@@ -69,7 +69,8 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
         while begun.elapsed() < a_while(Duration::from_secs(20)) {
             thread::sleep(Duration::from_secs(1));
             let before = room.visits.load(Ordering::Relaxed);
-            assert!(guard.is_held());
+            // What fails in here would leave the others running for ever.
+            held_throughout &= guard.is_held();
             proxy.cut();
             cuts += 1;
             println!("{:?}: cut {cuts}, {before} visits", begun.elapsed());
