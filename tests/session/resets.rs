@@ -77,6 +77,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
         }
         room.closing.store(true, Ordering::Release);
     });
+    assert!(held_throughout);
     guard.verify().unwrap();
     assert!(
         !guard

@@ -25,7 +25,8 @@ fn a_lock_and_its_queue_survive_a_server_that_is_killed_and_started_again() {
     thread::scope(|scope| {
         let wait = |client| {
             let mutex = zklock::Client::mutex(client, &path).unwrap();
-            let guard = mutex.lock().unwrap();
+            let guard = mutex.try_lock_for(Duration::from_secs(90)).unwrap();
+            let guard = guard.expect("its turn");
             guard.verify().unwrap();
             guard.fencing_token()
         };
