@@ -16,6 +16,9 @@ use crate::clock::Moment;
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
+/// How many sleepers are kept, at least, before those that are gone are forgotten.
+const CROWD: usize = 64;
+
 /// The state of a client's session.
 ///
 /// # Example
@@ -118,6 +121,8 @@ struct Inner {
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
     sleepers: Vec<Sender<()>>,
+    /// With so many sleepers it is time to look which of them are gone.
+    crowd: usize,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -137,6 +142,7 @@ impl Hub {
                 link,
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
+                crowd: CROWD,
                 listeners: Vec::new(),
             }),
             session: Arc::default(),
@@ -159,7 +165,14 @@ impl Hub {
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Receiver<()> {
         let (to, changes) = bounded(1);
-        self.inner.lock().sleepers.push(to);
+        let mut inner = self.inner.lock();
+        if inner.crowd <= inner.sleepers.len() {
+            // Only a message shows that a receiver is gone; to be woken for no reason does
+            // no harm to the others. A link that never changes would gather them for ever.
+            inner.wake();
+            inner.crowd = CROWD.max(2 * inner.sleepers.len());
+        }
+        inner.sleepers.push(to);
         changes
     }
 
@@ -248,11 +261,35 @@ impl Hub {
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner
-            .sleepers
-            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+        inner.wake();
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
+    }
+}
+
+impl Inner {
+    /// Wakes the sleepers, and forgets those that are gone.
+    fn wake(&mut self) {
+        self.sleepers
+            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleepers_that_are_gone_are_forgotten_though_the_link_never_changes() {
+        let hub = Hub::new(Duration::from_secs(1), true);
+        let stays = hub.changes();
+        for _ in 0..10 * CROWD {
+            drop(hub.changes());
+            assert!(hub.inner.lock().sleepers.len() <= CROWD);
+        }
+        stays.try_iter().for_each(drop);
+        hub.connected(1, Duration::from_secs(1));
+        assert_eq!(stays.try_recv(), Ok(()));
     }
 }
