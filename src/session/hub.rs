@@ -4,8 +4,8 @@
 //! of it through channels. Nothing of theirs runs on the transport's thread.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,6 +13,9 @@ use parking_lot::Mutex;
 
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
+
+/// So many sleepers are not worth a look.
+const CROWD: usize = 64;
 
 /// The state of a client's session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -66,6 +69,23 @@ impl Link {
     }
 }
 
+/// A channel that is filled after every change of the link.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    receiver: Receiver<()>,
+    /// Tells the hub that somebody listens.
+    _awake: Arc<()>,
+}
+
+impl Changes {
+    pub(crate) fn receiver(&self) -> &Receiver<()> {
+        &self.receiver
+    }
+}
+
+/// The hub's end of such a channel, and whether there is another.
+type Sleeper = (Sender<()>, Weak<()>);
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -81,7 +101,9 @@ struct Inner {
     link: Link,
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
-    sleepers: Vec<Sender<()>>,
+    sleepers: Vec<Sleeper>,
+    /// How many sleepers there may be before those that are gone are looked for.
+    crowd: usize,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -100,6 +122,7 @@ impl Hub {
                 link,
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
+                crowd: CROWD,
                 listeners: Vec::new(),
             }),
             session: Arc::default(),
@@ -120,10 +143,20 @@ impl Hub {
     /// Returns a channel that is filled after every change of the link.
     ///
     /// A change may have happened before the caller looks: subscribe first, then look.
-    pub(crate) fn changes(&self) -> Receiver<()> {
-        let (to, changes) = bounded(1);
-        self.inner.lock().sleepers.push(to);
-        changes
+    pub(crate) fn changes(&self) -> Changes {
+        let (to, receiver) = bounded(1);
+        let awake = Arc::new(());
+        let mut inner = self.inner.lock();
+        if inner.sleepers.len() >= inner.crowd {
+            // Changes are rare, and nobody else takes those out who left.
+            inner.sleepers.retain(|(_, awake)| awake.strong_count() > 0);
+            inner.crowd = CROWD.max(2 * inner.sleepers.len());
+        }
+        inner.sleepers.push((to, Arc::downgrade(&awake)));
+        Changes {
+            receiver,
+            _awake: awake,
+        }
     }
 
     /// Returns a channel with every event from now on.
@@ -212,7 +245,7 @@ impl Hub {
         }
         inner
             .sleepers
-            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+            .retain(|(to, _)| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));

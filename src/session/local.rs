@@ -68,7 +68,7 @@ impl Lines {
                 recv(limit.timer) -> _ => break Entry::Taken,
                 recv(limit.cancel) -> _ => break Entry::Taken,
                 // The place in the line outlives disconnects and expiries.
-                recv(changes) -> _ => if hub.link().is_over() {
+                recv(changes.receiver()) -> _ => if hub.link().is_over() {
                     break Entry::Closed;
                 }
             }

@@ -329,15 +329,24 @@ impl<'a, 'q> Drive<'a, 'q> {
         path: &str,
         limit: &Limit,
     ) -> std::result::Result<Answered, GaveUp> {
-        self.unwatch();
-        let id = self.session.next_watch();
-        self.watching = Some((path.to_owned(), id));
-        let watch = Watch {
-            id,
-            to: self.fired.0.clone(),
-        };
+        let watch = self.watch_instead(path);
         let ticket = self.asker.post([(request, Some(watch))]);
         self.asker.wait(ticket, limit)
+    }
+
+    /// Takes a watch on `path` in the place of the one there was.
+    fn watch_instead(&mut self, path: &str) -> Watch {
+        self.unwatch();
+        let watch = self.new_watch();
+        self.watching = Some((path.to_owned(), watch.id));
+        watch
+    }
+
+    fn new_watch(&self) -> Watch {
+        Watch {
+            id: self.session.next_watch(),
+            to: self.fired.0.clone(),
+        }
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {
