@@ -96,11 +96,7 @@ impl Asker {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, others) = select! {
-                recv(self.answers) -> answers => answers.map_err(|_| GaveUp)?,
-                recv(limit.timer) -> _ => return Err(GaveUp),
-                recv(limit.cancel) -> _ => return Err(GaveUp),
-            };
+            let (first, others) = limit.recv(&self.answers)?;
             let mut found = None;
             for (of, answered) in iter::once(first).chain(others) {
                 let answered = answered.map_err(sort);
@@ -182,7 +178,7 @@ impl Asker {
     }
 
     /// The channel that is filled when the link changes.
-    pub(crate) fn changes(&mut self) -> &Receiver<()> {
+    fn changes(&mut self) -> &Receiver<()> {
         let changes = self.changes.get_or_insert_with(|| self.hub.changes());
         changes.receiver()
     }

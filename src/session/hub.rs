@@ -4,6 +4,7 @@
 //! of it through channels. Nothing of theirs runs on the transport's thread.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -73,9 +74,12 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Changes {
     receiver: Receiver<()>,
-    /// Tells the hub that somebody listens.
-    _awake: Arc<()>,
+    _awake: Awake,
 }
+
+/// Tells the hub that somebody listens.
+#[derive(Debug)]
+pub(crate) struct Awake(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
 
 impl Changes {
     pub(crate) fn receiver(&self) -> &Receiver<()> {
@@ -83,8 +87,23 @@ impl Changes {
     }
 }
 
-/// The hub's end of such a channel, and whether there is another.
-type Sleeper = (Sender<()>, Weak<()>);
+/// Somebody who wants to hear of changes, if still there.
+struct Sleeper {
+    tell: Box<dyn Fn() + Send>,
+    awake: Weak<()>,
+}
+
+impl Sleeper {
+    fn is_awake(&self) -> bool {
+        self.awake.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleeper").finish_non_exhaustive()
+    }
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -145,18 +164,29 @@ impl Hub {
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
+        let _awake = self.on_change(move || {
+            // Full means that it was said already.
+            let _ = to.try_send(());
+        });
+        Changes { receiver, _awake }
+    }
+
+    /// Runs `tell` after every change of the link, until what this returns is dropped.
+    ///
+    /// It runs on the transport's thread: it may fill a channel, and nothing else.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + 'static) -> Awake {
         let awake = Arc::new(());
         let mut inner = self.inner.lock();
         if inner.sleepers.len() >= inner.crowd {
             // Changes are rare, and nobody else takes those out who left.
-            inner.sleepers.retain(|(_, awake)| awake.strong_count() > 0);
+            inner.sleepers.retain(Sleeper::is_awake);
             inner.crowd = CROWD.max(2 * inner.sleepers.len());
         }
-        inner.sleepers.push((to, Arc::downgrade(&awake)));
-        Changes {
-            receiver,
-            _awake: awake,
-        }
+        inner.sleepers.push(Sleeper {
+            tell: Box::new(tell),
+            awake: Arc::downgrade(&awake),
+        });
+        Awake(awake)
     }
 
     /// Returns a channel with every event from now on.
@@ -243,9 +273,10 @@ impl Hub {
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner
-            .sleepers
-            .retain(|(to, _)| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+        inner.sleepers.retain(Sleeper::is_awake);
+        for sleeper in &inner.sleepers {
+            (sleeper.tell)();
+        }
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
