@@ -81,6 +81,7 @@ pub struct ClientBuilder {
     acl: Acl,
     dialect: Dialect,
     note: Option<String>,
+    local_handoffs: u32,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
 }
@@ -111,6 +112,7 @@ impl Client {
             acl: Acl::open(),
             dialect: Dialect::default(),
             note: None,
+            local_handoffs: 0,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -152,6 +154,7 @@ impl Client {
             dialect: Dialect::default(),
             acl: Acl::open(),
             card: Card::new(None),
+            local_handoffs: 0,
         };
         Self::new(hub, transport, settings)
     }
@@ -358,6 +361,23 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets a mutex go from thread to thread of this client so many times in a row before
+    /// the server hears of it.
+    ///
+    /// Such a hand-off costs no request, only a look at whether the lock is still held,
+    /// beyond doubt. It serves the threads in the order in which they came, but before
+    /// other processes that have come earlier: those wait for up to so many critical
+    /// sections more. All guards of such a row have the node and the fencing token of the
+    /// first one. A lock goes back to the server early when the connection is in doubt, when
+    /// somebody asks for it ([`Contender::revoke`]), and when the thread that is next wants
+    /// what needs a node of its own: a note, a minimum time to hold, to track abandonment.
+    /// Counts for [`Mutex`] and [`ReentrantMutex`]. Defaults to 0: strict order among
+    /// processes.
+    pub fn local_handoffs(mut self, most: u32) -> Self {
+        self.local_handoffs = most;
+        self
+    }
+
     /// Encrypts the connection and checks who the server is. Defaults to no encryption.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
@@ -389,6 +409,7 @@ impl ClientBuilder {
             dialect: self.dialect,
             acl: self.acl,
             card: Card::new(self.note.as_deref()),
+            local_handoffs: self.local_handoffs,
         };
         let client = Client::new(hub, transport, settings)?;
         let limit = Limit::after(self.connect_timeout);

@@ -126,7 +126,10 @@ impl MultiLock {
         let mut options = LockOptions::within(self.session.hub.link().timeout);
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
-            match self.turn(path, self.session.lines.try_enter(path))? {
+            match self.turn(
+                path,
+                self.session.lines.try_enter(&Arc::from(path.as_str())),
+            )? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
             }
@@ -169,7 +172,9 @@ impl MultiLock {
         let limit = options.limit();
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
-            let entry = self.session.lines.enter(path, &limit, &self.session.hub);
+            let line = Arc::from(path.as_str());
+            let lines = &self.session.lines;
+            let entry = lines.enter(&line, false, &limit, &self.session.hub);
             match self.turn(path, entry)? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
@@ -185,7 +190,7 @@ impl MultiLock {
 
     fn turn(&self, path: &str, entry: Entry) -> Result<Option<Turn>> {
         match entry {
-            Entry::Turn(turn) => Ok(Some(turn)),
+            Entry::Turn(turn, _) => Ok(Some(turn)),
             Entry::Taken => Ok(None),
             Entry::OwnTurn => Err(Error::WouldDeadlock {
                 path: path.to_owned(),

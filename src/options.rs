@@ -77,6 +77,11 @@ impl<'a> LockOptions<'a> {
         Self::default()
     }
 
+    /// Whether any node of this client's will do.
+    pub(crate) fn are_plain(&self) -> bool {
+        self.note.is_none() && self.hold_at_least.is_none()
+    }
+
     /// Gives up at this time; the lock then returns `Ok(None)`. Defaults to never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);

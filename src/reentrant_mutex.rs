@@ -6,13 +6,14 @@ use std::sync::{self, Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, GuardState, guard_methods};
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
 use crate::session::Session;
 use crate::session::ask::over;
+use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 
 /// A mutex that the thread which holds it may lock again.
@@ -117,12 +118,9 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let options = LockOptions::within(self.session.hub.link().timeout);
-        self.enter(
-            self.session.lines.try_enter(&self.path),
-            Patience::Tries,
-            options,
-        )
+        let limit = Limit::after(self.session.hub.link().timeout);
+        let entry = self.session.lines.try_enter(&self.path);
+        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -156,11 +154,11 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        let entry = self
-            .session
-            .lines
-            .enter(&self.path, &options.limit(), &self.session.hub);
-        self.enter(entry, Patience::Waits, options)
+        let limit = options.limit();
+        let inherits = options.are_plain();
+        let lines = &self.session.lines;
+        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
+        self.enter(entry, Patience::Waits, options, &limit)
     }
 
     /// Returns the path of the lock's directory.
@@ -173,26 +171,37 @@ impl ReentrantMutex {
         entry: Entry,
         patience: Patience,
         mut options: LockOptions<'_>,
+        limit: &Limit,
     ) -> Result<Option<ReentrantMutexGuard>> {
-        let turn = match entry {
-            Entry::Turn(turn) => turn,
+        let (turn, inherited) = match entry {
+            Entry::Turn(turn, hold) => (turn, hold),
             Entry::OwnTurn => return self.again().map(Some),
             Entry::Closed => return Err(over(&self.session.hub.link())),
             Entry::Taken => return Ok(None),
         };
-        let limit = options.limit();
-        let queue = Queue::of(&self.path, Role::Exclusive);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
-        Ok(hold.map(|hold| {
-            let held = Arc::new(Held { hold, turn });
-            let mut all = self.session.reentrant.lock();
-            all.retain(|_, held| held.strong_count() != 0);
-            all.insert(self.path.to_string(), Arc::downgrade(&held));
-            ReentrantMutexGuard {
-                held,
-                not_send: PhantomData,
+        if let Some(hold) = inherited {
+            if hold.state() == GuardState::Held {
+                return Ok(Some(self.guard(*hold, turn)));
             }
+            hold.abandon();
+        }
+        let queue = Queue::of(&self.path, Role::Exclusive);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
+        Ok(hold.map(|mut hold| {
+            hold.share();
+            self.guard(hold, turn)
         }))
+    }
+
+    fn guard(&self, hold: Hold, turn: Turn) -> ReentrantMutexGuard {
+        let held = Arc::new(Held { hold, turn });
+        let mut all = self.session.reentrant.lock();
+        all.retain(|_, held| held.strong_count() != 0);
+        all.insert(self.path.to_string(), Arc::downgrade(&held));
+        ReentrantMutexGuard {
+            held,
+            not_send: PhantomData,
+        }
     }
 
     /// The calling thread has its turn already.

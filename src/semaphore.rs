@@ -183,8 +183,9 @@ impl Semaphore {
         limit: &Limit,
     ) -> Result<Option<Permit>> {
         let locks = self.locks();
-        let _turn = match self.session.lines.enter(&locks, limit, &self.session.hub) {
-            Entry::Turn(turn) => turn,
+        let (lines, line) = (&self.session.lines, Arc::from(locks.as_str()));
+        let _turn = match lines.enter(&line, false, limit, &self.session.hub) {
+            Entry::Turn(turn, _) => turn,
             Entry::Closed => return Err(over(&self.session.hub.link())),
             Entry::OwnTurn | Entry::Taken => return Ok(None),
         };

@@ -4,8 +4,9 @@
 //! of it through channels. Nothing of theirs runs on the transport's thread.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -16,7 +17,7 @@ use crate::clock::Moment;
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
-/// How many sleepers are kept, at least, before those that are gone are forgotten.
+/// So many sleepers are not worth a look.
 const CROWD: usize = 64;
 
 /// The state of a client's session.
@@ -105,6 +106,41 @@ impl Link {
     }
 }
 
+/// A channel that is filled after every change of the link.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    receiver: Receiver<()>,
+    _awake: Awake,
+}
+
+/// Tells the hub that somebody listens.
+#[derive(Debug)]
+pub(crate) struct Awake(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
+
+impl Changes {
+    pub(crate) fn receiver(&self) -> &Receiver<()> {
+        &self.receiver
+    }
+}
+
+/// Somebody who wants to hear of changes, if still there.
+struct Sleeper {
+    tell: Box<dyn Fn() + Send>,
+    awake: Weak<()>,
+}
+
+impl Sleeper {
+    fn is_awake(&self) -> bool {
+        self.awake.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleeper").finish_non_exhaustive()
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -120,8 +156,8 @@ struct Inner {
     link: Link,
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
-    sleepers: Vec<Sender<()>>,
-    /// With so many sleepers it is time to look which of them are gone.
+    sleepers: Vec<Sleeper>,
+    /// How many sleepers there may be before those that are gone are looked for.
     crowd: usize,
     listeners: Vec<Sender<SessionEvent>>,
 }
@@ -163,17 +199,31 @@ impl Hub {
     /// Returns a channel that is filled after every change of the link.
     ///
     /// A change may have happened before the caller looks: subscribe first, then look.
-    pub(crate) fn changes(&self) -> Receiver<()> {
-        let (to, changes) = bounded(1);
+    pub(crate) fn changes(&self) -> Changes {
+        let (to, receiver) = bounded(1);
+        let _awake = self.on_change(move || {
+            // Full means that it was said already.
+            let _ = to.try_send(());
+        });
+        Changes { receiver, _awake }
+    }
+
+    /// Runs `tell` after every change of the link, until what this returns is dropped.
+    ///
+    /// It runs on the transport's thread: it may fill a channel, and nothing else.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + 'static) -> Awake {
+        let awake = Arc::new(());
         let mut inner = self.inner.lock();
-        if inner.crowd <= inner.sleepers.len() {
-            // Only a message shows that a receiver is gone; to be woken for no reason does
-            // no harm to the others. A link that never changes would gather them for ever.
-            inner.wake();
+        if inner.sleepers.len() >= inner.crowd {
+            // Changes are rare, and nobody else takes those out who left.
+            inner.sleepers.retain(Sleeper::is_awake);
             inner.crowd = CROWD.max(2 * inner.sleepers.len());
         }
-        inner.sleepers.push(to);
-        changes
+        inner.sleepers.push(Sleeper {
+            tell: Box::new(tell),
+            awake: Arc::downgrade(&awake),
+        });
+        Awake(awake)
     }
 
     /// Returns a channel with every event from now on.
@@ -261,35 +311,12 @@ impl Hub {
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner.wake();
+        inner.sleepers.retain(Sleeper::is_awake);
+        for sleeper in &inner.sleepers {
+            (sleeper.tell)();
+        }
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
-    }
-}
-
-impl Inner {
-    /// Wakes the sleepers, and forgets those that are gone.
-    fn wake(&mut self) {
-        self.sleepers
-            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sleepers_that_are_gone_are_forgotten_though_the_link_never_changes() {
-        let hub = Hub::new(Duration::from_secs(1), true);
-        let stays = hub.changes();
-        for _ in 0..10 * CROWD {
-            drop(hub.changes());
-            assert!(hub.inner.lock().sleepers.len() <= CROWD);
-        }
-        stays.try_iter().for_each(drop);
-        hub.connected(1, Duration::from_secs(1));
-        assert_eq!(stays.try_recv(), Ok(()));
     }
 }

@@ -36,7 +36,13 @@ impl Keeper {
         let run = move || {
             // Dropped when the thread is through, which is what `stopped` waits for.
             let _ended = ended;
-            keep(&mut heart, &leftovers, &changes, &woken, &stopping);
+            keep(
+                &mut heart,
+                &leftovers,
+                changes.receiver(),
+                &woken,
+                &stopping,
+            );
         };
         let thread = thread::Builder::new()
             .name("zklock-keeper".to_owned())

@@ -11,12 +11,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
 use uuid::Uuid;
 
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
-use super::hub::{Link, SessionState};
+use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::overdue::Overdue;
 use super::transport::{Failure, Fired, Watch, WatchId};
@@ -116,6 +116,8 @@ struct Drive<'a, 'q> {
     /// The watch on our own node.
     guarding: Option<WatchId>,
     fired: (Sender<Fired>, Receiver<Fired>),
+    /// Changes of the connection are told in the same place.
+    listening: Option<Awake>,
     told: Option<(String, usize)>,
 }
 
@@ -155,6 +157,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             watching: None,
             guarding: None,
             fired: unbounded(),
+            listening: None,
             told: None,
         }
     }
@@ -225,36 +228,58 @@ impl<'a, 'q> Drive<'a, 'q> {
 
     /// Sleeps until the watch fires, the connection changes or the limit is reached.
     fn wait(&mut self, limit: &Limit) -> Result<Step> {
-        let changes = self.asker.changes().clone();
+        self.listen();
         if let Some(step) = self.changed()? {
             return Ok(step);
         }
-        let ours = self.watching.as_ref().map(|(_, id)| *id);
-        let own = self.guarding;
-        let period = self.quest.overdue.as_ref().map(Overdue::period);
-        select! {
-            recv(period.map_or_else(never, after)) -> _ => self.hurry(limit),
-            recv(self.fired.1) -> fired => match fired {
-                Ok(fired) if Some(fired.id) == own => {
-                    self.guarding = None;
-                    Ok(Step::Report(match fired.kind {
-                        EventKind::Deleted => Event::Evicted,
-                        _ => Event::Woken,
-                    }))
-                }
-                Ok(fired) if Some(fired.id) == ours => {
-                    self.watching = None;
-                    Ok(Step::Report(match fired.kind {
-                        EventKind::Deleted => Event::Deleted,
-                        _ => Event::Woken,
-                    }))
-                }
-                _ => Ok(Step::Again),
+        let fired = match self.quest.overdue.as_ref().map(Overdue::period) {
+            None => limit.recv(&self.fired.1),
+            Some(period) => select! {
+                recv(after(period)) -> _ => return self.hurry(limit),
+                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
+                recv(limit.timer) -> _ => Err(GaveUp),
+                recv(limit.cancel) -> _ => Err(GaveUp),
             },
-            recv(changes) -> _ => Ok(Step::Again),
-            recv(limit.timer) -> _ => Ok(Step::Report(Event::Cancel)),
-            recv(limit.cancel) -> _ => Ok(Step::Report(Event::Cancel)),
+        };
+        Ok(match fired {
+            Ok(fired) => self.woken(fired),
+            Err(GaveUp) => Step::Report(Event::Cancel),
+        })
+    }
+
+    /// Has changes of the connection told where watches tell.
+    fn listen(&mut self) {
+        if self.listening.is_some() {
+            return;
         }
+        let Watch { id, to } = self.new_watch();
+        let kind = EventKind::None;
+        let awake = self.session.hub.on_change(move || {
+            let _ = to.send(Fired { id, kind });
+        });
+        self.listening = Some(awake);
+    }
+
+    fn woken(&mut self, fired: Fired) -> Step {
+        let deleted = fired.kind == EventKind::Deleted;
+        if self.guarding == Some(fired.id) {
+            self.guarding = None;
+            return Step::Report(if deleted {
+                Event::Evicted
+            } else {
+                Event::Woken
+            });
+        }
+        let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
+        if self.watching.take_if(ours).is_some() {
+            return Step::Report(if deleted {
+                Event::Deleted
+            } else {
+                Event::Woken
+            });
+        }
+        // Of a watch that was given up, or a change of the connection.
+        Step::Again
     }
 
     /// Deals with an answer that no step expects.
@@ -329,15 +354,24 @@ impl<'a, 'q> Drive<'a, 'q> {
         path: &str,
         limit: &Limit,
     ) -> std::result::Result<Answered, GaveUp> {
-        self.unwatch();
-        let id = self.session.next_watch();
-        self.watching = Some((path.to_owned(), id));
-        let watch = Watch {
-            id,
-            to: self.fired.0.clone(),
-        };
+        let watch = self.watch_instead(path);
         let ticket = self.asker.post([(request, Some(watch))]);
         self.asker.wait(ticket, limit)
+    }
+
+    /// Takes a watch on `path` in the place of the one there was.
+    fn watch_instead(&mut self, path: &str) -> Watch {
+        self.unwatch();
+        let watch = self.new_watch();
+        self.watching = Some((path.to_owned(), watch.id));
+        watch
+    }
+
+    fn new_watch(&self) -> Watch {
+        Watch {
+            id: self.session.next_watch(),
+            to: self.fired.0.clone(),
+        }
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {

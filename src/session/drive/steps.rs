@@ -12,12 +12,12 @@ use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::Answered;
+use crate::session::ask::{Answered, Ticket};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::parent_trouble;
-use crate::session::transport::{Failure, Watch};
+use crate::session::transport::Failure;
 use crate::session::{list, sync};
 
 /// From this number on a directory is worth a warning.
@@ -173,11 +173,15 @@ impl Drive<'_, '_> {
 
     pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
         let path = self.full(&behind.nearest);
-        let read = Request::GetData {
-            path: path.clone(),
-            watch: true,
-        };
-        let (data, stat) = match self.ask_watching(read, &path, limit) {
+        let watch = self.watch_instead(&path);
+        let read = Request::GetData { path, watch: true };
+        let ticket = self.asker.post([(read, Some(watch))]);
+        self.watching(behind, ticket, limit)
+    }
+
+    /// What the read of the nearest node, which leaves a watch on it, has brought.
+    fn watching(&mut self, behind: &Behind, ticket: Ticket, limit: &Limit) -> Result<Step> {
+        let (data, stat) = match self.answer(ticket, limit) {
             Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Data { data, stat })) => (data, stat),
             // Who may not read a node is told nothing of it, not even that it goes.
@@ -219,17 +223,21 @@ impl Drive<'_, '_> {
         mine: &str,
         limit: &Limit,
     ) -> Result<Step> {
-        let path = self.full(mine);
-        let id = self.session.next_watch();
-        self.guarding = Some(id);
-        let watch = Watch {
-            id,
-            to: self.fired.0.clone(),
-        };
+        let own = self.new_watch();
+        self.guarding = Some(own.id);
+        let nearest = self.full(&behind.nearest);
+        let watch = self.watch_instead(&nearest);
         // This asks for no permission, unlike reading.
-        let look = Request::Exists { path, watch: true };
-        let ticket = self.asker.post([(look, Some(watch))]);
-        let step = self.watch(behind, limit)?;
+        let look = Request::Exists {
+            path: self.full(mine),
+            watch: true,
+        };
+        let read = Request::GetData {
+            path: nearest,
+            watch: true,
+        };
+        let ticket = self.asker.post([(look, Some(own)), (read, Some(watch))]);
+        let step = self.watching(behind, ticket.next(), limit)?;
         match self.answer(ticket, limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(_)) => Ok(step),
