@@ -57,6 +57,8 @@ fn watches_are_set_again_so_that_a_holder_hears_a_request_to_let_go() {
     let client = connect(&proxy.hosts(), TIMEOUT);
     let guard = client.mutex(&path).unwrap().lock().unwrap();
     eventually("the holder watches", || proxy.requests(op::GET_DATA) > 0);
+    // Answers come in order: with this one, the watch is known to be set.
+    guard.verify().unwrap();
     let reads = proxy.requests(op::GET_DATA);
     let mut raw = Raw::connect(&server.hosts());
 
@@ -74,6 +76,7 @@ fn watches_are_set_again_so_that_a_holder_hears_a_request_to_let_go() {
     eventually("the holder watches again", || {
         proxy.requests(op::GET_DATA) > reads
     });
+    guard.verify().unwrap();
     eventually("the lock is confirmed", || {
         guard.state() == GuardState::Held
     });
