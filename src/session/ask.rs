@@ -93,8 +93,8 @@ impl Asker {
         loop {
             let (of, answered) = select! {
                 recv(self.answers) -> answer => answer.map_err(|_| GaveUp)?,
-                recv(limit.timer) -> _ => return Err(GaveUp),
-                recv(limit.cancel) -> _ => return Err(GaveUp),
+                recv(limit.timer()) -> _ => return Err(GaveUp),
+                recv(limit.cancel) -> _ => return Err(limit.cancelled()),
             };
             let answered = answered.map_err(sort);
             match of == ticket {
@@ -167,8 +167,8 @@ impl Asker {
             }
             select! {
                 recv(changes) -> _ => {}
-                recv(limit.timer) -> _ => return Ok(Err(GaveUp)),
-                recv(limit.cancel) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.timer()) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.cancel) -> _ => return Ok(Err(limit.cancelled())),
             }
         }
     }

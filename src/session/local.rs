@@ -65,8 +65,11 @@ impl Lines {
         let entry = loop {
             select! {
                 recv(called) -> _ => break Entry::Turn(self.turn(path)),
-                recv(limit.timer) -> _ => break Entry::Taken,
-                recv(limit.cancel) -> _ => break Entry::Taken,
+                recv(limit.timer()) -> _ => break Entry::Taken,
+                recv(limit.cancel) -> _ => {
+                    limit.cancelled();
+                    break Entry::Taken;
+                }
                 // The place in the line outlives disconnects and expiries.
                 recv(changes) -> _ => if hub.link().is_over() {
                     break Entry::Closed;

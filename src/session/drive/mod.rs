@@ -252,8 +252,11 @@ impl<'a, 'q> Drive<'a, 'q> {
                 _ => Ok(Step::Again),
             },
             recv(changes) -> _ => Ok(Step::Again),
-            recv(limit.timer) -> _ => Ok(Step::Report(Event::Cancel)),
-            recv(limit.cancel) -> _ => Ok(Step::Report(Event::Cancel)),
+            recv(limit.timer()) -> _ => Ok(Step::Report(Event::Cancel)),
+            recv(limit.cancel) -> _ => {
+                limit.cancelled();
+                Ok(Step::Report(Event::Cancel))
+            }
         }
     }
 
