@@ -63,6 +63,10 @@ impl Lines {
     fn wait(&self, path: &str, called: &Receiver<()>, limit: &Limit, hub: &Hub) -> Entry {
         let changes = hub.changes();
         let entry = loop {
+            // At first, too: there are no changes after the end.
+            if hub.link().is_over() {
+                break Entry::Closed;
+            }
             select! {
                 recv(called) -> _ => break Entry::Turn(self.turn(path)),
                 recv(limit.timer()) -> _ => break Entry::Taken,
@@ -71,9 +75,7 @@ impl Lines {
                     break Entry::Taken;
                 }
                 // The place in the line outlives disconnects and expiries.
-                recv(changes) -> _ => if hub.link().is_over() {
-                    break Entry::Closed;
-                }
+                recv(changes) -> _ => {}
             }
         };
         if !matches!(entry, Entry::Turn(_)) {
