@@ -16,6 +16,9 @@ use crate::clock::Moment;
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
+/// So many sleepers are never looked through for those that have gone.
+const FEW_SLEEPERS: usize = 64;
+
 /// The state of a client's session.
 ///
 /// # Example
@@ -118,6 +121,8 @@ struct Inner {
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
     sleepers: Vec<Sender<()>>,
+    /// With so many sleepers it is time to look who has gone.
+    crowd: usize,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -137,6 +142,7 @@ impl Hub {
                 link,
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
+                crowd: FEW_SLEEPERS,
                 listeners: Vec::new(),
             }),
             session: Arc::default(),
@@ -154,12 +160,19 @@ impl Hub {
         self.inner.lock().link
     }
 
-    /// Returns a channel that is filled after every change of the link.
+    /// Returns a channel that is filled after every change of the link, and now and then
+    /// for no reason.
     ///
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Receiver<()> {
         let (to, changes) = bounded(1);
-        self.inner.lock().sleepers.push(to);
+        let mut inner = self.inner.lock();
+        // While nothing happens to the connection, nothing else takes out those that left.
+        if inner.crowd <= inner.sleepers.len() {
+            inner.wake();
+            inner.crowd = FEW_SLEEPERS.max(2 * inner.sleepers.len());
+        }
+        inner.sleepers.push(to);
         changes
     }
 
@@ -248,11 +261,34 @@ impl Hub {
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner
-            .sleepers
-            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+        inner.wake();
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
+    }
+}
+
+impl Inner {
+    /// Wakes all sleepers, and forgets those that have gone.
+    fn wake(&mut self) {
+        self.sleepers
+            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_gone_is_forgotten_while_nothing_happens_to_the_connection() {
+        let hub = Hub::new(Duration::from_secs(1), true);
+        let stays: Vec<_> = (0..200).map(|_| hub.changes()).collect();
+        for _ in 0..10_000 {
+            drop(hub.changes());
+        }
+        assert!(hub.inner.lock().sleepers.len() <= 2 * stays.len() + 1);
+        hub.closed();
+        assert!(stays.iter().all(|changes| changes.try_recv().is_ok()));
     }
 }
