@@ -16,7 +16,7 @@ use crate::session::ask::Answered;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
-use crate::session::queries::parent_trouble;
+use crate::session::queries::Refusals;
 use crate::session::transport::{Failure, Watch};
 use crate::session::{list, sync};
 
@@ -69,16 +69,20 @@ impl Drive<'_, '_> {
         let requests = self.session.parents(self.quest.dir, self.quest.lasting);
         let count = requests.len();
         let mut ticket = self.post(requests);
-        for at in 0..count {
+        let mut refusals = Refusals::default();
+        for _ in 0..count {
             match self.answer(ticket, limit) {
                 Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(Ok(_)) => {}
-                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
+                Ok(Ok(_)) => refusals.none(),
+                Ok(Err(Failure::Refused(code))) => refusals.add(code),
                 Ok(answered) => return self.trouble(answered, limit),
             }
             ticket = ticket.next();
         }
-        Ok(Step::Report(Event::ParentsMade))
+        match refusals.trouble() {
+            Some(code) => self.trouble(Err(Failure::Refused(code)), limit),
+            None => Ok(Step::Report(Event::ParentsMade)),
+        }
     }
 
     pub(super) fn sync(&mut self, limit: &Limit) -> Result<Step> {
