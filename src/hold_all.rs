@@ -220,8 +220,10 @@ impl Drop for Together<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let nodes: Vec<_> = self.nodes().collect();
+            // The session may have changed unnoticed before the nodes were created.
+            let owner = self.mine.first().map(|mine| mine.born.owner);
             let release = Release {
-                session: self.link.session,
+                session: owner.unwrap_or(self.link.session),
                 waiter: None,
                 clears: false,
                 not_before: None,

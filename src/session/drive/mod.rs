@@ -375,15 +375,9 @@ impl Drop for Drive<'_, '_> {
         self.attempt.handle(Event::Cancel);
         let leftovers = self.attempt.leftovers();
         if !leftovers.is_empty() {
-            // The session may have changed unnoticed before the create. A later one than the
-            // node's does no harm: the node is gone then.
-            let session = match self.session.hub.link().session {
-                0 => self.link.session,
-                session => session,
-            };
             self.session
                 .leftovers
-                .add(self.quest.dir, session, leftovers);
+                .add(self.quest.dir, self.link.session, leftovers);
         }
     }
 }
