@@ -85,34 +85,25 @@ impl Session {
         Ok(())
     }
 
-    /// Asks whoever has this node to let go of its lock.
-    pub(crate) fn revoke(&self, node: &str) -> Result<()> {
+    /// The request that asks whoever has this node to let go of its lock.
+    pub(crate) fn revocation(&self, node: &str) -> Request {
         let word = match self.settings.dialect {
             Dialect::Recipe => b"unlock".to_vec(),
             Dialect::Curator | Dialect::Kazoo => b"__REVOKE__".to_vec(),
         };
-        let path = node.to_owned();
-        self.read(
-            &Request::SetData {
-                path,
-                data: word,
-                version: -1,
-            },
-            node,
-        )?;
-        Ok(())
+        Request::SetData {
+            path: node.to_owned(),
+            data: word,
+            version: -1,
+        }
     }
 
-    /// Deletes a node.
-    pub(crate) fn delete(&self, node: &str) -> Result<()> {
-        self.read(
-            &Request::Delete {
-                path: node.to_owned(),
-                version: -1,
-            },
-            node,
-        )?;
-        Ok(())
+    /// The request that deletes a node, whoever has it.
+    pub(crate) fn eviction(&self, node: &str) -> Request {
+        Request::Delete {
+            path: node.to_owned(),
+            version: -1,
+        }
     }
 
     /// Asks until there is an answer; `None` if the node is not there.

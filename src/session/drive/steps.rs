@@ -12,7 +12,7 @@ use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::Answered;
+use crate::session::ask::{Answered, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
@@ -258,24 +258,38 @@ impl Drive<'_, '_> {
             Ok(Ok(Reply::Children { names, .. })) => names,
             Ok(_) => return Ok(Step::Again),
         };
-        let head = self.quest.contest.contenders(&names);
-        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
+        let Some(head) = self.quest.contest.contenders(&names).first().copied() else {
             return Ok(Step::Again);
         };
-        let verdict = overdue.saw(head.text, Instant::now());
         let head = self.full(head.text);
-        match verdict {
-            Verdict::Wait => {}
-            Verdict::Ask => {
+        let look = Request::Exists {
+            path: head.clone(),
+            watch: false,
+        };
+        let stat = match self.ask(look, limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Stat(stat))) => stat,
+            Ok(_) => return Ok(Step::Again),
+        };
+        let overdue = self.quest.overdue.as_mut();
+        let request = match overdue.map(|overdue| overdue.saw(stat.czxid, Instant::now())) {
+            None | Some(Verdict::Wait) => return Ok(Step::Again),
+            Some(Verdict::Ask) => {
                 log::warn!("{head} has held for too long: asking it to let go");
-                self.session.revoke(&head)?;
+                self.session.revocation(&head)
             }
-            Verdict::Evict => {
+            Some(Verdict::Evict) => {
                 log::warn!("{head} has not let go within its grace: evicting it");
-                self.session.delete(&head)?;
+                self.session.eviction(&head)
             }
+        };
+        match self.asker.insist(&request, limit)? {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Err(Failure::Refused(code))) if code != ErrorCode::NO_NODE => {
+                Err(refused(&head, code))
+            }
+            Ok(_) => Ok(Step::Again),
         }
-        Ok(Step::Again)
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
