@@ -267,11 +267,12 @@ fn told_by<'a>(
             since,
             count,
             ref nearest,
+            holds,
             ref data,
             stat,
         } = *ahead;
         let nearest = nearest.clone();
-        let contender = || Contender::new(session, nearest, count == 1, stat, data);
+        let contender = || Contender::new(session, nearest, holds, stat, data);
         told(&Waiting {
             position: count,
             // A crowd has no nearest one.

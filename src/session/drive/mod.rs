@@ -50,6 +50,8 @@ pub(crate) struct Ahead {
     pub(crate) since: Duration,
     pub(crate) count: usize,
     pub(crate) nearest: String,
+    /// Whether the nearest holds.
+    pub(crate) holds: bool,
     pub(crate) data: Vec<u8>,
     pub(crate) stat: Stat,
 }
@@ -117,6 +119,8 @@ struct Drive<'a, 'q> {
     guarding: Option<WatchId>,
     fired: (Sender<Fired>, Receiver<Fired>),
     told: Option<(String, usize)>,
+    /// Who was in the queue, for those who want to be told.
+    listed: Vec<String>,
 }
 
 /// How an attempt ended.
@@ -156,6 +160,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             guarding: None,
             fired: unbounded(),
             told: None,
+            listed: Vec::new(),
         }
     }
 
@@ -314,6 +319,7 @@ impl<'a, 'q> Drive<'a, 'q> {
                 since: self.since.elapsed(),
                 count: behind.ahead,
                 nearest: format!("{}/{}", self.quest.dir, behind.nearest),
+                holds: self.quest.contest.holds(&self.listed, &behind.nearest),
                 data,
                 stat,
             });
