@@ -38,6 +38,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) permits: u32,
     /// Whether the directory must not go when it is empty.
     pub(crate) lasting: bool,
+    /// What must be held all the while.
+    pub(crate) under: Option<&'a Hold>,
 }
 
 /// See the module's documentation.
@@ -63,6 +65,7 @@ impl<'a> Queue<'a> {
             role,
             permits: 0,
             lasting: false,
+            under: None,
         }
     }
 
@@ -85,6 +88,7 @@ impl<'a> Queue<'a> {
             on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
             overdue: options.overdue.map(Overdue::new),
             lasting: self.lasting,
+            under: self.under.map(Hold::vigil),
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) overdue: Option<Overdue>,
     /// Whether the directory must not go when it is empty.
     pub(crate) lasting: bool,
+    /// Another lock: it is of no use to go on when that is lost.
+    pub(crate) under: Option<&'a Vigil>,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -62,6 +64,12 @@ pub(crate) struct Reached {
     pub(crate) mine: Mine,
 }
 
+impl Quest<'_> {
+    fn is_pointless(&self) -> bool {
+        self.under.is_some_and(|under| under.check().is_err())
+    }
+}
+
 impl Session {
     /// Goes through a queue; `None` if the lock is taken or the limit was reached.
     pub(crate) fn acquire(&self, quest: &mut Quest<'_>, limit: &Limit) -> Result<Option<Reached>> {
@@ -71,6 +79,9 @@ impl Session {
             let Ok(link) = asker.connected(limit)? else {
                 return Ok(None);
             };
+            if quest.is_pointless() {
+                return Ok(None);
+            }
             let id = Uuid::new_v4().to_string();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
@@ -234,6 +245,10 @@ impl<'a, 'q> Drive<'a, 'q> {
         if let Some(step) = self.changed()? {
             return Ok(step);
         }
+        if self.quest.is_pointless() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        let under = self.quest.under.map(|under| under.events().clone());
         let ours = self.watching.as_ref().map(|(_, id)| *id);
         let own = self.guarding;
         let period = self.quest.overdue.as_ref().map(Overdue::period);
@@ -257,6 +272,7 @@ impl<'a, 'q> Drive<'a, 'q> {
                 _ => Ok(Step::Again),
             },
             recv(changes) -> _ => Ok(Step::Again),
+            recv(under.unwrap_or_else(never)) -> _ => Ok(Step::Again),
             recv(limit.timer()) -> _ => Ok(Step::Report(Event::Cancel)),
             recv(limit.cancel) -> _ => {
                 limit.cancelled();
