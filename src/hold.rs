@@ -53,7 +53,7 @@ pub(crate) struct Hold {
     /// Whether the release clears the mark of a holder.
     clears: bool,
     /// The nodes are not to go before this.
-    at_least_until: Option<Instant>,
+    pub(crate) at_least_until: Option<Instant>,
 }
 
 impl<'a> Queue<'a> {
