@@ -67,7 +67,10 @@ impl Limit {
                 .deadline
                 .is_some_and(|deadline| deadline <= Instant::now())
             || select! {
-                recv(self.cancel) -> _ => matches!(self.cancelled(), GaveUp),
+                recv(self.cancel) -> _ => {
+                    self.cancelled();
+                    true
+                }
                 default => false,
             }
     }
