@@ -415,10 +415,15 @@ impl ClientBuilder {
         let limit = Limit::after(self.connect_timeout);
         match client.session.asker().connected(&limit)? {
             Ok(_) => Ok(client),
-            Err(_) => Err(Error::ConnectTimeout {
-                limit: self.connect_timeout,
-                tried: client.session.hub.trouble(),
-            }),
+            Err(_) => {
+                let tried = client.session.hub.trouble();
+                // There is no session whose end could be waited for.
+                client.session.transport.close(Duration::ZERO);
+                Err(Error::ConnectTimeout {
+                    limit: self.connect_timeout,
+                    tried,
+                })
+            }
         }
     }
 }

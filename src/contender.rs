@@ -114,7 +114,9 @@ impl Contender {
     /// contender has gone meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
         log::info!("asking {} to let go", self.node);
-        self.session.revoke(&self.node)
+        let revocation = self.session.revocation(&self.node);
+        self.session.read(&revocation, &self.node)?;
+        Ok(())
     }
 
     /// Removes it from the queue, whether it wants or not.
@@ -142,7 +144,9 @@ impl Contender {
             _ => return Ok(()),
         }
         log::warn!("evicting {}", self.node);
-        self.session.delete(&self.node)
+        let eviction = self.session.eviction(&self.node);
+        self.session.read(&eviction, &self.node)?;
+        Ok(())
     }
 }
 

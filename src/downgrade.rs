@@ -24,7 +24,7 @@ use crate::session::vigil::Vigil;
 
 impl Hold {
     /// Turns a writer's hold into a reader's; whatever fails releases it.
-    pub(crate) fn downgrade(self) -> Result<Self> {
+    pub(crate) fn downgrade(mut self) -> Result<Self> {
         self.check()?;
         let path = self.vigil().path().to_owned();
         let name = path::name(self.node());
@@ -45,7 +45,8 @@ impl Hold {
             Ok((proven, link)) => {
                 let current = self.session().hub.session();
                 let vigil = Vigil::new(&path, vec![node], &link, current, proven);
-                let reader = Self::with(self.session(), Arc::new(vigil), self.token());
+                let mut reader = Self::with(self.session(), Arc::new(vigil), self.token());
+                reader.at_least_until = self.at_least_until.take();
                 // The writer's node goes only now.
                 drop(self);
                 Ok(reader)

@@ -38,6 +38,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) permits: u32,
     /// Whether the directory must not go when it is empty.
     pub(crate) lasting: bool,
+    /// What must be held all the while.
+    pub(crate) under: Option<&'a Hold>,
 }
 
 /// See the module's documentation.
@@ -51,7 +53,7 @@ pub(crate) struct Hold {
     /// Whether the release clears the mark of a holder.
     clears: bool,
     /// The nodes are not to go before this.
-    at_least_until: Option<Instant>,
+    pub(crate) at_least_until: Option<Instant>,
     /// How many threads of this client may have it in a row; 0 if none may inherit it.
     most: u32,
 }
@@ -65,6 +67,7 @@ impl<'a> Queue<'a> {
             role,
             permits: 0,
             lasting: false,
+            under: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl<'a> Queue<'a> {
             on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
             overdue: options.overdue.map(Overdue::new),
             lasting: self.lasting,
+            under: self.under.map(Hold::vigil),
         }
     }
 }
@@ -263,7 +267,7 @@ impl Hold {
             let limit = Limit::new(deadline, None);
             let ending = crossbeam_channel::select! {
                 recv(endings) -> ending => ending.ok(),
-                recv(limit.timer) -> _ => None,
+                recv(limit.timer()) -> _ => None,
             };
             if ending != Some(Ended::Deleted) {
                 return Err(self.vigil.lost());
@@ -312,11 +316,12 @@ fn told_by<'a>(
             since,
             count,
             ref nearest,
+            holds,
             ref data,
             stat,
         } = *ahead;
         let nearest = nearest.clone();
-        let contender = || Contender::new(session, nearest, count == 1, stat, data);
+        let contender = || Contender::new(session, nearest, holds, stat, data);
         told(&Waiting {
             position: count,
             // A crowd has no nearest one.

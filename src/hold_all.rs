@@ -44,11 +44,12 @@ impl Hold {
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Taken>> {
+        options.hold_at_least = None;
         if !session.transport.abilities().multi {
             return one_by_one(session, paths, patience, options, limit);
         }
         loop {
-            match Together::place(session, paths, patience, limit)? {
+            match Together::place(session, paths, patience, options.note.as_deref(), limit)? {
                 Placed::GaveUp => return Ok(None),
                 Placed::Again => {}
                 Placed::InQueue(together) => match together.wait(patience, options, limit)? {
@@ -89,6 +90,7 @@ impl<'a> Together<'a> {
         session: &'a Arc<Session>,
         paths: &'a [String],
         patience: Patience,
+        note: Option<&str>,
         limit: &Limit,
     ) -> Result<Placed<'a>> {
         let mut asker = session.asker();
@@ -104,7 +106,7 @@ impl<'a> Together<'a> {
             &Uuid::new_v4().to_string(),
         );
         let sent = Moment::now();
-        let ticket = asker.post([(Request::Multi(creates(session, paths, &prefix)), None)]);
+        let ticket = asker.post([(Request::Multi(creates(session, paths, &prefix, note)), None)]);
         let answered = asker.wait(ticket, limit);
         let names = match answered {
             Ok(Ok(Reply::Multi(results))) => match created(&results) {
@@ -220,8 +222,10 @@ impl Drop for Together<'_> {
     fn drop(&mut self) {
         if !self.kept {
             let nodes: Vec<_> = self.nodes().collect();
+            // The session may have changed unnoticed before the nodes were created.
+            let owner = self.mine.first().map(|mine| mine.born.owner);
             let release = Release {
-                session: self.link.session,
+                session: owner.unwrap_or(self.link.session),
                 waiter: None,
                 clears: false,
                 not_before: None,
@@ -239,10 +243,10 @@ fn abandon(session: &Session, paths: &[String], owner: i64, prefix: &str) {
     }
 }
 
-fn creates(session: &Session, paths: &[String], prefix: &str) -> Vec<Op> {
+fn creates(session: &Session, paths: &[String], prefix: &str, note: Option<&str>) -> Vec<Op> {
     let create = |path: &String| Op::Create {
         path: format!("{path}/{prefix}"),
-        data: session.settings.card.text(None),
+        data: session.settings.card.text(note),
         acl: session.settings.acl.entries().to_vec(),
         mode: CreateMode::EphemeralSequential,
         stat: false,

@@ -95,8 +95,9 @@ impl Semaphore {
     /// Acquires a permit.
     ///
     /// Blocks until those who came before have theirs and one is free. A lost connection
-    /// does not end the wait, and does not cost the place in the line as long as the
-    /// session lives; when it expires we queue again, at the end.
+    /// does not end the wait; it costs the place in the line if the session expires, and
+    /// the first place if it lasts for half a session timeout: we queue again then, at the
+    /// end.
     ///
     /// # Errors
     ///
@@ -187,32 +188,40 @@ impl Semaphore {
         let _turn = match lines.enter(&line, false, limit, &self.session.hub) {
             Entry::Turn(turn, _) => turn,
             Entry::Closed => return Err(over(&self.session.hub.link())),
-            Entry::OwnTurn | Entry::Taken => return Ok(None),
+            Entry::OwnTurn => return Err(Error::WouldDeadlock { path: locks }),
+            Entry::Taken => return Ok(None),
         };
         let leases = self.leases();
         let line = Queue {
             dir: &locks,
             ..Queue::of(&self.path, Role::Exclusive)
         };
-        let lease = Queue {
-            dir: &leases,
-            role: Role::Permit,
-            permits: self.permits,
-            ..line
-        };
+        // Of those in the line, nobody has a permit to be hurried for, and all would wait
+        // for one who has let go of his.
+        let overdue = options.overdue.take();
+        options.hold_at_least = None;
         loop {
+            options.overdue = None;
             let first = Hold::take(&self.session, &line, Patience::Waits, &mut options, limit)?;
             let Some(first) = first else {
                 return Ok(None);
             };
             self.agree(limit)?;
-            let Some(hold) = Hold::take(&self.session, &lease, patience, &mut options, limit)?
-            else {
-                return Ok(None);
+            let lease = Queue {
+                dir: &leases,
+                role: Role::Permit,
+                permits: self.permits,
+                under: Some(&first),
+                ..line
             };
-            // Who has lost the mutex was not first when the permits were counted.
-            if first.check().is_ok() {
-                return Ok(Some(Permit { hold }));
+            options.overdue = overdue;
+            let hold = Hold::take(&self.session, &lease, patience, &mut options, limit)?;
+            // Who has lost the mutex was not first when the permits were counted, and if he
+            // went on to wait for one, two of them could wait for each other.
+            match (first.check(), hold) {
+                (Ok(()), hold) => return Ok(hold.map(|hold| Permit { hold })),
+                (Err(_), _) if limit.is_over() => return Ok(None),
+                (Err(_), _) => {}
             }
         }
     }

@@ -136,6 +136,23 @@ impl Contest {
         names
     }
 
+    /// Says whether nobody is ahead of this node that it cannot share with.
+    ///
+    /// `false` where numbers are used up and the names do not tell.
+    pub fn holds(self, children: &[String], node: &str) -> bool {
+        let Ok(entries) = self.entries(children) else {
+            return false;
+        };
+        let Some(of) = entries.iter().find(|entry| entry.name.text == node) else {
+            return false;
+        };
+        let blocks = |entry: &Entry<'_>| {
+            entry.name.is_exhausted()
+                || (entry.order < of.order && entry.sharing.conflicts(of.sharing))
+        };
+        !entries.iter().any(blocks)
+    }
+
     fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
         if let Some(foreign) = self.semaphore(children) {
             return Err(foreign);
@@ -426,6 +443,16 @@ mod tests {
         assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
         assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
         assert_eq!(WRITE.is_taken(&[]), Ok(false));
+    }
+
+    #[test]
+    fn holders_are_told_from_those_who_wait() {
+        let queue = children("r1 r2 w3 r4");
+        let holds = |spec| WRITE.holds(&queue, &node(spec));
+        assert_eq!(
+            ["r1", "r2", "w3", "r4", "w9"].map(holds),
+            [true, true, false, false, false]
+        );
     }
 
     #[test]

@@ -171,8 +171,8 @@ impl Asker {
             }
             select! {
                 recv(changes) -> _ => {}
-                recv(limit.timer) -> _ => return Ok(Err(GaveUp)),
-                recv(limit.cancel) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.timer()) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.cancel) -> _ => return Ok(Err(limit.cancelled())),
             }
         }
     }

@@ -95,6 +95,11 @@ impl Vigils {
             .collect()
     }
 
+    fn any_unwatched(&self) -> bool {
+        let open = self.open.lock();
+        open.values().any(|entry| entry.watch.is_none())
+    }
+
     fn get(&self, id: u64) -> Option<Arc<Vigil>> {
         self.open.lock().get(&id).map(|entry| entry.vigil.clone())
     }
@@ -185,27 +190,23 @@ impl Heart {
             return self.linger(now);
         }
         let period = link.timeout / 6;
-        if link.state == SessionState::Connected {
+        let connected = link.state == SessionState::Connected;
+        if connected {
             if self.is_due(&all, period, now) {
                 self.beat(&all);
             }
             self.watch_long_holds(now);
         }
-        let next_beat = self.last_beat.or_else(|| oldest_proof(&all));
-        let next_beat = next_beat.map_or(period, |last| (last + period).saturating_since(now));
+        // Without a connection there is nothing to do but to tell what fades.
+        let next_beat = connected.then(|| {
+            let last = self.last_beat.or_else(|| oldest_proof(&all));
+            let next = last.map_or(now + period, |last| last + period);
+            next.saturating_since(now).max(Duration::from_millis(1))
+        });
+        let next_watch = (connected && self.vigils.any_unwatched()).then_some(MOMENT);
         let steady = all.iter().filter_map(|(_, vigil)| vigil.steady_for()).min();
-        let mut pause = steady
-            .unwrap_or(period)
-            .min(next_beat.max(Duration::from_millis(1)));
-        if self
-            .vigils
-            .open
-            .lock()
-            .values()
-            .any(|entry| entry.watch.is_none())
-        {
-            pause = pause.min(MOMENT);
-        }
+        let pauses = [next_beat, next_watch, steady].into_iter().flatten();
+        let pause = pauses.min().unwrap_or(period);
         self.vigils
             .next_look
             .store((now + pause).as_nanos(), Ordering::Release);
@@ -424,5 +425,43 @@ impl fmt::Debug for Heart {
         f.debug_struct("Heart")
             .field("vigils", &self.vigils)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+    use crate::session::wire;
+
+    /// A heart whose client was connected, and a lock that it watches over.
+    fn heart() -> (Heart, Arc<Hub>) {
+        let hub = Arc::new(Hub::new(Duration::from_secs(20), true));
+        let config = wire::Config {
+            hosts: wire::Hosts::parse("127.0.0.1:1").unwrap(),
+            session_timeout: Duration::from_secs(20),
+            auth: Vec::new(),
+            frame_limit: wire::FRAME_LIMIT,
+            tls: None,
+        };
+        // It reports elsewhere.
+        let transport = wire::open(config, Arc::new(Hub::new(Duration::from_secs(20), true)));
+        let vigils = Arc::new(Vigils::new(bounded(1).0));
+        hub.connected(7, Duration::from_secs(20));
+        let nodes = vec!["/m/n".to_owned()];
+        let vigil = Vigil::new("/m", nodes, &hub.link(), hub.session(), Moment::now());
+        vigils.begin(Arc::new(vigil));
+        let heart = Heart::new(hub.clone(), transport, vigils, Arc::default());
+        (heart, hub)
+    }
+
+    #[test]
+    fn without_a_connection_the_keeper_sleeps_until_something_fades() {
+        let (mut heart, hub) = heart();
+        heart.last_beat = Some(Moment::from_nanos(1));
+        hub.disconnected();
+        let pause = heart.look().unwrap();
+        assert!(Duration::from_secs(1) < pause, "{pause:?}");
     }
 }

@@ -320,3 +320,24 @@ impl Hub {
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_gone_is_forgotten_while_nothing_happens_to_the_connection() {
+        let hub = Hub::new(Duration::from_secs(1), true);
+        let stays: Vec<_> = (0..200).map(|_| hub.changes()).collect();
+        for _ in 0..10_000 {
+            drop(hub.changes());
+        }
+        assert!(hub.inner.lock().sleepers.len() <= 2 * stays.len() + 1);
+        hub.closed();
+        assert!(
+            stays
+                .iter()
+                .all(|changes| changes.receiver.try_recv().is_ok())
+        );
+    }
+}

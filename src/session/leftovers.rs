@@ -120,8 +120,14 @@ impl Leftovers {
         }
     }
 
-    /// Takes over what an attempt left in `dir`.
+    /// Takes over what an attempt left in `dir`, made in this session or, if that has
+    /// changed unnoticed, in a later one. To take the later one does no harm: the node is
+    /// gone then.
     pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, leftovers: Vec<Leftover>) {
+        let session = match self.hub.link().session {
+            0 => session,
+            current => current,
+        };
         let put = |leftover| self.put(Entry::new(dir, session, leftover));
         let ids: Vec<_> = leftovers.into_iter().map(put).collect();
         self.send(&ids);

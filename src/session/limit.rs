@@ -1,16 +1,20 @@
 //! How long a calling thread is willing to wait.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, at, never, select};
 
 /// A deadline and a way to be told to give up; either may be absent.
 ///
-/// Both are channels, so that a wait with and without them is one `select!`.
+/// Both are channels, so that a wait with and without them is one `select!`. A limit that
+/// was reached stays reached, although a channel tells it once only: whoever takes the
+/// message out of `cancel` says so with [`cancelled`](Self::cancelled).
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
-    pub(crate) timer: Receiver<Instant>,
     pub(crate) cancel: Receiver<()>,
+    cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
     /// Whether anything can come through `cancel`.
     cancellable: bool,
@@ -26,9 +30,9 @@ impl Limit {
     /// Waits until the `deadline`, and until something comes through `cancel`.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
-            timer: deadline.map_or_else(never, at),
             cancellable: cancel.is_some(),
             cancel: cancel.unwrap_or_else(never),
+            cancelled: Arc::default(),
             deadline,
             begun: Instant::now(),
         }
@@ -45,7 +49,6 @@ impl Limit {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.timer = self.deadline.map_or_else(never, at);
         self
     }
 
@@ -57,8 +60,8 @@ impl Limit {
         if self.cancellable {
             return select! {
                 recv(channel) -> message => message.map_err(|_| GaveUp),
-                recv(self.timer) -> _ => Err(GaveUp),
-                recv(self.cancel) -> _ => Err(GaveUp),
+                recv(self.timer()) -> _ => Err(GaveUp),
+                recv(self.cancel) -> _ => Err(self.cancelled()),
             };
         }
         match self.deadline {
@@ -67,13 +70,66 @@ impl Limit {
         }
     }
 
+    /// Returns a channel that is filled when the time is over, whoever has heard it before.
+    pub(crate) fn timer(&self) -> Receiver<Instant> {
+        match self.cancelled.load(Ordering::Relaxed) {
+            true => at(Instant::now()),
+            false => self.deadline.map_or_else(never, at),
+        }
+    }
+
+    /// Something came through `cancel`.
+    pub(crate) fn cancelled(&self) -> GaveUp {
+        self.cancelled.store(true, Ordering::Relaxed);
+        GaveUp
+    }
+
     /// Returns whether the limit is reached already.
     pub(crate) fn is_over(&self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| deadline <= Instant::now())
+        self.cancelled.load(Ordering::Relaxed)
+            || self
+                .deadline
+                .is_some_and(|deadline| deadline <= Instant::now())
             || select! {
-                recv(self.cancel) -> _ => true,
+                recv(self.cancel) -> _ => {
+                    self.cancelled();
+                    true
+                }
                 default => false,
             }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    #[test]
+    fn what_was_reached_once_stays_reached() {
+        let over = Limit::after(Duration::ZERO);
+        for _ in 0..3 {
+            assert!(over.timer().recv().is_ok());
+            assert!(over.is_over());
+        }
+    }
+
+    #[test]
+    fn a_cancel_is_heard_of_in_every_later_wait() {
+        let (cancel, cancelled) = bounded(1);
+        let limit = Limit::new(None, Some(cancelled));
+        assert!(!limit.is_over());
+        cancel.send(()).unwrap();
+        let shorter = limit.clone().until(Some(Instant::now()));
+        assert!(shorter.timer().recv().is_ok());
+        assert!(
+            limit.timer().try_recv().is_err(),
+            "only the shorter one is over"
+        );
+        assert!(shorter.cancel.recv().is_ok());
+        shorter.cancelled();
+        assert!(limit.timer().recv().is_ok());
+        assert!(limit.is_over());
     }
 }

@@ -92,11 +92,14 @@ impl Lines {
 
     fn wait(&self, path: &Arc<str>, words: &Receiver<Word>, limit: &Limit, hub: &Hub) -> Entry {
         let entry = loop {
+            // At first, too: there are no changes after the end.
+            if hub.link().is_over() {
+                break Entry::Closed;
+            }
             match limit.recv(words) {
                 Ok(Word::Turn(hold)) => return Entry::Turn(self.turn(path), hold),
                 // The place in the line outlives disconnects and expiries.
-                Ok(Word::Look) if !hub.link().is_over() => {}
-                Ok(Word::Look) => break Entry::Closed,
+                Ok(Word::Look) => {}
                 Err(_) => break Entry::Taken,
             }
         };

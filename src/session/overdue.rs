@@ -24,7 +24,8 @@ pub(crate) struct Overdue {
 
 #[derive(Debug)]
 struct Head {
-    node: String,
+    /// The transaction that created its node: a name may come again.
+    born: i64,
     since: Instant,
     asked: Option<Instant>,
 }
@@ -48,12 +49,11 @@ impl Overdue {
         (shorter / 2).clamp(PERIODS.0, PERIODS.1)
     }
 
-    /// Takes in who is at the head of the queue now.
-    pub(crate) fn saw(&mut self, node: &str, now: Instant) -> Verdict {
-        let Some(head) = self.head.as_mut().filter(|head| head.node == node) else {
-            let node = node.to_owned();
+    /// Takes in whose node, by its birth, is at the head of the queue now.
+    pub(crate) fn saw(&mut self, born: i64, now: Instant) -> Verdict {
+        let Some(head) = self.head.as_mut().filter(|head| head.born == born) else {
             self.head = Some(Head {
-                node,
+                born,
                 since: now,
                 asked: None,
             });
@@ -85,15 +85,15 @@ mod tests {
         let start = Instant::now();
         #[rustfmt::skip]
         let story = [
-            (0,  "a", Verdict::Wait),
-            (9,  "a", Verdict::Wait),
-            (10, "a", Verdict::Ask),
-            (12, "a", Verdict::Wait),
-            (13, "a", Verdict::Evict),
-            (14, "b", Verdict::Wait),
-            (23, "b", Verdict::Wait),
-            (24, "b", Verdict::Ask),
-            (25, "a", Verdict::Wait),
+            (0, 1, Verdict::Wait),
+            (9, 1, Verdict::Wait),
+            (10, 1, Verdict::Ask),
+            (12, 1, Verdict::Wait),
+            (13, 1, Verdict::Evict),
+            (14, 2, Verdict::Wait),
+            (23, 2, Verdict::Wait),
+            (24, 2, Verdict::Ask),
+            (25, 1, Verdict::Wait),
         ];
         for (time, head, expected) in story {
             assert_eq!(

@@ -69,48 +69,41 @@ impl Session {
             let requests = self.parents(dir, false);
             let count = requests.len();
             let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
-            for at in 0..count {
+            let mut refusals = Refusals::default();
+            for _ in 0..count {
                 match asker.wait(ticket, limit) {
-                    Ok(Err(Failure::Refused(code))) if parent_trouble(at, count, code) => {
-                        return Err(refused(dir, code));
-                    }
-                    Ok(_) => {}
+                    Ok(Err(Failure::Refused(code))) => refusals.add(code),
+                    Ok(_) => refusals.none(),
                     Err(GaveUp) => return Ok(()),
                 }
                 ticket = ticket.next();
+            }
+            if let Some(code) = refusals.trouble() {
+                return Err(refused(dir, code));
             }
         }
         Ok(())
     }
 
-    /// Asks whoever has this node to let go of its lock.
-    pub(crate) fn revoke(&self, node: &str) -> Result<()> {
+    /// The request that asks whoever has this node to let go of its lock.
+    pub(crate) fn revocation(&self, node: &str) -> Request {
         let word = match self.settings.dialect {
             Dialect::Recipe => b"unlock".to_vec(),
             Dialect::Curator | Dialect::Kazoo => b"__REVOKE__".to_vec(),
         };
-        let path = node.to_owned();
-        self.read(
-            &Request::SetData {
-                path,
-                data: word,
-                version: -1,
-            },
-            node,
-        )?;
-        Ok(())
+        Request::SetData {
+            path: node.to_owned(),
+            data: word,
+            version: -1,
+        }
     }
 
-    /// Deletes a node.
-    pub(crate) fn delete(&self, node: &str) -> Result<()> {
-        self.read(
-            &Request::Delete {
-                path: node.to_owned(),
-                version: -1,
-            },
-            node,
-        )?;
-        Ok(())
+    /// The request that deletes a node, whoever has it.
+    pub(crate) fn eviction(&self, node: &str) -> Request {
+        Request::Delete {
+            path: node.to_owned(),
+            version: -1,
+        }
     }
 
     /// Asks until there is an answer; `None` if the node is not there.
@@ -147,14 +140,72 @@ impl Session {
     }
 }
 
-/// Whether the refusal of the parent at this place of so many is a reason to stop.
-///
-/// One that is there already, or goes again at once, is none; nor is it that we may not
-/// create those in between, which may be there. Above the first there is only the chroot.
-pub(crate) fn parent_trouble(at: usize, count: usize, code: ErrorCode) -> bool {
-    match code {
-        ErrorCode::NODE_EXISTS => false,
-        ErrorCode::NO_NODE => at == 0,
-        _ => at + 1 == count,
+/// What the server said against the parents of a lock, from the outermost to the last.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    count: usize,
+    /// The first that is about the parent itself.
+    first: Option<ErrorCode>,
+    last: Option<ErrorCode>,
+}
+
+impl Refusals {
+    pub(crate) fn add(&mut self, code: ErrorCode) {
+        // Above the first there is only the chroot. Others are without their parent because
+        // that was refused, or because it has gone again at once.
+        let consequence = code == ErrorCode::NO_NODE && 0 < self.count;
+        if code != ErrorCode::NODE_EXISTS && !consequence {
+            self.first = self.first.or(Some(code));
+        }
+        self.last = Some(code);
+        self.count += 1;
+    }
+
+    /// The next parent was made.
+    pub(crate) fn none(&mut self) {
+        self.last = None;
+        self.count += 1;
+    }
+
+    /// Why there is no reason to go on, if so: that we may not create those in between is
+    /// none, for they may be there.
+    pub(crate) fn trouble(&self) -> Option<ErrorCode> {
+        match self.last? {
+            ErrorCode::NODE_EXISTS => None,
+            _ => self.first,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_that_cannot_be_made_is_trouble_unless_it_is_not_needed() {
+        const OK: ErrorCode = ErrorCode::OK;
+        const EXISTS: ErrorCode = ErrorCode::NODE_EXISTS;
+        const NO_NODE: ErrorCode = ErrorCode::NO_NODE;
+        const NO_AUTH: ErrorCode = ErrorCode::NO_AUTH;
+        let table: [(&[ErrorCode], Option<ErrorCode>); 8] = [
+            (&[OK, OK], None),
+            (&[EXISTS, EXISTS], None),
+            (&[NO_AUTH, EXISTS], None),
+            (&[NO_AUTH, OK], None),
+            (&[EXISTS, EXISTS, NO_NODE], None),
+            (&[NO_NODE, NO_NODE], Some(NO_NODE)),
+            (&[EXISTS, NO_AUTH, NO_NODE], Some(NO_AUTH)),
+            (&[EXISTS, NO_AUTH], Some(NO_AUTH)),
+        ];
+        for (codes, expected) in table {
+            let mut refusals = Refusals::default();
+            for code in codes {
+                match *code {
+                    OK => refusals.none(),
+                    code => refusals.add(code),
+                }
+            }
+            assert_eq!(refusals.trouble(), expected, "{codes:?}");
+        }
     }
 }

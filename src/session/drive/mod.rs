@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 use uuid::Uuid;
 
 use super::Session;
@@ -40,6 +40,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) overdue: Option<Overdue>,
     /// Whether the directory must not go when it is empty.
     pub(crate) lasting: bool,
+    /// Another lock: it is of no use to go on when that is lost.
+    pub(crate) under: Option<&'a Vigil>,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -50,6 +52,8 @@ pub(crate) struct Ahead {
     pub(crate) since: Duration,
     pub(crate) count: usize,
     pub(crate) nearest: String,
+    /// Whether the nearest holds.
+    pub(crate) holds: bool,
     pub(crate) data: Vec<u8>,
     pub(crate) stat: Stat,
 }
@@ -58,6 +62,12 @@ pub(crate) struct Ahead {
 pub(crate) struct Reached {
     pub(crate) vigil: Arc<Vigil>,
     pub(crate) mine: Mine,
+}
+
+impl Quest<'_> {
+    fn is_pointless(&self) -> bool {
+        self.under.is_some_and(|under| under.check().is_err())
+    }
 }
 
 impl Session {
@@ -69,6 +79,9 @@ impl Session {
             let Ok(link) = asker.connected(limit)? else {
                 return Ok(None);
             };
+            if quest.is_pointless() {
+                return Ok(None);
+            }
             let id = Uuid::new_v4().to_string();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
@@ -119,6 +132,8 @@ struct Drive<'a, 'q> {
     /// Changes of the connection are told in the same place.
     listening: Option<Awake>,
     told: Option<(String, usize)>,
+    /// Who was in the queue, for those who want to be told.
+    listed: Vec<String>,
 }
 
 /// How an attempt ended.
@@ -159,6 +174,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             fired: unbounded(),
             listening: None,
             told: None,
+            listed: Vec::new(),
         }
     }
 
@@ -232,13 +248,19 @@ impl<'a, 'q> Drive<'a, 'q> {
         if let Some(step) = self.changed()? {
             return Ok(step);
         }
-        let fired = match self.quest.overdue.as_ref().map(Overdue::period) {
-            None => limit.recv(&self.fired.1),
-            Some(period) => select! {
-                recv(after(period)) -> _ => return self.hurry(limit),
+        if self.quest.is_pointless() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        let period = self.quest.overdue.as_ref().map(Overdue::period);
+        let under = self.quest.under.map(|under| under.events().clone());
+        let fired = match (period, under) {
+            (None, None) => limit.recv(&self.fired.1),
+            (period, under) => select! {
+                recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
                 recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
-                recv(limit.timer) -> _ => Err(GaveUp),
-                recv(limit.cancel) -> _ => Err(GaveUp),
+                recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
+                recv(limit.timer()) -> _ => Err(GaveUp),
+                recv(limit.cancel) -> _ => Err(limit.cancelled()),
             },
         };
         Ok(match fired {
@@ -336,6 +358,7 @@ impl<'a, 'q> Drive<'a, 'q> {
                 since: self.since.elapsed(),
                 count: behind.ahead,
                 nearest: format!("{}/{}", self.quest.dir, behind.nearest),
+                holds: self.quest.contest.holds(&self.listed, &behind.nearest),
                 data,
                 stat,
             });
@@ -406,15 +429,9 @@ impl Drop for Drive<'_, '_> {
         self.attempt.handle(Event::Cancel);
         let leftovers = self.attempt.leftovers();
         if !leftovers.is_empty() {
-            // The session may have changed unnoticed before the create. A later one than the
-            // node's does no harm: the node is gone then.
-            let session = match self.session.hub.link().session {
-                0 => self.link.session,
-                session => session,
-            };
             self.session
                 .leftovers
-                .add(self.quest.dir, session, leftovers);
+                .add(self.quest.dir, self.link.session, leftovers);
         }
     }
 }

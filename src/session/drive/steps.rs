@@ -12,11 +12,11 @@ use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::{Answered, Ticket};
+use crate::session::ask::{Answered, Ticket, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
-use crate::session::queries::parent_trouble;
+use crate::session::queries::Refusals;
 use crate::session::transport::Failure;
 use crate::session::{list, sync};
 
@@ -69,16 +69,20 @@ impl Drive<'_, '_> {
         let requests = self.session.parents(self.quest.dir, self.quest.lasting);
         let count = requests.len();
         let mut ticket = self.post(requests);
-        for at in 0..count {
+        let mut refusals = Refusals::default();
+        for _ in 0..count {
             match self.answer(ticket, limit) {
                 Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-                Ok(Ok(_)) => {}
-                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
+                Ok(Ok(_)) => refusals.none(),
+                Ok(Err(Failure::Refused(code))) => refusals.add(code),
                 Ok(answered) => return self.trouble(answered, limit),
             }
             ticket = ticket.next();
         }
-        Ok(Step::Report(Event::ParentsMade))
+        match refusals.trouble() {
+            Some(code) => self.trouble(Err(Failure::Refused(code)), limit),
+            None => Ok(Step::Report(Event::ParentsMade)),
+        }
     }
 
     pub(super) fn sync(&mut self, limit: &Limit) -> Result<Step> {
@@ -103,6 +107,9 @@ impl Drive<'_, '_> {
                     for name in strangers(&names) {
                         log::debug!("{} is no contender of any dialect", self.full(name));
                     }
+                }
+                if self.quest.on_wait.is_some() {
+                    self.listed.clone_from(&names);
                 }
                 Ok(Step::Report(Event::Children(names)))
             }
@@ -262,24 +269,38 @@ impl Drive<'_, '_> {
             Ok(Ok(Reply::Children { names, .. })) => names,
             Ok(_) => return Ok(Step::Again),
         };
-        let head = self.quest.contest.contenders(&names);
-        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
+        let Some(head) = self.quest.contest.contenders(&names).first().copied() else {
             return Ok(Step::Again);
         };
-        let verdict = overdue.saw(head.text, Instant::now());
         let head = self.full(head.text);
-        match verdict {
-            Verdict::Wait => {}
-            Verdict::Ask => {
+        let look = Request::Exists {
+            path: head.clone(),
+            watch: false,
+        };
+        let stat = match self.ask(look, limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Stat(stat))) => stat,
+            Ok(_) => return Ok(Step::Again),
+        };
+        let overdue = self.quest.overdue.as_mut();
+        let request = match overdue.map(|overdue| overdue.saw(stat.czxid, Instant::now())) {
+            None | Some(Verdict::Wait) => return Ok(Step::Again),
+            Some(Verdict::Ask) => {
                 log::warn!("{head} has held for too long: asking it to let go");
-                self.session.revoke(&head)?;
+                self.session.revocation(&head)
             }
-            Verdict::Evict => {
+            Some(Verdict::Evict) => {
                 log::warn!("{head} has not let go within its grace: evicting it");
-                self.session.delete(&head)?;
+                self.session.eviction(&head)
             }
+        };
+        match self.asker.insist(&request, limit)? {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Err(Failure::Refused(code))) if code != ErrorCode::NO_NODE => {
+                Err(refused(&head, code))
+            }
+            Ok(_) => Ok(Step::Again),
         }
-        Ok(Step::Again)
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
