@@ -198,6 +198,9 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn reached(&self, mine: Mine) -> Reached {
+        if self.listening.is_some() {
+            self.session.counters.waited();
+        }
         let nodes = vec![self.full(&mine.name)];
         let proven = self.proven.unwrap_or_else(|| Moment::from_nanos(0));
         let current = self.session.hub.session();
