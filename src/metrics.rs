@@ -255,7 +255,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn new(inner: Arc<dyn Transport>, counters: &Arc<Counters>) -> Arc<dyn Transport> {
+    pub(crate) fn over(inner: Arc<dyn Transport>, counters: &Arc<Counters>) -> Arc<dyn Transport> {
         let counters = counters.clone();
         Arc::new(Self { inner, counters })
     }

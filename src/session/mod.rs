@@ -88,7 +88,7 @@ impl Session {
         settings: Settings,
     ) -> Result<Self> {
         let counters = Arc::<Counters>::default();
-        let transport = Counted::new(transport, &counters);
+        let transport = Counted::over(transport, &counters);
         let (wake, woken) = bounded(1);
         let next_watch = Arc::new(AtomicU64::new(0));
         let vigils = Arc::new(Vigils::new(wake.clone()));
