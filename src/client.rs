@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 use crate::acl::Acl;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::owner::Card;
@@ -291,6 +292,15 @@ impl Client {
     /// It keeps the first 1,024 events that are not taken out of it.
     pub fn events(&self) -> Receiver<SessionEvent> {
         self.session.hub.events()
+    }
+
+    /// Returns what this client has done so far, in numbers. Costs no I/O.
+    pub fn metrics(&self) -> Metrics {
+        let hub = &self.session.hub;
+        let mut metrics = self.session.counters.snapshot();
+        metrics.reconnects = hub.link().connects.saturating_sub(1);
+        metrics.expiries = hub.expiries();
+        metrics
     }
 
     /// Ends the session: its locks become free, and who waits gets [`Error::Closed`].

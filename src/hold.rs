@@ -56,6 +56,8 @@ pub(crate) struct Hold {
     pub(crate) at_least_until: Option<Instant>,
     /// How many threads of this client may have it in a row; 0 if none may inherit it.
     most: u32,
+    /// When it was granted; absent if it does not count as a grant of its own.
+    since: Option<Instant>,
 }
 
 impl<'a> Queue<'a> {
@@ -111,7 +113,20 @@ impl Hold {
             clears: false,
             at_least_until: None,
             most: 0,
+            since: None,
         }
+    }
+
+    /// Counts as a grant, so long after it was asked for.
+    pub(crate) fn granted(&mut self, after: Duration) {
+        self.since = Some(Instant::now());
+        self.session.counters.acquired(after);
+    }
+
+    /// Has come from another thread of this client.
+    pub(crate) fn inherited(&mut self, after: Duration) {
+        self.session.counters.handed_on();
+        self.granted(after);
     }
 
     /// Lets the threads of this client that wait for the same lock inherit it, as far as the
@@ -146,9 +161,14 @@ impl Hold {
                 clears: false,
                 at_least_until: None,
                 most: self.most,
+                since: None,
             })
         };
-        session.lines.bequeath(self.vigil.path(), self.most, cede)
+        let left = session.lines.bequeath(self.vigil.path(), self.most, cede);
+        if left {
+            self.count_time();
+        }
+        left
     }
 
     /// The release clears the mark of a holder, unless the holder panics or has lost.
@@ -177,6 +197,10 @@ impl Hold {
         let reached = session.acquire(&mut quest, limit)?;
         Ok(reached.map(|reached| {
             let mut hold = Self::new(session, reached);
+            // A semaphore has a lock in front of it, which is nobody's aim.
+            if queue.dir == queue.path || queue.role == Role::Permit {
+                hold.granted(limit.begun.elapsed());
+            }
             hold.at_least_until = at_least.and_then(|time| Instant::now().checked_add(time));
             hold
         }))
@@ -287,6 +311,8 @@ impl Hold {
         let Some(watched) = self.watched.take() else {
             return;
         };
+        self.vigil.tell(&self.session.counters);
+        self.count_time();
         let release = Release {
             session: self.vigil.session(),
             waiter,
@@ -295,6 +321,14 @@ impl Hold {
         };
         self.session.vigils.end(watched);
         self.session.leftovers.release(self.vigil.nodes(), &release);
+    }
+}
+
+impl Hold {
+    fn count_time(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.session.counters.held(since.elapsed());
+        }
     }
 }
 

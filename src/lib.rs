@@ -259,6 +259,7 @@ mod error;
 mod guard;
 mod hold;
 mod hold_all;
+mod metrics;
 mod multi_lock;
 mod mutex;
 #[cfg(feature = "mysql")]
@@ -286,6 +287,7 @@ pub use crate::client::{Client, ClientBuilder};
 pub use crate::contender::Contender;
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::metrics::{Histogram, Metrics, Requests};
 pub use crate::multi_lock::{MultiGuard, MultiLock};
 pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};

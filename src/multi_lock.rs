@@ -207,11 +207,14 @@ impl MultiLock {
         limit: &Limit,
     ) -> Result<Option<MultiGuard>> {
         let taken = Hold::take_all(&self.session, &self.paths, patience, options, limit)?;
-        Ok(taken.map(|(hold, tokens)| MultiGuard {
-            hold,
-            turns,
-            tokens: self.paths.iter().cloned().zip(tokens).collect(),
-            not_send: PhantomData,
+        Ok(taken.map(|(mut hold, tokens)| {
+            hold.granted(limit.begun.elapsed());
+            MultiGuard {
+                hold,
+                turns,
+                tokens: self.paths.iter().cloned().zip(tokens).collect(),
+                not_send: PhantomData,
+            }
         }))
     }
 }

@@ -227,7 +227,8 @@ impl Mutex {
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
         match entry {
-            Entry::Turn(turn, Some(hold)) if hold.state() == GuardState::Held => {
+            Entry::Turn(turn, Some(mut hold)) if hold.state() == GuardState::Held => {
+                hold.inherited(limit.begun.elapsed());
                 Ok(Some(MutexGuard::new(*hold, turn, None)))
             }
             Entry::Turn(turn, hold) => {

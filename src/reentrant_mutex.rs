@@ -179,8 +179,9 @@ impl ReentrantMutex {
             Entry::Closed => return Err(over(&self.session.hub.link())),
             Entry::Taken => return Ok(None),
         };
-        if let Some(hold) = inherited {
+        if let Some(mut hold) = inherited {
             if hold.state() == GuardState::Held {
+                hold.inherited(limit.begun.elapsed());
                 return Ok(Some(self.guard(*hold, turn)));
             }
             hold.abandon();

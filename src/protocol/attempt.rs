@@ -114,7 +114,7 @@ pub enum Event {
     Watching,
     /// The nearest node, which we watched, was deleted.
     Deleted,
-    /// Our own node, which we watched, was deleted or is not there.
+    /// Our own node, which we asked for, is not there, in our own session.
     Evicted,
     /// Something else happened: look again.
     Woken,

@@ -21,6 +21,7 @@ use super::proof::{self, Proof};
 use super::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 use super::vigil::Vigil;
 use crate::clock::Moment;
+use crate::metrics::Counters;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
 /// A lock that is held for less than this is not watched.
@@ -110,6 +111,7 @@ pub(crate) struct Heart {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
     vigils: Arc<Vigils>,
+    counters: Arc<Counters>,
     next_watch: Arc<AtomicU64>,
     connects: u64,
     /// How many vigils had begun at the last look.
@@ -140,12 +142,14 @@ impl Heart {
         hub: Arc<Hub>,
         transport: Arc<dyn Transport>,
         vigils: Arc<Vigils>,
+        counters: Arc<Counters>,
         next_watch: Arc<AtomicU64>,
     ) -> Self {
         Self {
             hub,
             transport,
             vigils,
+            counters,
             next_watch,
             connects: 0,
             begun: 0,
@@ -180,7 +184,7 @@ impl Heart {
         let mut all = self.vigils.all();
         self.follow(&link, &all);
         for (_, vigil) in &all {
-            vigil.tell();
+            vigil.tell(&self.counters);
         }
         // What is lost needs no proof any more.
         all.retain(|(_, vigil)| vigil.check().is_ok());

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock::Moment;
+use crate::metrics;
 
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
@@ -159,6 +160,7 @@ struct Inner {
     sleepers: Vec<Sleeper>,
     /// How many sleepers there may be before those that are gone are looked for.
     crowd: usize,
+    expiries: u64,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -179,6 +181,7 @@ impl Hub {
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
                 crowd: CROWD,
+                expiries: 0,
                 listeners: Vec::new(),
             }),
             session: Arc::default(),
@@ -243,6 +246,11 @@ impl Hub {
         lines.collect()
     }
 
+    /// Returns how many sessions have expired.
+    pub(crate) fn expiries(&self) -> u64 {
+        self.inner.lock().expiries
+    }
+
     // What follows is for transports.
 
     /// A server turned us away, or was not there.
@@ -303,6 +311,14 @@ impl Hub {
             return;
         }
         update(&mut inner.link);
+        match event {
+            SessionEvent::Connected { .. } if inner.link.connects > 1 => metrics::reconnected(),
+            SessionEvent::Expired => {
+                inner.expiries += 1;
+                metrics::expired();
+            }
+            _ => {}
+        }
         let session = match inner.link.is_over() {
             true => 0,
             false => inner.link.session,

@@ -16,6 +16,7 @@ use super::ask::Answered;
 use super::hub::{Hub, SessionState};
 use super::transport::{Call, Failure, Transport};
 use crate::abandonment::clear;
+use crate::metrics::Counters;
 use crate::path;
 use crate::proto::{ErrorCode, OpReply, Reply, Request};
 use crate::protocol::attempt::Leftover;
@@ -28,6 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Leftovers {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
+    counters: Arc<Counters>,
     entries: Mutex<Entries>,
     /// Wakes the keeper, which calls [`push`](Self::push).
     wake: Sender<()>,
@@ -44,6 +46,8 @@ struct Entry {
     session: i64,
     farewell: Farewell,
     asked: bool,
+    /// Whether an attempt left it, and no guard.
+    left: bool,
     /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
@@ -81,6 +85,7 @@ impl Entry {
             session,
             farewell: Farewell::new(leftover),
             asked: false,
+            left: false,
             again: false,
             not_before: None,
             clears: false,
@@ -90,10 +95,16 @@ impl Entry {
 }
 
 impl Leftovers {
-    pub(crate) fn new(hub: Arc<Hub>, transport: Arc<dyn Transport>, wake: Sender<()>) -> Self {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        transport: Arc<dyn Transport>,
+        counters: Arc<Counters>,
+        wake: Sender<()>,
+    ) -> Self {
         Self {
             hub,
             transport,
+            counters,
             entries: Mutex::default(),
             wake,
         }
@@ -128,7 +139,11 @@ impl Leftovers {
             0 => session,
             current => current,
         };
-        let put = |leftover| self.put(Entry::new(dir, session, leftover));
+        let put = |leftover| {
+            let mut entry = Entry::new(dir, session, leftover);
+            entry.left = true;
+            self.put(entry)
+        };
         let ids: Vec<_> = leftovers.into_iter().map(put).collect();
         self.send(&ids);
     }
@@ -247,6 +262,9 @@ impl Leftovers {
             return;
         }
         let entry = entries.open.remove(&id);
+        if entry.as_ref().is_some_and(|entry| entry.left) {
+            self.counters.leftover_deleted();
+        }
         if let Some(waiter) = entry.and_then(|entry| entry.waiter) {
             let _ = waiter.try_send(ended);
         }

@@ -46,6 +46,7 @@ use self::presence::Presence;
 use self::transport::{Transport, WatchId};
 use crate::acl::Acl;
 use crate::error::{Error, Result};
+use crate::metrics::{Counted, Counters};
 use crate::owner::Card;
 use crate::proto::{ErrorCode, Request};
 use crate::protocol::dialect::Dialect;
@@ -65,6 +66,7 @@ pub(crate) struct Session {
     pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
+    pub(crate) counters: Arc<Counters>,
     keeper: Keeper,
     next_watch: Arc<AtomicU64>,
 }
@@ -85,14 +87,22 @@ impl Session {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<Self> {
+        let counters = Arc::<Counters>::default();
+        let transport = Counted::over(transport, &counters);
         let (wake, woken) = bounded(1);
         let next_watch = Arc::new(AtomicU64::new(0));
         let vigils = Arc::new(Vigils::new(wake.clone()));
-        let leftovers = Arc::new(Leftovers::new(hub.clone(), transport.clone(), wake));
+        let leftovers = Arc::new(Leftovers::new(
+            hub.clone(),
+            transport.clone(),
+            counters.clone(),
+            wake,
+        ));
         let heart = Heart::new(
             hub.clone(),
             transport.clone(),
             vigils.clone(),
+            counters.clone(),
             next_watch.clone(),
         );
         let keeper = Keeper::start(heart, leftovers.clone(), &hub, woken);
@@ -108,6 +118,7 @@ impl Session {
             leftovers,
             vigils,
             settings,
+            counters,
             keeper,
             next_watch,
         })

@@ -14,6 +14,7 @@ use super::hub::Link;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
+use crate::metrics::Counters;
 
 /// How many events a guard keeps; the oldest give way to the newest.
 const UNREAD_EVENTS: usize = 16;
@@ -178,7 +179,7 @@ impl Vigil {
     }
 
     /// Tells the guard's events what changed since it was told last.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn tell(&self, counters: &Counters) {
         let state = self.state();
         let mut told = self.told.lock();
         if *told == state {
@@ -186,6 +187,11 @@ impl Vigil {
         }
         *told = state;
         drop(told);
+        match state {
+            GuardState::Held => {}
+            GuardState::Suspect => counters.suspected(),
+            GuardState::Lost => counters.lost(),
+        }
         let event = match state {
             GuardState::Held => GuardEvent::Held,
             GuardState::Suspect => GuardEvent::Suspect,
@@ -331,19 +337,19 @@ mod tests {
     #[test]
     fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
         let vigil = vigil(Duration::ZERO);
-        vigil.tell();
+        vigil.tell(&Counters::default());
         vigil.shake();
-        vigil.tell();
-        vigil.tell();
+        vigil.tell(&Counters::default());
+        vigil.tell(&Counters::default());
         vigil.confirm(Moment::now());
-        vigil.tell();
+        vigil.tell(&Counters::default());
         let events: Vec<_> = vigil.events().try_iter().collect();
         assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
         for _ in 0..2 * UNREAD_EVENTS {
             vigil.ask_to_let_go();
         }
         vigil.lose();
-        vigil.tell();
+        vigil.tell(&Counters::default());
         assert_eq!(vigil.events().try_iter().last(), Some(GuardEvent::Lost));
     }
 }

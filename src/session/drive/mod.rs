@@ -214,6 +214,9 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn reached(&self, mine: Mine) -> Reached {
+        if self.listening.is_some() {
+            self.session.counters.waited();
+        }
         let nodes = vec![self.full(&mine.name)];
         let proven = self.proven.unwrap_or_else(|| Moment::from_nanos(0));
         let current = self.session.hub.session();
@@ -283,25 +286,22 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn woken(&mut self, fired: Fired) -> Step {
-        let deleted = fired.kind == EventKind::Deleted;
-        if self.guarding == Some(fired.id) {
-            self.guarding = None;
-            return Step::Report(if deleted {
-                Event::Evicted
-            } else {
-                Event::Woken
-            });
+        // A server that closes our session tells of our own node, too, before we hear of
+        // that: the next listing tells the one from the other.
+        if self.guarding.take_if(|id| *id == fired.id).is_some() {
+            return Step::Report(Event::Woken);
         }
         let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
-        if self.watching.take_if(ours).is_some() {
-            return Step::Report(if deleted {
-                Event::Deleted
-            } else {
-                Event::Woken
-            });
+        if self.watching.take_if(ours).is_none() {
+            // Of a watch that was given up, or a change of the connection.
+            return Step::Again;
         }
-        // Of a watch that was given up, or a change of the connection.
-        Step::Again
+        // What a new connection has to tell comes in any order.
+        let ordered = self.asker.is_steady(&self.link);
+        Step::Report(match fired.kind {
+            EventKind::Deleted if ordered => Event::Deleted,
+            _ => Event::Woken,
+        })
     }
 
     /// Deals with an answer that no step expects.

@@ -245,6 +245,11 @@ impl Drive<'_, '_> {
         };
         let ticket = self.asker.post([(look, Some(own)), (read, Some(watch))]);
         let step = self.watching(behind, ticket.next(), limit)?;
+        // Whatever else there is to report, a new session first of all, must not be lost
+        // over the other answer, which may have failed with the same connection.
+        if !matches!(step, Step::Report(Event::Watching)) {
+            return Ok(step);
+        }
         match self.answer(ticket, limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(_)) => Ok(step),

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# System calls of our side per cycle, counted by strace.
+#
+#   benches/peers/syscalls.sh HOST:PORT [SCENARIO]
+set -euo pipefail
+hosts=$1
+scenario=${2:-alone}
+floor=${CARGO_TARGET_DIR:-target}/release/examples/floor
+counts=$(mktemp)
+trap 'rm -f "$counts"' EXIT
+strace -f -c -o "$counts" "$floor" "$hosts" "$scenario" rounds=1 only=ours >/dev/null
+# One uuid is made for each acquire, and each takes one call of getrandom.
+awk '
+  $NF ~ /^[a-z_0-9]+$/ && $4 ~ /^[0-9]+$/ { calls[$NF] = $4 }
+  END {
+    cycles = calls["getrandom"]
+    for (name in calls)
+      if (calls[name] > cycles / 10) printf "%-12s %6.2f a cycle\n", name, calls[name] / cycles
+  }' "$counts" | sort -k2 -nr
