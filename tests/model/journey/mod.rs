@@ -6,6 +6,7 @@
 
 mod mutant;
 mod property;
+mod stages;
 mod steps;
 mod travel;
 
