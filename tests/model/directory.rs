@@ -64,22 +64,28 @@ impl Directory {
             return None;
         }
         let name = format!("{prefix}{:010}", self.counter);
-        let born = Born {
-            owner,
-            czxid: self.zxid,
-        };
-        self.zxid += 1;
         self.counter = match (self.counter, self.overflow) {
             (2_147_483_647, Overflow::Sticks) => self.counter,
             (2_147_483_647, Overflow::Wraps) => -2_147_483_648,
             _ => self.counter + 1,
         };
+        let born = self.plant(&name, owner, maker);
+        Some((name, born))
+    }
+
+    /// Creates a node with this very name.
+    pub(crate) fn plant(&mut self, name: &str, owner: i64, maker: Maker) -> Born {
+        let born = Born {
+            owner,
+            czxid: self.zxid,
+        };
+        self.zxid += 1;
         self.nodes.push(Node {
-            name: name.clone(),
+            name: name.to_owned(),
             born,
             maker,
         });
-        Some((name, born))
+        born
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Node> {

@@ -6,7 +6,29 @@ use std::hash::{Hash, Hasher};
 use std::mem;
 
 use super::property::{Property, Violation};
-use super::world::{Step, World};
+
+/// What can be explored.
+pub(crate) trait Model: Clone + Hash {
+    type Step: Copy + fmt::Debug;
+
+    /// What can happen next.
+    fn steps(&self) -> Vec<Self::Step>;
+
+    /// The model after `step`.
+    fn take(&self, step: Self::Step) -> Self;
+
+    /// Whether `step` happens in the end, if one waits; a mishap need never happen.
+    fn is_progress(step: Self::Step) -> bool;
+
+    /// Everyone has got a result, and nothing is left anywhere.
+    fn is_finished(&self) -> bool;
+
+    /// Looks at the model; `stuck` says that nothing but a mishap can happen any more.
+    fn check(&mut self, stuck: bool);
+
+    /// Takes out what was found wrong.
+    fn violations(&mut self) -> Vec<Violation>;
+}
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -21,12 +43,11 @@ pub(crate) struct Explored {
 #[derive(Clone, Debug)]
 pub(crate) struct Counterexample {
     pub(crate) violation: Violation,
-    path: Vec<Step>,
+    path: String,
 }
 
 /// What is kept of the worlds: not the worlds, they are large.
-#[derive(Default)]
-struct Graph {
+struct Graph<Step> {
     numbers: HashMap<u128, usize>,
     /// How each world was first reached.
     parents: Vec<Option<(usize, Step)>>,
@@ -38,24 +59,24 @@ struct Graph {
 }
 
 /// Tries everything that can happen from `start` on.
-pub(crate) fn explore(start: World) -> Explored {
-    let mut graph = Graph::default();
+pub(crate) fn explore<M: Model>(start: M) -> Explored {
+    let mut graph = Graph::new();
     let mut queue = VecDeque::new();
     graph.number(&start, None);
     queue.push_back((0, start));
     while let Some((here, mut world)) = queue.pop_front() {
         let steps = world.steps();
-        world.check(&steps);
-        graph.note(here, None, mem::take(&mut world.violations));
+        world.check(!world.is_finished() && !steps.iter().any(|step| M::is_progress(*step)));
+        graph.note(here, None, world.violations());
         if world.is_finished() {
             graph.finished.push(here);
         }
         for step in steps {
             let mut next = world.take(step);
-            graph.note(here, Some(step), mem::take(&mut next.violations));
+            graph.note(here, Some(step), next.violations());
             let (there, new) = graph.number(&next, Some((here, step)));
             graph.steps += 1;
-            if step.is_progress() {
+            if M::is_progress(step) {
                 graph.ways.push((there, here));
             }
             if new {
@@ -77,9 +98,20 @@ pub(crate) fn explore(start: World) -> Explored {
     }
 }
 
-impl Graph {
+impl<Step: Copy + fmt::Debug> Graph<Step> {
+    fn new() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            parents: Vec::new(),
+            ways: Vec::new(),
+            finished: Vec::new(),
+            steps: 0,
+            counterexamples: Vec::new(),
+        }
+    }
+
     /// Returns the world's number, and whether it is new.
-    fn number(&mut self, world: &World, from: Option<(usize, Step)>) -> (usize, bool) {
+    fn number(&mut self, world: &impl Hash, from: Option<(usize, Step)>) -> (usize, bool) {
         let mut print = Fingerprint::default();
         world.hash(&mut print);
         let next = self.parents.len();
@@ -120,21 +152,21 @@ impl Graph {
         }
     }
 
-    fn path(&self, mut here: usize, last: Option<Step>) -> Vec<Step> {
+    fn path(&self, mut here: usize, last: Option<Step>) -> String {
         let mut path: Vec<_> = last.into_iter().collect();
         while let Some((from, step)) = self.parents[here] {
             path.push(step);
             here = from;
         }
         path.reverse();
-        path
+        format!("{path:?}")
     }
 }
 
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Violation { property, text } = &self.violation;
-        write!(f, "{property:?}: {text}, after {:?}", self.path)
+        write!(f, "{property:?}: {text}, after {}", self.path)
     }
 }
 

@@ -9,6 +9,8 @@
 //! A checker that passes everything proves nothing: [`mutant`] has the wrong variants
 //! that it must see through.
 //!
+//! What takes more than one attempt, or does something beside it, is in [`journey`].
+//!
 //! A new role needs a letter and a [`client::Wish`] in [`setting`], what it excludes in
 //! [`property`], and in [`driver`] what its client does beside the attempt.
 //!
@@ -19,6 +21,7 @@ mod client;
 mod directory;
 mod driver;
 mod explore;
+mod journey;
 mod mishap;
 mod mutant;
 mod property;
@@ -30,6 +33,7 @@ use std::time::Instant;
 
 use self::directory::Overflow;
 use self::explore::{Explored, explore};
+use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
 use self::property::Property::{
     self, Exclusion, Herd, Leftover, Liveness, Order, Ownership, Progress, Sleep, Truth,
@@ -270,5 +274,116 @@ fn every_wrong_variant_is_caught() {
     }
     let expected = WRONG
         .map(|(mutant, wishes, mishaps, violated)| (mutant, wishes, mishaps, violated.to_vec()));
+    assert_eq!(found, expected);
+}
+
+/// As [`check`], for journeys.
+#[track_caller]
+fn check_journeys(table: &[(&str, &str, usize)]) {
+    let mut found = Vec::new();
+    for &(goals, mishaps, _) in table {
+        let start = Instant::now();
+        let explored = explore(Journey::new(goals, mishaps, Detour::None));
+        let took = start.elapsed();
+        let Explored { worlds, steps, .. } = explored;
+        println!("{goals:8} {mishaps:40} {worlds:7} worlds {steps:8} steps {took:9.1?}");
+        assert_sound(goals, mishaps, &explored);
+        found.push((goals, mishaps, worlds));
+    }
+    assert_eq!(found, table);
+}
+
+#[test]
+fn no_more_permits_are_out_than_there_are() {
+    let table = [
+        ("p1 p1", "", 138),
+        ("p1 p1", "1 fault, 1 cancel", 1_890),
+        ("p1 p1", "1 fault, 1 expiry", 34_814),
+        ("p1 p1", "1 cancel, 1 crash", 934),
+        ("p1 p1 p1", "1 expiry", 180_035),
+        ("p1 p1 p1", "1 cancel", 7_033),
+        ("p2 p2 p2", "1 fault", 15_793),
+        ("p2 p2 p2", "1 crash", 9_122),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
+fn a_downgrade_lets_no_writer_in() {
+    let table = [
+        ("d w", "1 fault, 1 cancel, 1 expiry", 18_027),
+        ("d r w", "1 fault", 8_876),
+        ("d d", "1 fault, 1 crash", 1_540),
+        ("d w r", "1 expiry", 62_079),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
+fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
+    let table = [
+        ("m m", "1 fault", 3_627),
+        ("m m", "1 expiry", 7_708),
+        ("m m", "1 cancel", 472),
+        ("m m m", "", 1_544),
+        ("m m x", "", 1_184),
+        ("m m", "1 crash", 242),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
+fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
+    let table = [
+        ("t t", "1 fault, 1 cancel, 1 expiry", 13_772),
+        ("t t t", "1 fault, 1 crash", 14_860),
+        ("t t t", "2 crashes", 5_531),
+        ("t t", "2 expiries", 17_412),
+    ];
+    check_journeys(&table);
+}
+
+/// A detour, where it is tried, and what it violates, the shortest way first.
+type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
+
+#[rustfmt::skip]
+const DETOURS: [Detoured; 10] = [
+    (Detour::CountsWithoutItself,   "p1 p1",    "1 expiry",  &[Exclusion]),
+    (Detour::DoesNotWatchTheLeases, "p1 p1",    "",          &[Sleep, Progress, Liveness]),
+    (Detour::LetsTheNextInTooEarly, "p1 p1 p1", "",          &[Progress, Herd, Liveness]),
+    (Detour::RestartsTheLeaseAlone, "p1 p1",    "1 expiry",  &[Progress, Liveness]),
+    (Detour::DeletesTheWriterFirst, "d w",      "",          &[Exclusion]),
+    (Detour::TakesANewNumber,       "d w",      "",          &[Exclusion]),
+    (Detour::PlacesOneByOne,        "m m",      "",          &[Progress, Liveness]),
+    (Detour::ClearsAfterwards,      "t t t",    "1 crash",   &[Truth]),
+    (Detour::MarksInTheQueue,       "t t t",    "1 crash",   &[Truth]),
+    (Detour::ClearsWithoutDeleting, "t t t",    "1 fault, 1 crash", &[Truth]),
+];
+
+#[test]
+fn every_detour_is_caught() {
+    let mut found = Vec::new();
+    for (detour, goals, mishaps, _) in DETOURS {
+        assert_sound(
+            goals,
+            mishaps,
+            &explore(Journey::new(goals, mishaps, Detour::None)),
+        );
+        let explored = explore(Journey::new(goals, mishaps, detour));
+        let violated: Vec<_> = explored
+            .counterexamples
+            .iter()
+            .map(|c| c.violation.property)
+            .collect();
+        println!("{detour:?} violates {violated:?}: {goals} with {mishaps}");
+        explored
+            .counterexamples
+            .iter()
+            .take(1)
+            .for_each(|first| println!("    {first}"));
+        found.push((detour, goals, mishaps, violated));
+    }
+    let expected = DETOURS
+        .map(|(detour, goals, mishaps, violated)| (detour, goals, mishaps, violated.to_vec()));
     assert_eq!(found, expected);
 }

@@ -5,7 +5,7 @@ use zklock::protocol::dialect::Role;
 
 use super::client::Client;
 use super::directory::Node;
-use super::world::{Step, World};
+use super::world::World;
 
 /// What was violated, and how.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -43,13 +43,13 @@ pub(crate) fn excludes(one: Role, other: Role) -> bool {
 }
 
 impl World {
-    /// Looks at this world; `steps` are what can happen next.
-    pub(crate) fn check(&mut self, steps: &[Step]) {
+    /// Looks at this world; if it is `stuck`, nothing can happen any more but a mishap.
+    pub(crate) fn look(&mut self, stuck: bool) {
         for i in 0..self.clients.len() {
             self.check_exclusion(i);
             self.check_sleep(i);
         }
-        if !steps.iter().any(|step| step.is_progress()) && !self.is_finished() {
+        if stuck {
             self.check_end();
         }
     }
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Nothing can happen any more but a mishap.
+    /// It is not over, and nothing happens any more.
     fn check_end(&mut self) {
         match self.clients.iter().position(|client| !client.is_done()) {
             Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),

@@ -58,7 +58,7 @@ fn wish(text: &str) -> Wish {
     }
 }
 
-fn budget(text: &str) -> Budget {
+pub(crate) fn budget(text: &str) -> Budget {
     let mut budget = Budget::default();
     for part in text.split(", ").filter(|part| !part.is_empty()) {
         let (count, what) = part.split_once(' ').expect("a number and a mishap");

@@ -1,33 +1,20 @@
 //! What can happen next in a world.
 
+use std::mem;
+
 use zklock::protocol::attempt::Action;
 use zklock::protocol::farewell;
 
 use super::client::Client;
+use super::explore::Model;
 use super::mutant::Mutant;
+use super::property::Violation;
 use super::world::{Budget, Step, Transport, Watches, World};
 
-impl Step {
-    /// Whether it happens in the end, if one waits; a mishap need never happen.
-    pub(crate) fn is_progress(self) -> bool {
-        matches!(
-            self,
-            Self::Run(_)
-                | Self::Batch(_)
-                | Self::Wake(_)
-                | Self::WakeAfterReconnect(_)
-                | Self::Land(_)
-                | Self::Release(_)
-                | Self::Part(..)
-                | Self::Hear(_)
-                | Self::Tell(_)
-                | Self::Reap(_)
-        )
-    }
-}
+impl Model for World {
+    type Step = Step;
 
-impl World {
-    pub(crate) fn steps(&self) -> Vec<Step> {
+    fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (i, client) in self.clients.iter().enumerate() {
             if !client.crashed {
@@ -40,6 +27,42 @@ impl World {
         steps
     }
 
+    fn take(&self, step: Step) -> Self {
+        let mut next = self.clone();
+        next.go(step);
+        next
+    }
+
+    fn is_progress(step: Step) -> bool {
+        matches!(
+            step,
+            Step::Run(_)
+                | Step::Batch(_)
+                | Step::Wake(_)
+                | Step::WakeAfterReconnect(_)
+                | Step::Land(_)
+                | Step::Release(_)
+                | Step::Part(..)
+                | Step::Hear(_)
+                | Step::Tell(_)
+                | Step::Reap(_)
+        )
+    }
+
+    fn is_finished(&self) -> bool {
+        self.clients.iter().all(Client::is_done) && self.directory.nodes.is_empty()
+    }
+
+    fn check(&mut self, stuck: bool) {
+        self.look(stuck);
+    }
+
+    fn violations(&mut self) -> Vec<Violation> {
+        mem::take(&mut self.violations)
+    }
+}
+
+impl World {
     fn attempt_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
         let Some(action) = client.action() else {
             steps.extend(client.hold.as_ref().map(|_| Step::Release(i)));

@@ -168,28 +168,25 @@ impl World {
         self.clients[i].enter_queued(Mine { name, born });
     }
 
-    /// Returns the world after `step`.
-    pub(crate) fn take(&self, step: Step) -> Self {
-        let mut next = self.clone();
+    pub(crate) fn go(&mut self, step: Step) {
         match step {
-            Step::Run(i) => next.run(i),
+            Step::Run(i) => self.run(i),
             Step::Batch(i) => {
-                next.run(i);
-                next.run(i);
+                self.run(i);
+                self.run(i);
             }
-            Step::Recall(i) => next.recall(i),
-            Step::Lag(i) => next.run_lagging(i),
-            Step::Wake(i) | Step::WakeAfterReconnect(i) => next.wake(i, step),
-            Step::Land(i) => next.land(i),
-            Step::Release(i) => next.release(i),
-            Step::Part(i, nth) => next.part(i, nth),
-            Step::LagPart(i, nth) => next.part_lagging(i, nth),
-            Step::Hear(i) => next.hear(i),
-            Step::Tell(i) => next.tell(i),
-            Step::Reap(session) => next.reap(session),
-            mishap => next.go_wrong(mishap),
+            Step::Recall(i) => self.recall(i),
+            Step::Lag(i) => self.run_lagging(i),
+            Step::Wake(i) | Step::WakeAfterReconnect(i) => self.wake(i, step),
+            Step::Land(i) => self.land(i),
+            Step::Release(i) => self.release(i),
+            Step::Part(i, nth) => self.part(i, nth),
+            Step::LagPart(i, nth) => self.part_lagging(i, nth),
+            Step::Hear(i) => self.hear(i),
+            Step::Tell(i) => self.tell(i),
+            Step::Reap(session) => self.reap(session),
+            mishap => self.go_wrong(mishap),
         }
-        next
     }
 
     /// Begins an attempt.
@@ -227,10 +224,5 @@ impl World {
     pub(crate) fn is_live(&self, session: i64) -> bool {
         let mut live = self.clients.iter().filter(|c| !c.crashed && !c.expired);
         live.any(|client| client.session == session)
-    }
-
-    /// Everyone has got a result, and nothing is left anywhere.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.clients.iter().all(Client::is_done) && self.directory.nodes.is_empty()
     }
 }

@@ -1,0 +1,192 @@
+//! What a traveller does between its attempts, and instead of one.
+
+use std::mem;
+
+use zklock::protocol::attempt::{Attempt, Leftover, Mine, Patience};
+use zklock::protocol::dialect::{Dialect, Role};
+use zklock::protocol::name::{NodeName, prefix};
+
+use super::{Detour, Goal, Hold, Journey, Last, Stage};
+use crate::directory::Maker;
+
+impl Journey {
+    /// It is at the head of this queue.
+    pub(crate) fn arrive(&mut self, i: usize, dir: usize, mine: Mine) {
+        let traveller = &mut self.travellers[i];
+        let hold = |mine| Hold {
+            dir,
+            mine,
+            trusted: true,
+        };
+        match (traveller.goal, dir) {
+            (Goal::Lock(_), _) => {
+                traveller.holds.push(hold(mine));
+                self.go_inside(i);
+            }
+            (Goal::Permit(_), 0) => {
+                traveller.holds.push(hold(mine));
+                self.enter(i, 1);
+            }
+            (Goal::Permit(_), _) => {
+                // The line's node is in the same session, and so still there.
+                traveller.release_line();
+                traveller.holds.push(hold(mine));
+                self.go_inside(i);
+            }
+            (Goal::Downgrade, _) => {
+                traveller.holds.push(hold(mine));
+                traveller.stage = Stage::Downgrade;
+                if self.detour == Detour::DeletesTheWriterFirst {
+                    let name = traveller.holds[0].mine.name.clone();
+                    traveller.part_from(0, Leftover::Node(name), false);
+                }
+            }
+            (Goal::All, 0) => self.queue_up(i, 1),
+            (Goal::All, _) => {
+                let mines = mem::take(&mut traveller.standing).into_iter().enumerate();
+                traveller.holds = mines
+                    .map(|(dir, mine)| Hold {
+                        dir,
+                        mine,
+                        trusted: true,
+                    })
+                    .collect();
+                self.go_inside(i);
+            }
+            (Goal::Tracked, _) => {
+                traveller.holds.push(hold(mine));
+                traveller.stage = Stage::Look;
+                if self.detour == Detour::MarksInTheQueue {
+                    traveller.told = None;
+                    self.go_inside(i);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn restart(&mut self, i: usize, dir: usize) {
+        match (self.travellers[i].goal, dir) {
+            (Goal::Permit(_), 1) if self.detour == Detour::RestartsTheLeaseAlone => {
+                self.enter(i, 1);
+            }
+            // What it has reached with its other nodes is lost with the session.
+            (Goal::All | Goal::Permit(_), _) => {
+                self.travellers[i].leave();
+                self.begin(i);
+            }
+            _ => self.enter(i, dir),
+        }
+    }
+
+    /// Creates a node in every queue, at once.
+    pub(crate) fn place(&mut self, i: usize) {
+        if self.detour == Detour::PlacesOneByOne {
+            return self.place_one(i);
+        }
+        for dir in 0..2 {
+            let mine = self.stand(i, dir);
+            self.travellers[i].standing.push(mine);
+        }
+        self.queue_up(i, 0);
+    }
+
+    /// The wrong way: one after the other, every other client in another order.
+    fn place_one(&mut self, i: usize) {
+        let Stage::Place(count) = self.travellers[i].stage else {
+            return;
+        };
+        let dir = (count + i) % 2;
+        let mine = self.stand(i, dir);
+        let standing = &mut self.travellers[i].standing;
+        standing.insert(if dir == 0 { 0 } else { standing.len() }, mine);
+        match count {
+            0 => self.travellers[i].stage = Stage::Place(1),
+            _ => self.queue_up(i, 0),
+        }
+    }
+
+    pub(crate) fn stand(&mut self, i: usize, dir: usize) -> Mine {
+        let id = self.travellers[i].id(i);
+        let prefix = prefix(Dialect::Curator, Role::Exclusive, &id);
+        let (name, born) = self.create(i, dir, &prefix);
+        Mine { name, born }
+    }
+
+    fn queue_up(&mut self, i: usize, dir: usize) {
+        let traveller = &mut self.travellers[i];
+        let mine = traveller.standing[dir].clone();
+        let attempt = Attempt::queued(traveller.contest(dir), mine, Patience::Waits);
+        traveller.attempt = Some(attempt);
+        traveller.stage = Stage::Queue(dir);
+    }
+
+    /// Creates the reader's node, then leaves the writer's.
+    pub(crate) fn downgrade(&mut self, i: usize) {
+        let mine = self.make_reader(i);
+        let traveller = &mut self.travellers[i];
+        if self.detour != Detour::DeletesTheWriterFirst {
+            traveller.leave();
+        }
+        traveller.holds = vec![Hold {
+            dir: 0,
+            mine,
+            trusted: true,
+        }];
+        self.go_inside(i);
+    }
+
+    pub(crate) fn make_reader(&mut self, i: usize) -> Mine {
+        let traveller = &self.travellers[i];
+        let writer = NodeName::parse(&traveller.holds[0].mine.name).expect("it is a contender");
+        let prefix = prefix(Dialect::Curator, Role::Read, &traveller.id(i));
+        let name = format!("{prefix}{:010}", writer.sequence);
+        let maker = Maker {
+            role: Role::Read,
+            ..self.maker(i, 0)
+        };
+        let session = traveller.session;
+        if let Some(node) = self.dirs[0].find(&name) {
+            return Mine {
+                name,
+                born: node.born,
+            };
+        }
+        let (name, born) = match self.detour {
+            Detour::TakesANewNumber => self.dirs[0]
+                .create(&prefix, session, maker)
+                .expect("it is there"),
+            _ => {
+                let born = self.dirs[0].plant(&name, session, maker);
+                (name, born)
+            }
+        };
+        Mine { name, born }
+    }
+
+    /// The transaction that sets the mark if the node is there.
+    pub(crate) fn set_mark(&mut self, i: usize) {
+        let mine = &self.travellers[i].holds[0].mine;
+        if self.dirs[0].find(&mine.name).is_some() {
+            self.mark = Some(mine.born.czxid);
+            if self.last == Last::Released {
+                self.last = Last::Open;
+            }
+        }
+    }
+
+    pub(crate) fn go_inside(&mut self, i: usize) {
+        self.travellers[i].stage = Stage::Inside;
+        if self.travellers[i].goal == Goal::Tracked {
+            self.check_told(i);
+            self.last = Last::Open;
+        }
+    }
+
+    /// The caller has got its result, or has done with it.
+    pub(crate) fn end(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        traveller.leave();
+        traveller.stop_watching();
+        traveller.stage = Stage::Done;
+    }
+}

@@ -1,0 +1,348 @@
+//! What a traveller does, and what happens to it.
+
+use zklock::protocol::attempt::{Action, Born, Event, Leftover, Outcome};
+use zklock::protocol::dialect::Role;
+use zklock::protocol::farewell;
+use zklock::protocol::name::NodeName;
+
+use super::{Detour, Goal, Journey, Last, Seen, Stage, Step, Watch};
+use crate::property::Property;
+
+impl Journey {
+    pub(crate) fn go(&mut self, step: Step) {
+        self.pay(step);
+        match step {
+            Step::Run(i) => self.run(i),
+            Step::Wake(i) | Step::WakeAfterReconnect(i) => self.wake(i),
+            Step::Release(i) => self.end(i),
+            Step::Part(i, nth) => self.part(i, nth),
+            Step::Hear(i) => self.hear(i),
+            Step::Reap(session) => self.reap(session),
+            Step::LoseRequest(i) => self.reconnect(i, false),
+            Step::LoseReply(i) => self.reconnect(i, true),
+            Step::LosePart(i, nth) => {
+                self.delete(i, nth);
+            }
+            Step::Cancel(i) => self.cancel(i),
+            Step::Expire(i) => self.expire(i),
+            Step::Crash(i) => self.crash(i),
+        }
+    }
+
+    fn pay(&mut self, step: Step) {
+        let budget = &mut self.budget;
+        match step {
+            Step::LoseRequest(_) | Step::LoseReply(_) | Step::LosePart(..) => budget.faults -= 1,
+            Step::Cancel(_) => budget.cancels -= 1,
+            Step::Expire(_) => budget.expiries -= 1,
+            Step::Crash(_) => budget.crashes -= 1,
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, i: usize) {
+        match self.travellers[i].stage {
+            Stage::Queue(dir) => {
+                let event = self.serve(i, dir);
+                self.report(i, event);
+            }
+            Stage::Place(_) => self.place(i),
+            Stage::Downgrade => self.downgrade(i),
+            Stage::Look => {
+                self.travellers[i].told = self.mark;
+                self.travellers[i].stage = Stage::Mark;
+            }
+            Stage::Mark => {
+                self.set_mark(i);
+                self.go_inside(i);
+            }
+            Stage::Inside | Stage::Done => unreachable!("it asks for nothing"),
+        }
+    }
+
+    /// Carries out the attempt's action.
+    fn serve(&mut self, i: usize, dir: usize) -> Event {
+        let children = |journey: &Self| journey.dirs[dir].names(None).unwrap_or_default();
+        match self.travellers[i].action().expect("it queues") {
+            Action::Create(prefix) => {
+                if self.detour == Detour::MarksInTheQueue {
+                    self.mark = Some(0);
+                }
+                let (name, born) = self.create(i, dir, &prefix);
+                Event::Created(name, Some(born))
+            }
+            Action::Sync => Event::Synced,
+            Action::List => Event::Children(children(self)),
+            Action::ListAndWatch => {
+                if self.detour != Detour::DoesNotWatchTheLeases {
+                    self.travellers[i].watch = Some(Watch::Children(dir));
+                }
+                let mut names = children(self);
+                if self.detour == Detour::CountsWithoutItself {
+                    let own = self.travellers[i].ids;
+                    let other = |n: &String| {
+                        let node = self.dirs[dir].find(n).expect("it is listed");
+                        node.maker.client != i || node.maker.attempt != own
+                    };
+                    if let Some(at) = names.iter().position(other) {
+                        names.remove(at);
+                    }
+                }
+                Event::Children(names)
+            }
+            Action::Inspect(name) => match self.dirs[dir].find(&name) {
+                Some(node) => Event::Inspected(node.born),
+                None => Event::NoNode,
+            },
+            Action::Watch(behind) => self.watch(i, dir, behind.nearest),
+            Action::WatchBoth(behind, mine) => {
+                self.travellers[i].guard = Some(mine);
+                self.watch(i, dir, behind.nearest)
+            }
+            Action::Prove(name) => match self.dirs[dir].find(&name) {
+                Some(_) => Event::Proved,
+                None => Event::NoNode,
+            },
+            action => unreachable!("nobody serves {action:?}"),
+        }
+    }
+
+    fn watch(&mut self, i: usize, dir: usize, nearest: String) -> Event {
+        if self.dirs[dir].find(&nearest).is_none() {
+            return Event::NoNode;
+        }
+        self.travellers[i].watch = Some(Watch::Node(dir, nearest));
+        Event::Watching
+    }
+
+    pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Born) {
+        let (maker, session) = (self.maker(i, dir), self.travellers[i].session);
+        let made = self.dirs[dir].create(prefix, session, maker);
+        self.fire(dir, None);
+        made.expect("the directory is there")
+    }
+
+    fn report(&mut self, i: usize, event: Event) {
+        let traveller = &mut self.travellers[i];
+        let Stage::Queue(dir) = traveller.stage else {
+            unreachable!("it queues")
+        };
+        let attempt = traveller.attempt.as_mut().expect("it queues");
+        let created = matches!(event, Event::Created(..));
+        attempt.handle(event);
+        let action = attempt.action();
+        let Action::Finish(outcome) = action else {
+            if created && dir == 1 && self.detour == Detour::LetsTheNextInTooEarly {
+                self.travellers[i].release_line();
+            }
+            return;
+        };
+        for leftover in attempt.leftovers() {
+            traveller.part_from(dir, leftover, false);
+        }
+        traveller.attempt = None;
+        traveller.stop_watching();
+        match outcome {
+            Outcome::Held(mine) => self.arrive(i, dir, mine),
+            Outcome::Gone => self.end(i),
+            Outcome::Restart => self.restart(i, dir),
+            outcome => {
+                self.blame(
+                    Property::Truth,
+                    format!("nobody has done that: {outcome:?}"),
+                );
+                self.end(i);
+            }
+        }
+    }
+
+    fn part(&mut self, i: usize, nth: usize) {
+        let parting = &self.travellers[i].partings[nth];
+        let event = match parting.farewell.action() {
+            farewell::Action::Sync => farewell::Event::Synced,
+            farewell::Action::List => {
+                let names = self.dirs[parting.dir].names(None);
+                farewell::Event::Children(names.unwrap_or_default())
+            }
+            _ if self.delete(i, nth) => farewell::Event::Gone,
+            _ => return,
+        };
+        self.answer(i, nth, event);
+    }
+
+    /// Deletes a node and clears the mark, if that is due, in one transaction. Returns
+    /// whether that is all.
+    fn delete(&mut self, i: usize, nth: usize) -> bool {
+        let parting = &mut self.travellers[i].partings[nth];
+        let farewell::Action::Delete(name) = parting.farewell.action() else {
+            return true;
+        };
+        let (dir, clears) = (parting.dir, parting.clears);
+        let there = self.dirs[dir].find(&name).is_some();
+        self.remove(dir, &name);
+        match self.detour {
+            Detour::ClearsAfterwards if clears && there => return false,
+            Detour::ClearsAfterwards | Detour::ClearsWithoutDeleting if clears => self.clear(),
+            _ if clears && there => self.clear(),
+            _ => {}
+        }
+        true
+    }
+
+    fn clear(&mut self) {
+        self.mark = None;
+        if self.last == Last::Open {
+            self.last = Last::Released;
+        }
+    }
+
+    fn answer(&mut self, i: usize, nth: usize, event: farewell::Event) {
+        let partings = &mut self.travellers[i].partings;
+        partings[nth].farewell.handle(event);
+        if partings[nth].farewell.action() == farewell::Action::Done {
+            partings.remove(nth);
+        }
+    }
+
+    fn remove(&mut self, dir: usize, name: &str) {
+        if self.dirs[dir].remove(name).is_some() {
+            self.fire(dir, Some(name));
+        }
+    }
+
+    /// Tells who watches: a node was deleted, or one was created.
+    fn fire(&mut self, dir: usize, deleted: Option<&str>) {
+        let mut woken = 0;
+        for traveller in &mut self.travellers {
+            let seen = match &traveller.watch {
+                Some(Watch::Children(at)) if *at == dir => Seen::Other,
+                Some(Watch::Node(at, node)) if *at == dir && Some(node.as_str()) == deleted => {
+                    Seen::Deleted
+                }
+                _ => continue,
+            };
+            traveller.watch = None;
+            traveller.events.push(seen);
+            woken += usize::from(deleted.is_some() && traveller.contest(dir).role != Role::Read);
+        }
+        if 1 < woken {
+            self.blame(Property::Herd, format!("{woken} are woken at once"));
+        }
+    }
+
+    fn wake(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        let seen = match traveller.reconnected {
+            true => None,
+            false => traveller.events.first().copied(),
+        };
+        traveller.stop_watching();
+        self.report(
+            i,
+            match seen {
+                Some(Seen::Deleted) => Event::Deleted,
+                _ => Event::Woken,
+            },
+        );
+    }
+
+    fn hear(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        traveller.session += 1;
+        traveller.expired = false;
+        // What they were to delete has gone with the session.
+        traveller.partings.clear();
+        traveller.stop_watching();
+        match traveller.stage {
+            Stage::Queue(_) => self.report(i, Event::NewSession),
+            Stage::Place(_) => {
+                traveller.leave();
+                self.begin(i);
+            }
+            Stage::Downgrade | Stage::Look | Stage::Mark | Stage::Inside => self.end(i),
+            Stage::Done => {}
+        }
+    }
+
+    fn reap(&mut self, session: i64) {
+        for dir in 0..2 {
+            let nodes = self.dirs[dir].nodes.iter();
+            let theirs = nodes.filter(|node| node.born.owner == session);
+            let names: Vec<_> = theirs.map(|node| node.name.clone()).collect();
+            names.iter().for_each(|name| self.remove(dir, name));
+        }
+    }
+
+    /// The connection breaks; an open request was carried out, or not.
+    fn reconnect(&mut self, i: usize, carried_out: bool) {
+        let stage = self.travellers[i].stage;
+        let asleep = self.travellers[i].is_asleep();
+        match stage {
+            Stage::Queue(dir) => {
+                if carried_out {
+                    let _ = self.serve(i, dir);
+                }
+                self.travellers[i].lose_watches();
+                self.travellers[i].reconnected = asleep;
+                if !asleep {
+                    self.report(i, Event::ReplyLost);
+                }
+            }
+            Stage::Place(_) => {
+                for dir in 0..2 {
+                    let mine = self.stand(i, dir);
+                    let number = NodeName::parse(&mine.name).map(|name| name.sequence);
+                    let digits = format!("{:010}", number.unwrap_or(0));
+                    let prefix = mine.name.trim_end_matches(&digits).to_owned();
+                    self.travellers[i].part_from(dir, Leftover::Prefix(prefix), false);
+                }
+                self.travellers[i].leave();
+                self.begin(i);
+            }
+            Stage::Downgrade => {
+                self.make_reader(i);
+            }
+            Stage::Mark => self.set_mark(i),
+            _ => {}
+        }
+    }
+
+    fn cancel(&mut self, i: usize) {
+        match self.travellers[i].stage {
+            Stage::Queue(_) => self.report(i, Event::Cancel),
+            _ => self.end(i),
+        }
+    }
+
+    fn expire(&mut self, i: usize) {
+        self.die(i);
+        let traveller = &mut self.travellers[i];
+        traveller.expired = true;
+        traveller.watch = None;
+        traveller.guard = None;
+        traveller
+            .holds
+            .iter_mut()
+            .for_each(|hold| hold.trusted = false);
+    }
+
+    fn crash(&mut self, i: usize) {
+        if !self.travellers[i].expired {
+            self.die(i);
+        }
+        let traveller = &mut self.travellers[i];
+        traveller.leave();
+        traveller.crashed = true;
+        traveller.partings.clear();
+        traveller.stop_watching();
+        traveller.stage = Stage::Done;
+    }
+
+    /// A holder goes without releasing.
+    fn die(&mut self, i: usize) {
+        let traveller = &self.travellers[i];
+        if (traveller.goal, traveller.stage) == (Goal::Tracked, Stage::Inside) {
+            self.last = Last::Died;
+        }
+    }
+}
