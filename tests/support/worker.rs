@@ -13,6 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::leash::Leashed;
+use super::netns;
 
 const INPUT: &str = "ZKLOCK_TEST_WORKER";
 
@@ -33,7 +34,18 @@ impl Worker {
     /// Runs the ignored test `name` in a process of its own, which gets `input`.
     pub(crate) fn spawn(name: &str, input: &str) -> Self {
         let binary = env::current_exe().expect("finding the test binary");
-        let mut command = Command::new(binary);
+        Self::launch(Command::new(binary), name, input)
+    }
+
+    /// As [`spawn`](Self::spawn), in a network namespace.
+    pub(crate) fn spawn_inside(namespace: &str, name: &str, input: &str) -> Self {
+        let binary = env::current_exe().expect("finding the test binary");
+        let binary = binary.to_str().expect("a name in UTF-8");
+        Self::launch(netns::command(namespace, binary), name, input)
+    }
+
+    /// Runs the test binary, which `command` starts.
+    pub(crate) fn launch(mut command: Command, name: &str, input: &str) -> Self {
         command
             .args(["--exact", name, "--ignored", "--nocapture"])
             .args(["--test-threads", "1"])
