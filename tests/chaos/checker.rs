@@ -424,7 +424,7 @@ impl<'a> Case<'a> {
             Some(grant.at.saturating_sub(op.requested))
         });
         Summary {
-            faults: count(|what| matches!(what, What::Fault { .. } | What::Paused)),
+            faults: count(|what| matches!(what, What::Fault { .. })),
             requests: self.ops.len(),
             grants: self.ops.iter().filter(|op| op.granted.is_some()).count(),
             timeouts: refused(true),

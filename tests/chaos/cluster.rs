@@ -7,23 +7,28 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::checker::{Rules, Summary, check};
-use crate::history::{self, Journal, NOBODY, Process, What};
+use crate::history::{self, Entry, Journal, NOBODY, Process, What};
 use crate::store;
 use crate::support::ensemble::Ensemble;
-use crate::support::netns::Network;
+use crate::support::netns::{self, Network};
 use crate::support::raw::Raw;
 use crate::support::worker::Worker;
 use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
-use crate::support::{eventually, within};
+use crate::support::within;
 use crate::workload::{QUIT, ROOT, STOP, Task};
 
 /// The servers are the first members of a network.
 pub(crate) const SERVERS: usize = 3;
+
+/// The worker that takes locks of every kind.
+const LIVELY: &str = "workload::client_that_takes_locks_of_every_kind";
 
 /// How long the processes have to come to an end when everything is whole again.
 const DRAIN: Duration = Duration::from_secs(90);
@@ -39,7 +44,6 @@ pub(crate) struct Run {
     pub(crate) faults: usize,
     pub(crate) journal: Arc<Journal>,
     clients: BTreeMap<usize, Client>,
-    worker: &'static str,
     folder: Folder,
 }
 
@@ -83,7 +87,6 @@ impl Run {
             faults: 0,
             journal,
             clients: BTreeMap::new(),
-            worker: "workload::client_that_takes_locks_of_every_kind",
             folder,
         }
     }
@@ -91,30 +94,62 @@ impl Run {
     /// Starts this many client processes and waits until they are connected.
     pub(crate) fn staff(&mut self, clients: usize) {
         for slot in 0..clients {
-            self.hire(Process { slot, life: 0 });
+            self.hire(Process { slot, life: 0 }, LIVELY, &[]);
         }
         for client in self.clients.values() {
             client.worker.expect("ready");
         }
     }
 
-    /// Starts a client process.
-    fn hire(&mut self, who: Process) {
-        let input = self.task(who).to_input();
-        let worker = match &self.network {
-            Some(network) => {
-                let namespace = network.namespace(self.member(who.slot));
-                Worker::spawn_inside(namespace, self.worker, &input)
-            }
-            None => Worker::spawn(self.worker, &input),
+    /// Starts a client process: the worker of this name, which gets its task and this.
+    pub(crate) fn hire(&mut self, who: Process, worker: &str, more: &[&str]) {
+        self.hire_with(who, worker, more, &[]);
+    }
+
+    /// As [`hire`](Self::hire), with this in the environment of the process.
+    pub(crate) fn hire_with(
+        &mut self,
+        who: Process,
+        worker: &str,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) {
+        let mut input = self.task(who).to_input();
+        for word in more {
+            input = format!("{input} {word}");
+        }
+        let binary = env::current_exe().expect("finding the test binary");
+        let binary = binary.to_str().expect("a name in UTF-8");
+        let mut command = match &self.network {
+            Some(network) => netns::command(network.namespace(self.member(who.slot)), binary),
+            None => Command::new(binary),
         };
-        let paused = false;
+        command.envs(environment.iter().copied());
         let client = Client {
-            worker,
+            worker: Worker::launch(command, worker, &input),
             who,
-            paused,
+            paused: false,
         };
         self.clients.insert(who.slot, client);
+    }
+
+    pub(crate) fn worker(&self, slot: usize) -> &Worker {
+        &self.clients[&slot].worker
+    }
+
+    /// Returns the path of a file that the processes of this run share.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    /// Makes a file that processes of this run wait for.
+    pub(crate) fn signal(&self, name: &str) {
+        File::create(self.file(name)).expect("making a file");
+    }
+
+    /// Returns what all processes have written so far.
+    pub(crate) fn history(&self) -> Vec<Entry> {
+        history::read(&self.file(""))
     }
 
     pub(crate) fn task(&self, who: Process) -> Task {
@@ -173,7 +208,7 @@ impl Run {
         let who = client.who;
         self.journal.note_of(who, 0, What::Died);
         let life = who.life + 1;
-        self.hire(Process { slot, life });
+        self.hire(Process { slot, life }, LIVELY, &[]);
     }
 
     /// Makes everything whole again, and waits until the ensemble has a leader.
@@ -198,11 +233,11 @@ impl Run {
     #[track_caller]
     pub(crate) fn finish(mut self) -> Summary {
         self.heal();
-        File::create(self.folder.path(STOP)).expect("telling the processes to stop");
+        self.signal(STOP);
         self.hear_all("idle");
         // While the sessions live: their end would hide what was left behind.
         self.look_for_leftovers();
-        File::create(self.folder.path(QUIT)).expect("telling the processes to end");
+        self.signal(QUIT);
         self.hear_all("bye");
         self.judge()
     }
@@ -210,7 +245,8 @@ impl Run {
     fn hear_all(&self, line: &str) {
         let deadline = Instant::now() + DRAIN;
         for client in self.clients.values() {
-            while let Ok(said) = client.worker.lines().recv_deadline(deadline) {
+            let lines = client.worker.lines();
+            while let Ok(said) = lines.recv_deadline(deadline) {
                 if said == line {
                     break;
                 }
@@ -236,17 +272,20 @@ impl Run {
         }
     }
 
-    /// Judges the history; keeps it where it shows a violation.
-    #[track_caller]
-    pub(crate) fn judge(&self) -> Summary {
-        let entries = history::read(&self.folder.path(""));
-        let rules = Rules {
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
             slack: Duration::from_secs(3),
             release: self.timeout + Duration::from_secs(3),
             settle: 2 * self.timeout,
             patience: Duration::from_secs(10),
-        };
-        match check(&entries, &rules) {
+        }
+    }
+
+    /// Judges the history; keeps it where it shows a violation.
+    #[track_caller]
+    pub(crate) fn judge(&self) -> Summary {
+        let entries = self.history();
+        match check(&entries, &self.rules()) {
             Ok(summary) => {
                 tell(&self.name, &summary, self.seed);
                 summary
@@ -325,12 +364,4 @@ fn ephemeral_nodes(raw: &mut Raw, path: &str, found: &mut Vec<String>) {
 /// Waits for so many milliseconds.
 pub(crate) fn wait(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
-}
-
-/// Waits until the ensemble serves, as seen through one server.
-pub(crate) fn wait_until_it_serves(run: &Run, server: usize) {
-    eventually("the server serves", || {
-        let said = run.ensemble.server(server).four_letter("srvr");
-        said.is_ok_and(|said| said.contains("Mode:"))
-    });
 }

@@ -4,11 +4,16 @@
 //! checks fencing tokens, while servers, processes and links are broken under them. Each
 //! process writes a history; [`checker`] judges all of them together. `tests/chaos.sh`
 //! runs it for as long as one likes.
+#![cfg(target_os = "linux")]
 
 mod checker;
 mod cluster;
 mod forged;
 mod history;
+mod holder;
+mod isolated;
+mod named;
+mod paused;
 mod random;
 mod store;
 mod story;

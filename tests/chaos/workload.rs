@@ -52,7 +52,15 @@ impl Task {
         format!("{hosts} {timeout} {slot} {life} {folder} {seed}")
     }
 
-    pub(crate) fn from_input(input: &str) -> Self {
+    /// Returns the task, and what else the input tells.
+    pub(crate) fn from_input(input: &str) -> (Self, Vec<String>) {
+        let words: Vec<_> = input.split(' ').collect();
+        let (task, more) = words.split_at(6);
+        let more = more.iter().map(|word| (*word).to_owned()).collect();
+        (Self::from_words(&task.join(" ")), more)
+    }
+
+    fn from_words(input: &str) -> Self {
         let [hosts, timeout, slot, life, folder, seed] = worker::words(input);
         Self {
             hosts,
@@ -77,8 +85,13 @@ impl Task {
 
     /// Connects, for as long as it takes.
     pub(crate) fn connect(&self) -> Client {
+        self.connect_to(&self.hosts)
+    }
+
+    /// Connects to these servers, for as long as it takes.
+    pub(crate) fn connect_to(&self, hosts: &str) -> Client {
         loop {
-            let client = Client::builder(&self.hosts)
+            let client = Client::builder(hosts)
                 .session_timeout(self.timeout)
                 .connect();
             match client {
@@ -95,7 +108,7 @@ impl Task {
 #[ignore = "a worker process"]
 fn client_that_takes_locks_of_every_kind() {
     let Some(input) = worker::input() else { return };
-    let task = Task::from_input(&input);
+    let (task, _) = Task::from_input(&input);
     let client = task.connect();
     worker::say("ready");
     let (journal, op) = (task.journal(), AtomicUsize::new(1));
@@ -287,7 +300,7 @@ impl<'a> Actor<'a> {
             _ => self.rng.u64(0..40),
         };
         let until = Instant::now() + Duration::from_millis(stay);
-        while self.is_valid(op, guard) {
+        while is_valid(self.journal, op, guard) {
             for event in guard.events().try_iter() {
                 let event = format!("{event:?}");
                 self.journal.note(op, What::Told { event });
@@ -305,17 +318,6 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// Asks the guard, and writes its answer down.
-    pub(crate) fn is_valid<G: LockGuard>(&self, op: usize, guard: &G) -> bool {
-        let asked = now();
-        let valid = guard.check().is_ok();
-        match valid {
-            true => self.journal.note_at(asked, op, What::Valid),
-            false => self.journal.note(op, What::Lost),
-        }
-        valid
-    }
-
     fn give_up<G: LockGuard>(&mut self, op: usize, guard: G) {
         self.journal.note(op, What::Release);
         let well = match self.rng.bool() {
@@ -327,4 +329,15 @@ impl<'a> Actor<'a> {
         };
         self.journal.note(op, What::Released { well });
     }
+}
+
+/// Asks a guard, and writes its answer down.
+pub(crate) fn is_valid<G: LockGuard>(journal: &Journal, op: usize, guard: &G) -> bool {
+    let asked = now();
+    let valid = guard.check().is_ok();
+    match valid {
+        true => journal.note_at(asked, op, What::Valid),
+        false => journal.note(op, What::Lost),
+    }
+    valid
 }

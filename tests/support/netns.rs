@@ -125,7 +125,8 @@ impl Network {
     /// Drops all packets from one member to another, not those back.
     pub(crate) fn cut_one_way(&self, from: usize, to: usize) {
         let (from, to) = (self.address(from), self.address(to));
-        ip(&format!("rule add priority 100 from {from} to {to} blackhole"));
+        // Fails if the way was cut before.
+        try_ip(&format!("rule add priority 100 from {from} to {to} blackhole"));
     }
 
     /// Drops all packets between a member and all others.

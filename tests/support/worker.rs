@@ -13,7 +13,6 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::leash::Leashed;
-use super::netns;
 
 const INPUT: &str = "ZKLOCK_TEST_WORKER";
 
@@ -37,14 +36,7 @@ impl Worker {
         Self::launch(Command::new(binary), name, input)
     }
 
-    /// As [`spawn`](Self::spawn), in a network namespace.
-    pub(crate) fn spawn_inside(namespace: &str, name: &str, input: &str) -> Self {
-        let binary = env::current_exe().expect("finding the test binary");
-        let binary = binary.to_str().expect("a name in UTF-8");
-        Self::launch(netns::command(namespace, binary), name, input)
-    }
-
-    /// Runs the test binary, which `command` starts.
+    /// As [`spawn`](Self::spawn), where `command` runs the test binary.
     pub(crate) fn launch(mut command: Command, name: &str, input: &str) -> Self {
         command
             .args(["--exact", name, "--ignored", "--nocapture"])
