@@ -38,13 +38,14 @@ const DRAIN: Duration = Duration::from_secs(90);
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) ensemble: Ensemble,
-    pub(crate) network: Option<Network>,
     pub(crate) timeout: Duration,
     pub(crate) seed: u64,
     pub(crate) faults: usize,
     pub(crate) journal: Arc<Journal>,
     clients: BTreeMap<usize, Client>,
     folder: Folder,
+    /// Goes last, when nobody uses it any more.
+    pub(crate) network: Option<Network>,
 }
 
 #[derive(Debug)]

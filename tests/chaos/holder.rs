@@ -132,3 +132,10 @@ pub(crate) fn give_up(journal: &Journal, op: usize, guard: MutexGuard) {
     let well = guard.unlock().is_ok();
     journal.note(op, What::Released { well });
 }
+
+/// Drops a mutex and writes it down.
+pub(crate) fn let_drop(journal: &Journal, op: usize, guard: MutexGuard) {
+    journal.note(op, What::Release);
+    drop(guard);
+    journal.note(op, What::Released { well: true });
+}

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod checker;
+mod clocks;
 mod cluster;
 mod forged;
 mod history;
@@ -15,6 +16,7 @@ mod isolated;
 mod named;
 mod paused;
 mod random;
+mod steps;
 mod store;
 mod story;
 #[path = "../support/mod.rs"]

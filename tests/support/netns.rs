@@ -164,6 +164,17 @@ impl Network {
     }
 }
 
+impl Drop for Network {
+    fn drop(&mut self) {
+        // Another network may be made in the same namespace.
+        for (i, name) in self.members.iter().enumerate() {
+            try_ip(&format!("link del link{i}"));
+            try_ip(&format!("netns del {name}"));
+        }
+        try_run("umount", "/run");
+    }
+}
+
 fn hub_address(member: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 90, u8::try_from(member).expect("few members"), 1)
 }
