@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -42,6 +42,8 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) faults: usize,
     pub(crate) journal: Arc<Journal>,
+    /// What client processes find in their environment.
+    pub(crate) environment: Vec<(String, String)>,
     clients: BTreeMap<usize, Client>,
     folder: Folder,
     /// Goes last, when nobody uses it any more.
@@ -87,6 +89,7 @@ impl Run {
             seed,
             faults: 0,
             journal,
+            environment: Vec::new(),
             clients: BTreeMap::new(),
             folder,
         }
@@ -104,17 +107,6 @@ impl Run {
 
     /// Starts a client process: the worker of this name, which gets its task and this.
     pub(crate) fn hire(&mut self, who: Process, worker: &str, more: &[&str]) {
-        self.hire_with(who, worker, more, &[]);
-    }
-
-    /// As [`hire`](Self::hire), with this in the environment of the process.
-    pub(crate) fn hire_with(
-        &mut self,
-        who: Process,
-        worker: &str,
-        more: &[&str],
-        environment: &[(&str, &str)],
-    ) {
         let mut input = self.task(who).to_input();
         for word in more {
             input = format!("{input} {word}");
@@ -125,7 +117,7 @@ impl Run {
             Some(network) => netns::command(network.namespace(self.member(who.slot)), binary),
             None => Command::new(binary),
         };
-        command.envs(environment.iter().copied());
+        command.envs(self.environment.iter().cloned());
         let client = Client {
             worker: Worker::launch(command, worker, &input),
             who,
@@ -286,6 +278,10 @@ impl Run {
     #[track_caller]
     pub(crate) fn judge(&self) -> Summary {
         let entries = self.history();
+        if let Some(folder) = env::var_os("ZKLOCK_CHAOS_HISTORIES") {
+            let name = format!("{}-{}", self.name.replace([' ', ',', '/'], "-"), self.seed);
+            write(&Path::new(&folder).join(name), &entries);
+        }
         match check(&entries, &self.rules()) {
             Ok(summary) => {
                 tell(&self.name, &summary, self.seed);
@@ -293,8 +289,7 @@ impl Run {
             }
             Err(story) => {
                 let kept = env::temp_dir().join(format!("zklock-chaos-{}", self.seed));
-                let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
-                fs::write(&kept, text).expect("keeping a history");
+                write(&kept, &entries);
                 panic!(
                     "{}: seed {}, history in {}\n{story}",
                     self.name,
@@ -313,6 +308,11 @@ impl Drop for Run {
             self.ensemble.resume(i);
         }
     }
+}
+
+fn write(path: &Path, entries: &[Entry]) {
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    fs::write(path, text).expect("keeping a history");
 }
 
 /// Prints a line for the table of `tests/chaos.sh`.

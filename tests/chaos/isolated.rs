@@ -27,7 +27,7 @@ const NEW: Process = Process { slot: 1, life: 0 };
 fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
     if netns::is_inside() {
         for i in 0..number("ZKLOCK_CHAOS_ISOLATIONS").unwrap_or(2) {
-            let seen = isolate(&format!("isolated follower, {}", i + 1), &[]);
+            let seen = isolate(&format!("isolated follower, {}", i + 1), false);
             assert!(seen.old_valid < seen.new_granted, "{seen:?}");
         }
     } else if netns::available() {
@@ -42,7 +42,7 @@ fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
 fn without_the_proof_of_life_two_hold_at_a_time() {
     if netns::is_inside() {
         let name = "isolated follower, trusting pings";
-        let seen = isolate(name, &[("ZKLOCK_CHAOS_TRUST_PINGS", "1")]);
+        let seen = isolate(name, true);
         assert!(seen.new_granted < seen.old_valid, "{seen:?}");
         let story = seen.story.expect("the checker finds two holders");
         assert!(story.contains("both had a valid hold"), "{story}");
@@ -61,7 +61,7 @@ struct Seen {
     story: Option<String>,
 }
 
-fn isolate(name: &str, environment: &[(&str, &str)]) -> Seen {
+fn isolate(name: &str, trusts_pings: bool) -> Seen {
     // The follower waits for 10 s before it believes that its leader is gone.
     let builder = ZooKeeper::builder().fsync(false).line("syncLimit=20");
     let network = Network::new(SERVERS + 2);
@@ -76,7 +76,11 @@ fn isolate(name: &str, environment: &[(&str, &str)]) -> Seen {
     let path = format!("{ROOT}/isolated");
 
     let hosts = run.ensemble.server(follower).hosts();
-    run.hire_with(OLD, HOLDER, &[&hosts, &path], environment);
+    if trusts_pings {
+        let switch = ("ZKLOCK_CHAOS_TRUST_PINGS", "1");
+        run.environment.push((switch.0.to_owned(), switch.1.to_owned()));
+    }
+    run.hire(OLD, HOLDER, &[&hosts, &path]);
     run.worker(OLD.slot).expect("ready");
     run.worker(OLD.slot).expect("held");
     let hosts = run.ensemble.server(leader).hosts();
@@ -94,7 +98,7 @@ fn isolate(name: &str, environment: &[(&str, &str)]) -> Seen {
     run.heal();
     run.signal(LET_GO);
     tell(name, cut, &seen, &run.history());
-    if environment.is_empty() {
+    if !trusts_pings {
         run.finish();
     }
     seen
