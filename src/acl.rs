@@ -20,6 +20,16 @@ use crate::proto::{Access, Permissions};
 pub struct Acl(Vec<Access>);
 
 /// One thing that an [`Acl`] can allow.
+///
+/// # Example
+///
+/// ```
+/// use zklock::{Acl, Permission};
+///
+/// // Anybody may lock, and look at the queue; nobody else may change the list.
+/// let lock = [Permission::Read, Permission::Create, Permission::Delete];
+/// let acl = Acl::creator_all().with(&lock, "world", "anyone");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Permission {
     /// Read a node's data and list its children.

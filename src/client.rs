@@ -32,11 +32,14 @@ use crate::session::{Session, Settings};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
 /// use zklock::Client;
 ///
-/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// # let hosts = server.hosts();
+/// // "zk1:2181,zk2:2181,zk3:2181/app" in production.
+/// let client = Client::connect(hosts)?;
 /// let zk_mutex = client.mutex("/locks/nightly-report")?;
 /// let _guard = zk_mutex.lock()?;
 /// # Ok(())
@@ -48,6 +51,26 @@ pub struct Client {
 }
 
 /// How to connect; see [`Client::builder`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// use std::time::Duration;
+/// use zklock::{Acl, Client};
+///
+/// # let hosts = server.hosts();
+/// let client = Client::builder(hosts)
+///     .session_timeout(Duration::from_secs(10))
+///     .auth("digest", "report:secret")
+///     .acl(Acl::creator_all())
+///     .note("nightly report, ask Jo")
+///     .connect()?;
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
@@ -58,6 +81,7 @@ pub struct ClientBuilder {
     acl: Acl,
     dialect: Dialect,
     note: Option<String>,
+    local_handoffs: u32,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
 }
@@ -88,6 +112,7 @@ impl Client {
             acl: Acl::open(),
             dialect: Dialect::default(),
             note: None,
+            local_handoffs: 0,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -107,13 +132,15 @@ impl Client {
     ///
     /// # Example
     ///
-    /// ```no_run
+    /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let hosts = server.hosts();
     /// use std::time::Duration;
     /// use zklock::Client;
     ///
     /// let timeout = Duration::from_secs(20);
-    /// let handle = zookeeper::ZooKeeper::connect("zk1:2181", timeout, |_| {})?;
+    /// let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| {})?;
     /// let client = Client::from_zookeeper(handle, timeout)?;
     /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
     /// # Ok(())
@@ -127,6 +154,7 @@ impl Client {
             dialect: Dialect::default(),
             acl: Acl::open(),
             card: Card::new(None),
+            local_handoffs: 0,
         };
         Self::new(hub, transport, settings)
     }
@@ -206,6 +234,41 @@ impl Client {
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
         self.session.contenders(path)
+    }
+
+    /// Waits until other contenders are at `path` than the `known` ones, and lists them.
+    ///
+    /// Costs no request while nothing changes. Blocks for `limit` at most as long as
+    /// nothing does, and returns them as they are then; otherwise for as long as
+    /// [`contenders`](Self::contenders). The path need not exist, and is not created.
+    ///
+    /// # Errors
+    ///
+    /// As [`contenders`](Self::contenders). That the connection is lost is not an error.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// # fn main() -> zklock::Result<()> {
+    /// # use std::time::Duration;
+    /// # let client = zklock::Client::connect("zk1:2181")?;
+    /// let mut present = client.contenders("/locks/deploy")?;
+    /// while !present.is_empty() {
+    ///     println!("{} in the queue", present.len());
+    ///     present = client.contenders_changed("/locks/deploy", &present, Duration::from_secs(60))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contenders_changed(
+        &self,
+        path: &str,
+        known: &[Contender],
+        limit: Duration,
+    ) -> Result<Vec<Contender>> {
+        crate::path::check(path)?;
+        self.session
+            .contenders_changed(path, known, &Limit::after(limit))
     }
 
     /// Returns the id of the current session, or 0 while there is none.
@@ -298,6 +361,23 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets a mutex go from thread to thread of this client so many times in a row before
+    /// the server hears of it.
+    ///
+    /// Such a hand-off costs no request, only a look at whether the lock is still held,
+    /// beyond doubt. It serves the threads in the order in which they came, but before
+    /// other processes that have come earlier: those wait for up to so many critical
+    /// sections more. All guards of such a row have the node and the fencing token of the
+    /// first one. A lock goes back to the server early when the connection is in doubt, when
+    /// somebody asks for it ([`Contender::revoke`]), and when the thread that is next wants
+    /// what needs a node of its own: a note, a minimum time to hold, to track abandonment.
+    /// Counts for [`Mutex`] and [`ReentrantMutex`]. Defaults to 0: strict order among
+    /// processes.
+    pub fn local_handoffs(mut self, most: u32) -> Self {
+        self.local_handoffs = most;
+        self
+    }
+
     /// Encrypts the connection and checks who the server is. Defaults to no encryption.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::Tls) -> Self {
@@ -329,6 +409,7 @@ impl ClientBuilder {
             dialect: self.dialect,
             acl: self.acl,
             card: Card::new(self.note.as_deref()),
+            local_handoffs: self.local_handoffs,
         };
         let client = Client::new(hub, transport, settings)?;
         let limit = Limit::after(self.connect_timeout);

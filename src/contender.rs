@@ -8,15 +8,32 @@ use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::owner::Owner;
 use crate::path;
-use crate::proto::{ErrorCode, Reply, Request, Stat};
-use crate::protocol::dialect::{Dialect, Role};
+use crate::proto::{Reply, Request, Stat};
+use crate::protocol::dialect::Role;
 use crate::protocol::name::NodeName;
 use crate::session::Session;
-use crate::session::ask::{over, refused};
-use crate::session::limit::Limit;
-use crate::session::transport::Failure;
 
 /// Someone who holds a lock or waits for it, of this library or another.
+///
+/// It is a picture of the moment at which it was asked for.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// for contender in client.contenders("/locks/nightly-report")? {
+///     let does = if contender.holds() { "holds" } else { "waits" };
+///     println!("{} {does} since {:?}", contender.node(), contender.since());
+///     assert_eq!(contender.node(), guard.node());
+///     contender.revoke()?; // asks it to let go
+/// }
+/// assert_eq!(guard.events().recv()?, zklock::GuardEvent::RevokeRequested);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Contender {
     session: Arc<Session>,
@@ -145,9 +162,12 @@ impl Session {
         for (place, name) in names.iter().enumerate() {
             let sharing = |name: &NodeName<'_>| name.kind.role().sharing();
             let ahead = &names[..place];
-            let holds = !ahead
-                .iter()
-                .any(|other| sharing(other).conflicts(sharing(name)));
+            // Who has a permit's node has the permit.
+            let permit = name.kind.role() == Role::Permit;
+            let holds = permit
+                || !ahead
+                    .iter()
+                    .any(|other| sharing(other).conflicts(sharing(name)));
             let node = format!("{dir}/{}", name.text);
             let read = Request::GetData {
                 path: node.clone(),

@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Reply, Request, Stat};
+use crate::proto::{CreateMode, ErrorCode, Reply, Request};
 use crate::protocol::attempt::Leftover;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName, prefix};

@@ -14,6 +14,29 @@ pub type Result<T> = result::Result<T, Error>;
 ///
 /// Finding a lock taken is not an error: the `try_` methods return `Ok(None)`. Each
 /// message says in one sentence what happened, where, and what can be done.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::Error;
+///
+/// let mutex = client.mutex("/locks/nightly-report")?;
+/// let guard = mutex.lock()?;
+/// match mutex.lock() {
+///     Err(Error::WouldDeadlock { path }) => assert_eq!(path, "/locks/nightly-report"),
+///     other => panic!("the mutex is not reentrant: {other:?}"),
+/// }
+///
+/// server.expire_session(client.session_id());
+/// let error = guard.unlock().unwrap_err();
+/// assert!(error.is_lost());
+/// println!("{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
@@ -107,6 +130,13 @@ pub enum Error {
         ours: u32,
         /// What another client has written down.
         theirs: u32,
+    },
+    /// The database did not do what the lock needs.
+    Database {
+        /// What was tried.
+        what: &'static str,
+        /// What the database or the connection to it said.
+        message: String,
     },
     /// This client's transport or its server cannot do what was asked.
     Unsupported {
@@ -206,6 +236,7 @@ impl fmt::Display for Error {
                 f,
                 "the semaphore {path} has {theirs} permits for another client and {ours} for this one: make them agree"
             ),
+            Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unsupported { what } => write!(
                 f,
                 "this client cannot do {what}: connect with Client::connect to a newer server"

@@ -16,6 +16,25 @@ use crate::error::Result;
 /// ```
 ///
 /// T is the session timeout as negotiated with the server.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::GuardState;
+///
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// let next = match guard.state() {
+///     GuardState::Held => "go on",
+///     GuardState::Suspect => "begin nothing new",
+///     GuardState::Lost => "stop",
+/// };
+/// assert_eq!(next, "go on");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum GuardState {
     /// A quorum confirmed the lock less than T/3 ago.
@@ -27,6 +46,22 @@ pub enum GuardState {
 }
 
 /// What a holder is told while it holds; see [`LockGuard::events`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::GuardEvent;
+///
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// server.disconnect_all(); // the network fails, and is well again
+/// assert_eq!(guard.events().recv()?, GuardEvent::Suspect);
+/// assert_eq!(guard.events().recv()?, GuardEvent::Held);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum GuardEvent {
@@ -45,6 +80,26 @@ pub enum GuardEvent {
 /// Hand it to whatever the lock protects, and let that refuse a number lower than one
 /// it has seen: that is the only protection against a holder that was paused and acts
 /// late. Compare tokens of one path on one ensemble only.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let mutex = client.mutex("/locks/nightly-report")?;
+/// let late = mutex.lock()?.fencing_token(); // and then it is paused
+/// let newer = mutex.lock()?.fencing_token();
+///
+/// // What the storage does: it keeps the highest token, and refuses a lower one.
+/// let mut highest = late;
+/// for (token, accepted) in [(newer, true), (late, false)] {
+///     assert_eq!(highest <= token, accepted);
+///     highest = highest.max(token);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FencingToken(i64);
 
@@ -66,6 +121,28 @@ impl fmt::Display for FencingToken {
 }
 
 /// What the guards of all locks have in common, so that a batch loop can be written once.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::LockGuard;
+///
+/// fn import(guard: impl LockGuard, files: &[&str]) -> zklock::Result<()> {
+///     for file in files {
+///         guard.check()?;
+///         println!("importing {file}");
+///     }
+///     guard.unlock()
+/// }
+///
+/// import(client.mutex("/locks/import")?.lock()?, &["a.csv", "b.csv"])?;
+/// import(client.semaphore("/limits/import", 3)?.acquire()?, &["c.csv"])?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait LockGuard: fmt::Debug {
     /// Returns `Ok` as long as nobody else can have the lock.
     ///

@@ -52,6 +52,8 @@ pub(crate) struct Hold {
     clears: bool,
     /// The nodes are not to go before this.
     at_least_until: Option<Instant>,
+    /// How many threads of this client may have it in a row; 0 if none may inherit it.
+    most: u32,
 }
 
 impl<'a> Queue<'a> {
@@ -104,7 +106,45 @@ impl Hold {
             token,
             clears: false,
             at_least_until: None,
+            most: 0,
         }
+    }
+
+    /// Lets the threads of this client that wait for the same lock inherit it, as far as the
+    /// client's settings allow.
+    pub(crate) fn share(&mut self) {
+        self.most = self.session.settings.local_handoffs;
+    }
+
+    /// Goes to no other thread, but back to the server.
+    pub(crate) fn abandon(mut self) {
+        self.most = 0;
+    }
+
+    /// Leaves the lock to the next thread of this client, if it may; nothing is left to be
+    /// given up then.
+    fn bequeath(&mut self) -> bool {
+        if self.most == 0 || self.clears || self.at_least_until.is_some() {
+            return false;
+        }
+        let Some(watched) = self.watched else {
+            return false;
+        };
+        let session = self.session.clone();
+        let cede = || {
+            let vigil = session.vigils.succeed(watched)?;
+            self.watched = None;
+            Some(Self {
+                session: session.clone(),
+                vigil,
+                token: self.token,
+                watched: Some(watched),
+                clears: false,
+                at_least_until: None,
+                most: self.most,
+            })
+        };
+        session.lines.bequeath(self.vigil.path(), self.most, cede)
     }
 
     /// The release clears the mark of a holder, unless the holder panics or has lost.
@@ -210,6 +250,9 @@ impl Hold {
             thread::sleep(until.saturating_duration_since(Instant::now()));
         }
         let held = self.check();
+        if held.is_ok() && self.bequeath() {
+            return Ok(());
+        }
         let deadline = Instant::now().checked_add(self.valid_for());
         let count = self.nodes().len();
         let (ended, endings) = bounded(count);
@@ -253,7 +296,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.give_up(None);
+        if !self.bequeath() {
+            self.give_up(None);
+        }
     }
 }
 

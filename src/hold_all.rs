@@ -197,7 +197,11 @@ impl<'a> Together<'a> {
             .iter()
             .map(|mine| FencingToken::new(mine.born.czxid))
             .collect();
-        let token = tokens.iter().max().copied().unwrap_or(FencingToken::new(0));
+        let token = tokens
+            .iter()
+            .max()
+            .copied()
+            .unwrap_or_else(|| FencingToken::new(0));
         Ok(Waited::Held((
             Hold::with(self.session, Arc::new(vigil), token),
             tokens,
@@ -379,7 +383,11 @@ fn merge(
     let tokens: Vec<_> = holds.iter().map(Hold::token).collect();
     let current = session.hub.session();
     let vigil = Vigil::new(&paths.join(", "), nodes, &link, current, proven);
-    let token = tokens.iter().max().copied().unwrap_or(FencingToken::new(0));
+    let token = tokens
+        .iter()
+        .max()
+        .copied()
+        .unwrap_or_else(|| FencingToken::new(0));
     let all = Hold::with(session, Arc::new(vigil), token);
     holds.into_iter().for_each(Hold::hand_over);
     Ok(Some((all, tokens)))

@@ -28,9 +28,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let transfer = client.multi_lock(["/accounts/jo", "/accounts/mia"])?;
 /// let guard = transfer.lock()?;
 /// for (path, token) in guard.tokens() {
@@ -49,6 +50,20 @@ pub struct MultiLock {
 
 /// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless it says
 /// that they are lost. When one is lost, all are.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.multi_lock(["/accounts/mia", "/accounts/jo"])?.lock()?;
+/// let paths: Vec<_> = guard.tokens().map(|(path, _token)| path).collect();
+/// assert_eq!(paths, ["/accounts/jo", "/accounts/mia"]);
+/// guard.check()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
@@ -111,7 +126,10 @@ impl MultiLock {
         let mut options = LockOptions::within(self.session.hub.link().timeout);
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
-            match self.turn(path, self.session.lines.try_enter(path))? {
+            match self.turn(
+                path,
+                self.session.lines.try_enter(&Arc::from(path.as_str())),
+            )? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
             }
@@ -154,7 +172,9 @@ impl MultiLock {
         let limit = options.limit();
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
-            let entry = self.session.lines.enter(path, &limit, &self.session.hub);
+            let line = Arc::from(path.as_str());
+            let lines = &self.session.lines;
+            let entry = lines.enter(&line, false, &limit, &self.session.hub);
             match self.turn(path, entry)? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
@@ -170,7 +190,7 @@ impl MultiLock {
 
     fn turn(&self, path: &str, entry: Entry) -> Result<Option<Turn>> {
         match entry {
-            Entry::Turn(turn) => Ok(Some(turn)),
+            Entry::Turn(turn, _) => Ok(Some(turn)),
             Entry::Taken => Ok(None),
             Entry::OwnTurn => Err(Error::WouldDeadlock {
                 path: path.to_owned(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::abandonment::Tracking;
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, GuardState, guard_methods};
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
@@ -25,11 +25,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// use zklock::Client;
-///
-/// let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/app")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let zk_mutex = client.mutex("/locks/nightly-report")?;
 /// let guard = zk_mutex.lock()?;
 /// // Nobody else in the cluster is here.
@@ -50,6 +49,23 @@ pub struct Mutex {
 /// [`unlock`](Self::unlock) waits, and tells whether the mutex was held to the end.
 ///
 /// Beware of `let _ = mutex.lock()?`, which drops the guard at once: write `let _guard`.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// for page in 1..=3 {
+///     guard.check()?; // no I/O; fails once somebody else may have the lock
+///     println!("page {page}, written with token {}", guard.fencing_token());
+/// }
+/// guard.verify()?; // asks the quorum
+/// guard.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
@@ -62,6 +78,23 @@ pub struct MutexGuard {
 }
 
 /// The guard of a [`Mutex`] that is free to change threads; see [`MutexGuard::into_send`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?.into_send();
+/// let worker = std::thread::spawn(move || {
+///     // The lock is this thread's now.
+///     guard.check()?;
+///     guard.unlock()
+/// });
+/// worker.join().expect("it does not panic")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
@@ -137,12 +170,9 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        let turn = match self.session.lines.try_enter(&self.path) {
-            Entry::Turn(turn) => turn,
-            entry => return self.no_turn(&entry),
-        };
+        let entry = self.session.lines.try_enter(&self.path);
         let limit = Limit::after(self.session.hub.link().timeout);
-        self.enter(turn, Patience::Tries, LockOptions::new(), &limit)
+        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -177,15 +207,11 @@ impl Mutex {
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
         let limit = options.limit();
-        let turn = match self
-            .session
-            .lines
-            .enter(&self.path, &limit, &self.session.hub)
-        {
-            Entry::Turn(turn) => turn,
-            entry => return self.no_turn(&entry),
-        };
-        self.enter(turn, Patience::Waits, options, &limit)
+        // A node of somebody else's would not say or do what these ask for.
+        let inherits = self.tracking.is_none() && options.are_plain();
+        let lines = &self.session.lines;
+        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
+        self.enter(entry, Patience::Waits, options, &limit)
     }
 
     /// Returns the path of the lock's directory.
@@ -193,17 +219,33 @@ impl Mutex {
         &self.path
     }
 
-    fn no_turn(&self, entry: &Entry) -> Result<Option<MutexGuard>> {
+    fn enter(
+        &self,
+        entry: Entry,
+        patience: Patience,
+        options: LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Option<MutexGuard>> {
         match entry {
+            Entry::Turn(turn, Some(hold)) if hold.state() == GuardState::Held => {
+                Ok(Some(MutexGuard::new(*hold, turn, None)))
+            }
+            Entry::Turn(turn, hold) => {
+                if let Some(hold) = hold {
+                    hold.abandon();
+                }
+                self.queue(turn, patience, options, limit)
+            }
             Entry::OwnTurn => Err(Error::WouldDeadlock {
                 path: self.path.to_string(),
             }),
             Entry::Closed => Err(over(&self.session.hub.link())),
-            Entry::Turn(_) | Entry::Taken => Ok(None),
+            Entry::Taken => Ok(None),
         }
     }
 
-    fn enter(
+    /// Goes through the queue on the server.
+    fn queue(
         &self,
         turn: Turn,
         patience: Patience,
@@ -215,15 +257,13 @@ impl Mutex {
         let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
         let settled = match (hold, self.tracking) {
             (None, _) => None,
-            (Some(hold), None) => Some((hold, None)),
+            (Some(mut hold), None) => {
+                hold.share();
+                Some((hold, None))
+            }
             (Some(hold), Some(tracking)) => hold.settle(tracking, &self.path, limit)?,
         };
-        Ok(settled.map(|(hold, abandoned)| MutexGuard {
-            hold,
-            turn,
-            abandoned,
-            not_send: PhantomData,
-        }))
+        Ok(settled.map(|(hold, abandoned)| MutexGuard::new(hold, turn, abandoned)))
     }
 }
 
@@ -231,7 +271,20 @@ guard_methods!(MutexGuard);
 guard_methods!(SendGuard);
 
 impl MutexGuard {
-    /// Returns a number that grows with every grant of this lock.
+    fn new(hold: Hold, turn: Turn, abandoned: Option<FencingToken>) -> Self {
+        Self {
+            hold,
+            turn,
+            abandoned,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Returns a number that grows with every grant of this lock by the server.
+    ///
+    /// The threads that hand the lock on inside this process, see
+    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), have the
+    /// same number.
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.token()
     }
@@ -249,7 +302,10 @@ impl MutexGuard {
 
     /// Releases the mutex and waits until the server has confirmed it.
     ///
-    /// Blocks for one round trip; when the connection is lost, until the guard's deadline
+    /// Blocks for one round trip, or not at all if the mutex goes to another thread of this
+    /// client (see
+    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)); when the
+    /// connection is lost, until the guard's deadline
     /// at most. The release goes on in the background after that.
     ///
     /// # Errors

@@ -28,12 +28,42 @@ pub struct LockOptions<'a> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<Receiver<()>>,
     pub(crate) note: Option<String>,
-    pub(crate) on_wait: Option<Box<dyn FnMut(&Waiting) + 'a>>,
+    pub(crate) on_wait: Option<Box<Told<'a>>>,
     pub(crate) overdue: Option<Rule>,
     pub(crate) hold_at_least: Option<Duration>,
 }
 
+/// What is called when there is news of a wait.
+type Told<'a> = dyn FnMut(&Waiting) + 'a;
+
 /// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// use zklock::{LockOptions, Waiting};
+///
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+///
+/// // Says who is ahead, and does not wait for ourselves.
+/// let (cancel, cancelled) = crossbeam_channel::bounded(1);
+/// let options = LockOptions::new()
+///     .cancel(cancelled)
+///     .on_wait(|waiting: &Waiting| {
+///         let ahead = waiting.ahead().map(|ahead| ahead.owner().clone()).unwrap_or_default();
+///         println!("{} ahead, next is {:?}", waiting.position(), ahead.program);
+///         if ahead.pid == Some(std::process::id()) {
+///             let _ = cancel.try_send(());
+///         }
+///     });
+/// assert!(other.mutex("/locks/nightly-report")?.lock_with(options)?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub(crate) position: usize,
@@ -45,6 +75,11 @@ impl<'a> LockOptions<'a> {
     /// Waits for as long as it takes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether any node of this client's will do.
+    pub(crate) fn are_plain(&self) -> bool {
+        self.note.is_none() && self.hold_at_least.is_none()
     }
 
     /// Gives up at this time; the lock then returns `Ok(None)`. Defaults to never.

@@ -13,6 +13,24 @@ use serde_json::{Value, json};
 const LONGEST_TEXT: usize = 512;
 
 /// Who made a contender's node, as told by its data.
+///
+/// Anybody who may write to the node could have written it: it is there to be read by
+/// people, not to be trusted.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::builder(server.hosts()).note("ask Jo").connect()?;
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// let contenders = client.contenders("/locks/nightly-report")?;
+/// let owner = contenders.first().expect("we are there").owner();
+/// assert_eq!(owner.pid, Some(std::process::id()));
+/// assert_eq!(owner.note.as_deref(), Some("ask Jo"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Owner {
     /// The host's name.

@@ -4,9 +4,8 @@ use crate::error::{Error, Result};
 
 /// Checks that `path` can name a lock: what ZooKeeper accepts, and not the root.
 pub(crate) fn check(path: &str) -> Result<()> {
-    let rule = match broken_rule(path) {
-        None => return Ok(()),
-        Some(rule) => rule,
+    let Some(rule) = broken_rule(path) else {
+        return Ok(());
     };
     Err(Error::BadPath {
         path: path.to_owned(),

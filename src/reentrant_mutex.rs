@@ -6,13 +6,14 @@ use std::sync::{self, Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, GuardState, guard_methods};
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
 use crate::session::Session;
 use crate::session::ask::over;
+use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 
 /// A mutex that the thread which holds it may lock again.
@@ -23,9 +24,10 @@ use crate::session::local::{Entry, Turn};
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let accounts = client.reentrant_mutex("/locks/accounts")?;
 /// let outer = accounts.lock()?;
 /// let inner = accounts.lock()?; // the same thread: at once
@@ -41,6 +43,27 @@ pub struct ReentrantMutex {
 }
 
 /// One of the guards of a thread that holds a [`ReentrantMutex`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::ReentrantMutex;
+///
+/// fn book(accounts: &ReentrantMutex) -> zklock::Result<()> {
+///     let guard = accounts.lock()?; // the same thread may hold it already
+///     guard.check()
+/// }
+///
+/// let accounts = client.reentrant_mutex("/locks/accounts")?;
+/// let guard = accounts.lock()?;
+/// book(&accounts)?;
+/// assert!(guard.is_held());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
@@ -95,12 +118,9 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let options = LockOptions::within(self.session.hub.link().timeout);
-        self.enter(
-            self.session.lines.try_enter(&self.path),
-            Patience::Tries,
-            options,
-        )
+        let limit = Limit::after(self.session.hub.link().timeout);
+        let entry = self.session.lines.try_enter(&self.path);
+        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -134,11 +154,11 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        let entry = self
-            .session
-            .lines
-            .enter(&self.path, &options.limit(), &self.session.hub);
-        self.enter(entry, Patience::Waits, options)
+        let limit = options.limit();
+        let inherits = options.are_plain();
+        let lines = &self.session.lines;
+        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
+        self.enter(entry, Patience::Waits, options, &limit)
     }
 
     /// Returns the path of the lock's directory.
@@ -151,26 +171,37 @@ impl ReentrantMutex {
         entry: Entry,
         patience: Patience,
         mut options: LockOptions<'_>,
+        limit: &Limit,
     ) -> Result<Option<ReentrantMutexGuard>> {
-        let turn = match entry {
-            Entry::Turn(turn) => turn,
+        let (turn, inherited) = match entry {
+            Entry::Turn(turn, hold) => (turn, hold),
             Entry::OwnTurn => return self.again().map(Some),
             Entry::Closed => return Err(over(&self.session.hub.link())),
             Entry::Taken => return Ok(None),
         };
-        let limit = options.limit();
-        let queue = Queue::of(&self.path, Role::Exclusive);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
-        Ok(hold.map(|hold| {
-            let held = Arc::new(Held { hold, turn });
-            let mut all = self.session.reentrant.lock();
-            all.retain(|_, held| held.strong_count() != 0);
-            all.insert(self.path.to_string(), Arc::downgrade(&held));
-            ReentrantMutexGuard {
-                held,
-                not_send: PhantomData,
+        if let Some(hold) = inherited {
+            if hold.state() == GuardState::Held {
+                return Ok(Some(self.guard(*hold, turn)));
             }
+            hold.abandon();
+        }
+        let queue = Queue::of(&self.path, Role::Exclusive);
+        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
+        Ok(hold.map(|mut hold| {
+            hold.share();
+            self.guard(hold, turn)
         }))
+    }
+
+    fn guard(&self, hold: Hold, turn: Turn) -> ReentrantMutexGuard {
+        let held = Arc::new(Held { hold, turn });
+        let mut all = self.session.reentrant.lock();
+        all.retain(|_, held| held.strong_count() != 0);
+        all.insert(self.path.to_string(), Arc::downgrade(&held));
+        ReentrantMutexGuard {
+            held,
+            not_send: PhantomData,
+        }
     }
 
     /// The calling thread has its turn already.

@@ -24,9 +24,10 @@ use crate::session::presence::Stay;
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// let catalogue = client.rwlock("/locks/catalogue")?;
 /// {
 ///     let _reading = catalogue.read()?;
@@ -47,6 +48,23 @@ pub struct RwLock {
 }
 
 /// The guard of a reader: while it lives, no writer is in, unless it says that it is lost.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// let reading = client.rwlock("/locks/catalogue")?.read()?;
+/// // Another client may read, and not write.
+/// let catalogue = other.rwlock("/locks/catalogue")?;
+/// assert!(catalogue.try_read()?.is_some());
+/// assert!(catalogue.try_write()?.is_none());
+/// reading.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockReadGuard {
@@ -58,6 +76,21 @@ pub struct RwLockReadGuard {
 
 /// The guard of a writer: while it lives, nobody else is in, unless it says that it is
 /// lost.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// let writing = client.rwlock("/locks/catalogue")?.write()?;
+/// assert!(other.rwlock("/locks/catalogue")?.try_read()?.is_none());
+/// println!("edition {}", writing.fencing_token());
+/// writing.unlock()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockWriteGuard {

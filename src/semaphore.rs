@@ -11,11 +11,12 @@ use crate::options::LockOptions;
 use crate::proto::{ErrorCode, Reply, Request};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::{Dialect, Role};
-use crate::session::Session;
+use crate::protocol::queue::beside_semaphore;
 use crate::session::ask::{over, refused};
 use crate::session::limit::Limit;
 use crate::session::local::Entry;
 use crate::session::transport::Failure;
+use crate::session::{Session, list};
 
 /// A semaphore that works across processes and machines: at most so many permits are out.
 ///
@@ -27,9 +28,10 @@ use crate::session::transport::Failure;
 ///
 /// # Example
 ///
-/// ```no_run
-/// # fn main() -> zklock::Result<()> {
-/// # let client = zklock::Client::connect("zk1:2181")?;
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
 /// // Three imports at a time, in the whole cluster.
 /// let imports = client.semaphore("/limits/imports", 3)?;
 /// let permit = imports.acquire()?;
@@ -48,6 +50,21 @@ pub struct Semaphore {
 /// One of a semaphore's permits, while it lives, unless it says that it is lost.
 ///
 /// It may change threads. There is no fencing token: several are out at a time.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// let permit = client.semaphore("/limits/imports", 1)?.acquire()?;
+/// let worker = std::thread::spawn(move || permit.unlock());
+/// worker.join().expect("it does not panic")?;
+/// assert!(other.semaphore("/limits/imports", 1)?.try_acquire()?.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
@@ -83,7 +100,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::PermitsDisagree`] if another client counts differently, if
+    /// Fails with [`Error::PermitsDisagree`] if another client counts differently, with
+    /// [`Error::ForeignContender`] if the path is a lock's or kazoo's semaphore, if
     /// somebody in the line would not wait for us or deleted our node, if the server turns
     /// a request down, and if the client is closed. Nothing is left in the line then.
     pub fn acquire(&self) -> Result<Permit> {
@@ -106,7 +124,7 @@ impl Semaphore {
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session.hub.link().timeout);
         let limit = options.limit();
-        let leases = crate::session::list(&self.leases());
+        let leases = list(&self.leases());
         match self.ask(&leases, &limit)? {
             Some(Reply::Children { names, .. }) if self.permits as usize <= names.len() => Ok(None),
             _ => self.enter(Patience::Tries, options, &limit),
@@ -165,8 +183,9 @@ impl Semaphore {
         limit: &Limit,
     ) -> Result<Option<Permit>> {
         let locks = self.locks();
-        let _turn = match self.session.lines.enter(&locks, limit, &self.session.hub) {
-            Entry::Turn(turn) => turn,
+        let (lines, line) = (&self.session.lines, Arc::from(locks.as_str()));
+        let _turn = match lines.enter(&line, false, limit, &self.session.hub) {
+            Entry::Turn(turn, _) => turn,
             Entry::Closed => return Err(over(&self.session.hub.link())),
             Entry::OwnTurn | Entry::Taken => return Ok(None),
         };
@@ -198,10 +217,16 @@ impl Semaphore {
         }
     }
 
-    /// Compares the number of permits with what is written down, or writes it down.
+    /// Compares the number of permits with what is written down, or writes it down, and
+    /// looks for those who count otherwise; once for each semaphore of a client.
     fn agree(&self, limit: &Limit) -> Result<()> {
         if self.agreed.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.path), limit)?
+            && let Some(foreign) = beside_semaphore(&names)
+        {
+            return Err(self.session.foreign(&self.path, foreign));
         }
         let read = Request::GetData {
             path: self.path.to_string(),

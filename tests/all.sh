@@ -43,7 +43,13 @@ step() {
 # the library and its scripts; the daemon is another package, so nothing is started.
 needed() {
   command -v cc >/dev/null || echo build-essential
-  command -v java >/dev/null || echo default-jre-headless
+  command -v javac >/dev/null || echo default-jdk-headless
+  command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || echo mariadb-server
+  command -v openssl >/dev/null || echo openssl
+  command -v faketime >/dev/null || echo faketime
+  command -v ip >/dev/null || echo iproute2
+  python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
+  [ -e /usr/share/java/curator-recipes.jar ] || echo libcurator-recipes-java
   [ -n "${ZKLOCK_TEST_CLASSPATH:-}" ] || {
     [ -e /usr/share/java/zookeeper.jar ] || echo zookeeper
     [ -e /usr/share/java/slf4j-simple.jar ] || echo libslf4j-java

@@ -149,7 +149,9 @@ impl Crew {
         self.workers[slot].worker.kill();
         let life = self.workers[slot].life;
         let mut journal = File::options().append(true).open(&self.journal).unwrap();
-        writeln!(journal, "killed {slot} {life} 0").unwrap();
+        // One write, as the others' entries.
+        let entry = format!("killed {slot} {life} 0\n");
+        journal.write_all(entry.as_bytes()).unwrap();
 
         let left = self.cycles - Journal::read(&self.journal).done(slot);
         self.workers[slot].life += 1;
@@ -259,8 +261,9 @@ fn assert_no_overlap(mut stays: Vec<Stay>, text: &str) {
     stays.sort_by_key(|stay| stay.enter);
     for pair in stays.windows(2) {
         let context = || {
-            let lines = text.lines().skip(pair[0].enter);
-            lines.take(12).collect::<Vec<_>>().join("\n")
+            let lines: Vec<_> = text.lines().skip(pair[0].enter).take(12).collect();
+            let processes = (pair[0].process, pair[1].process);
+            format!("{processes:?}\n{}", lines.join("\n"))
         };
         assert!(pair[0].leave < pair[1].enter, "{pair:?}\n{}", context());
         assert!(pair[0].token < pair[1].token, "{pair:?}\n{}", context());

@@ -26,7 +26,6 @@ macro_rules! codes {
 
 codes! {
     OK = 0 "no error",
-    SYSTEM_ERROR = -1 "system error",
     RUNTIME_INCONSISTENCY = -2 "runtime inconsistency",
     CONNECTION_LOSS = -4 "connection loss",
     MARSHALLING_ERROR = -5 "marshalling error",
@@ -45,7 +44,6 @@ codes! {
     SESSION_MOVED = -118 "the session moved to another server",
     NOT_READ_ONLY = -119 "the server is read-only",
     NO_WATCHER = -121 "no such watcher",
-    QUOTA_EXCEEDED = -125 "quota exceeded",
     THROTTLED = -127 "throttled",
 }
 

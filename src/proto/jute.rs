@@ -141,10 +141,6 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out, root: "" }
-    }
-
     /// A writer that puts `root` before every path; it is empty or has no slash at its end.
     pub(crate) fn rooted(out: &'a mut Vec<u8>, root: &'a str) -> Self {
         Self { out, root }
@@ -274,7 +270,7 @@ mod tests {
     #[test]
     fn a_name_that_is_not_utf8_does_not_spoil_the_listing() {
         let mut out = Vec::new();
-        Writer::new(&mut out).vector(&[&b"lock-1"[..], b"\xff\xfe"], |writer, name| {
+        Writer::rooted(&mut out, "").vector(&[&b"lock-1"[..], b"\xff\xfe"], |writer, name| {
             writer.bytes(name);
         });
         let names = Reader::new(&out).names().unwrap();

@@ -5,6 +5,25 @@
 //! we must never pretend to exclude it.
 
 /// How the nodes of a lock are named, and so with whom the lock excludes.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// use zklock::{Client, Dialect, Error};
+///
+/// # let hosts = server.hosts();
+/// let ours = Client::connect(hosts)?; // Curator's, unless told otherwise
+/// let kazoo = Client::builder(hosts).dialect(Dialect::Kazoo).connect()?;
+///
+/// // A lock never pretends to exclude somebody who would not wait for it.
+/// let _guard = ours.mutex("/locks/nightly-report")?.lock()?;
+/// let refused = kazoo.mutex("/locks/nightly-report")?.try_lock_for(std::time::Duration::MAX);
+/// assert!(matches!(refused, Err(Error::ForeignContender { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -18,6 +37,21 @@ pub enum Dialect {
 }
 
 /// What a contender asks of a queue.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::Role;
+///
+/// let _reading = client.rwlock("/locks/catalogue")?.read()?;
+/// let contenders = client.contenders("/locks/catalogue")?;
+/// assert!(contenders.iter().all(|contender| contender.role() == Role::Read));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Role {
     /// To be alone: a mutex.

@@ -76,6 +76,9 @@ impl Contest {
             Err(foreign) => return Place::Foreign(foreign),
         };
         if entries.iter().any(|entry| entry.name.is_exhausted()) {
+            if let Some(foreign) = by_number_alone(&entries) {
+                return Place::Foreign(foreign);
+            }
             let names = entries.iter().map(|entry| entry.name.text.to_owned());
             return match entries.iter().any(|entry| entry.name.text == mine) {
                 true => Place::Exhausted(names.collect()),
@@ -134,6 +137,9 @@ impl Contest {
     }
 
     fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
+        if let Some(foreign) = self.semaphore(children) {
+            return Err(foreign);
+        }
         let mut entries = Vec::with_capacity(children.len());
         for name in children.iter().filter_map(|text| NodeName::parse(text)) {
             match self.dialect.stance(self.role, name.kind) {
@@ -153,6 +159,28 @@ impl Contest {
             }
         }
         Ok(entries)
+    }
+
+    /// Finds what semaphores leave in a directory that is to be a lock's.
+    ///
+    /// They count nodes that are no contenders here, and so would not wait for us.
+    fn semaphore(self, children: &[String]) -> Option<Foreign> {
+        if self.role == Role::Permit {
+            return None;
+        }
+        let has = |name: &str| children.iter().any(|child| child == name);
+        let curators = || (has("locks") && has("leases")).then_some("leases");
+        let kazoos = || children.iter().find(|child| is_hex_id(child));
+        let (node, library) = match (curators(), kazoos()) {
+            (Some(node), _) => (node, "Curator's InterProcessSemaphoreV2"),
+            (_, Some(node)) => (node.as_str(), "kazoo's Semaphore"),
+            _ => return None,
+        };
+        Some(Foreign {
+            node: node.to_owned(),
+            library,
+            dialect: None,
+        })
     }
 
     fn stand(self, entries: &[Entry<'_>], mine: &str, numbered: bool) -> Place {
@@ -177,6 +205,22 @@ impl Contest {
     }
 }
 
+/// Finds a contender in the directory of a semaphore, which is to have none.
+///
+/// Its permits are counted below; who stands here counts otherwise, and would not wait
+/// for us.
+pub fn beside_semaphore(children: &[String]) -> Option<Foreign> {
+    let named = children.iter().filter_map(|text| NodeName::parse(text));
+    let known = named.map(|name| (name.text, name.kind.library())).next();
+    let kazoos = || children.iter().find(|child| is_hex_id(child));
+    let (node, library) = known.or_else(|| Some((kazoos()?.as_str(), "kazoo's Semaphore")))?;
+    Some(Foreign {
+        node: node.to_owned(),
+        library,
+        dialect: None,
+    })
+}
+
 /// Returns our own nodes, which are those with our prefix, lowest number first.
 pub fn own<'a>(children: &'a [String], prefix: &str) -> Vec<NodeName<'a>> {
     let names = children.iter().filter(|text| text.starts_with(prefix));
@@ -190,6 +234,24 @@ pub fn strangers(children: &[String]) -> impl Iterator<Item = &String> {
     children
         .iter()
         .filter(|text| NodeName::parse(text).is_none())
+}
+
+/// Finds somebody whose names tell that it goes by the number, where numbers are used up
+/// and we go by birth: the two orders differ.
+fn by_number_alone(entries: &[Entry<'_>]) -> Option<Foreign> {
+    let other = entries
+        .iter()
+        .find(|entry| matches!(entry.name.kind, Kind::Apache | Kind::GoLock))?;
+    Some(Foreign {
+        node: other.name.text.to_owned(),
+        library: other.name.kind.library(),
+        dialect: None,
+    })
+}
+
+/// `<32 hex digits>`
+fn is_hex_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -290,6 +352,20 @@ mod tests {
     }
 
     #[test]
+    fn used_up_numbers_exclude_nobody_who_goes_by_them() {
+        for other in [
+            "x-12-2147483647",
+            "_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-2147483646",
+        ] {
+            let mut queue = children("l2147483646");
+            queue.push(other.to_owned());
+            let place = MUTEX.place(&queue, &queue[0]);
+            let used_up = other.ends_with('7');
+            assert_eq!(matches!(place, Place::Foreign(_)), used_up, "{other}");
+        }
+    }
+
+    #[test]
     fn nobody_pretends_to_exclude_who_would_not_wait() {
         let mut queue = children("l1");
         assert_eq!(MUTEX.is_taken(&queue), Ok(true));
@@ -305,6 +381,42 @@ mod tests {
                 contest.place(&queue[..1], "me"),
                 Place::Foreign(_)
             ));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_no_neighbour_for_a_semaphore() {
+        let alone = ["locks", "leases", "readme"].map(String::from);
+        assert_eq!(beside_semaphore(&alone), None);
+        for stranger in [node("l1"), "6f9c1c9e5a0b4b579a3e0123456789ab".to_owned()] {
+            let children = [alone[0].clone(), stranger.clone()];
+            assert_eq!(beside_semaphore(&children).unwrap().node, stranger);
+        }
+    }
+
+    #[test]
+    fn a_semaphore_is_no_neighbour_for_a_lock() {
+        let table = [
+            ("locks leases", Some("leases")),
+            (
+                "6f9c1c9e5a0b4b579a3e0123456789ab",
+                Some("6f9c1c9e5a0b4b579a3e0123456789ab"),
+            ),
+            // Folders of other locks, whose names mean nothing by themselves.
+            ("locks", None),
+            ("leases readme", None),
+        ];
+        for (names, expected) in table {
+            let queue: Vec<_> = names.split(' ').map(str::to_owned).collect();
+            for contest in [MUTEX, READ, WRITE] {
+                let foreign = contest.is_taken(&queue).err();
+                assert_eq!(foreign.map(|f| f.node).as_deref(), expected, "{names}");
+            }
+            let permit = Contest {
+                role: Role::Permit,
+                ..MUTEX
+            };
+            assert!(permit.is_taken(&queue).is_ok(), "{names}");
         }
     }
 

@@ -1,14 +1,15 @@
 //! A calling thread's requests, and its wait for the answers.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, iter, mem};
 
 use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use parking_lot::Mutex;
 
-use super::hub::{Hub, Link, SessionState};
+use super::hub::{Changes, Hub, Link, SessionState};
 use super::limit::{GaveUp, Limit};
-use super::transport::{Call, Failure, Transport, Watch};
+use super::transport::{Answer, Call, Failure, Transport, Watch};
 use crate::error::{Error, Result};
 use crate::proto::{ErrorCode, Reply, Request};
 
@@ -29,49 +30,56 @@ impl Ticket {
 /// What became of a request.
 pub(crate) type Answered = std::result::Result<Reply, Failure>;
 
+/// The answers to requests that were sent together: one of them, and the others.
+type Delivery = ((Ticket, Answered), Vec<(Ticket, Answered)>);
+
 /// Asks the server on behalf of one thread.
 pub(crate) struct Asker {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
     next: u64,
-    answers: (Sender<(Ticket, Answered)>, Receiver<(Ticket, Answered)>),
+    to: Sender<Delivery>,
+    answers: Receiver<Delivery>,
     /// Answers that came while another one was waited for.
     early: Vec<(Ticket, Answered)>,
-    changes: Option<Receiver<()>>,
+    changes: Option<Changes>,
 }
 
 impl Asker {
     pub(crate) fn new(hub: &Arc<Hub>, transport: &Arc<dyn Transport>) -> Self {
+        let (to, answers) = unbounded();
         Self {
             hub: hub.clone(),
             transport: transport.clone(),
             next: 0,
-            answers: unbounded(),
+            to,
+            answers,
             early: Vec::new(),
             changes: None,
         }
     }
 
     /// Sends the requests together and in this order; returns the first one's ticket,
-    /// which the others' follow.
+    /// which the others' follow. Their answers come together, too, so that the thread is
+    /// woken once for all of them.
     pub(crate) fn post(
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
     ) -> Ticket {
         let first = Ticket(self.next);
-        let mut calls = Vec::new();
+        let requests: Vec<_> = requests.into_iter().collect();
+        let batch = (requests.len() > 1).then(|| Batch::new(requests.len(), &self.to));
+        let mut calls = Vec::with_capacity(requests.len());
         for (request, watch) in requests {
             let ticket = Ticket(self.next);
             self.next += 1;
-            let to = self.answers.0.clone();
-            let answer = Box::new(move |answered| {
-                // Nobody waits any more if this fails.
-                let _ = to.send((ticket, answered));
-            });
             calls.push(Call {
                 request,
                 watch,
-                answer,
+                answer: match &batch {
+                    None => forward(ticket, self.to.clone()),
+                    Some(batch) => gather(ticket, batch.clone()),
+                },
             });
         }
         self.transport.send(calls);
@@ -88,15 +96,17 @@ impl Asker {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (of, answered) = select! {
-                recv(self.answers.1) -> answer => answer.map_err(|_| GaveUp)?,
-                recv(limit.timer) -> _ => return Err(GaveUp),
-                recv(limit.cancel) -> _ => return Err(GaveUp),
-            };
-            let answered = answered.map_err(sort);
-            match of == ticket {
-                true => return Ok(answered),
-                false => self.early.push((of, answered)),
+            let (first, others) = limit.recv(&self.answers)?;
+            let mut found = None;
+            for (of, answered) in iter::once(first).chain(others) {
+                let answered = answered.map_err(sort);
+                match of == ticket {
+                    true => found = Some(answered),
+                    false => self.early.push((of, answered)),
+                }
+            }
+            if let Some(answered) = found {
+                return Ok(answered);
             }
         }
     }
@@ -154,10 +164,7 @@ impl Asker {
                 SessionState::Connecting => {}
                 _ => return Err(over(&link)),
             }
-            let changes = self
-                .changes
-                .get_or_insert_with(|| self.hub.changes())
-                .clone();
+            let changes = self.changes().clone();
             // A change may have come before the channel was made.
             if self.hub.link().connects != link.connects || self.hub.link().state != link.state {
                 continue;
@@ -172,7 +179,8 @@ impl Asker {
 
     /// The channel that is filled when the link changes.
     pub(crate) fn changes(&mut self) -> &Receiver<()> {
-        self.changes.get_or_insert_with(|| self.hub.changes())
+        let changes = self.changes.get_or_insert_with(|| self.hub.changes());
+        changes.receiver()
     }
 
     /// Whether nothing has happened to the connection since `link` was looked at.
@@ -190,6 +198,44 @@ impl Asker {
             recv(after(BREATHER)) -> _ => {}
         }
     }
+}
+
+/// Keeps the answers to several requests until there are all of them.
+struct Batch {
+    left: usize,
+    answers: Vec<(Ticket, Answered)>,
+    to: Sender<Delivery>,
+}
+
+impl Batch {
+    fn new(count: usize, to: &Sender<Delivery>) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
+            left: count,
+            answers: Vec::with_capacity(count),
+            to: to.clone(),
+        }))
+    }
+
+    fn put(&mut self, ticket: Ticket, answered: Answered) {
+        self.left -= 1;
+        if self.left > 0 {
+            return self.answers.push((ticket, answered));
+        }
+        let others = mem::take(&mut self.answers);
+        // Nobody waits any more if this fails.
+        let _ = self.to.send(((ticket, answered), others));
+    }
+}
+
+fn forward(ticket: Ticket, to: Sender<Delivery>) -> Answer {
+    Box::new(move |answered| {
+        // Nobody waits any more if this fails.
+        let _ = to.send(((ticket, answered), Vec::new()));
+    })
+}
+
+fn gather(ticket: Ticket, batch: Arc<Mutex<Batch>>) -> Answer {
+    Box::new(move |answered| batch.lock().put(ticket, answered))
 }
 
 impl fmt::Debug for Asker {

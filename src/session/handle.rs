@@ -29,7 +29,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use zookeeper::{ZkState, ZooKeeper};
 
 use self::watches::Watches;
@@ -67,8 +67,9 @@ pub(crate) fn open(
         news,
         watches: Watches::default(),
         life: Mutex::new(Life::new(jobs)),
+        answered: Condvar::new(),
     });
-    shared.probe();
+    shared.life.lock().probe();
     let owned = Arc::new(Owned {
         handle,
         _last: last,
@@ -112,6 +113,8 @@ struct Shared {
     news: Sender<News>,
     watches: Watches,
     life: Mutex<Life>,
+    /// Notified whenever a call was answered.
+    answered: Condvar,
 }
 
 struct Life {
@@ -157,8 +160,6 @@ enum News {
     State(ZkState),
     /// The server answered a probe.
     Alive,
-    /// A call of this session was lost.
-    Lost(i64),
     /// The transport is closed.
     Over,
 }
@@ -181,7 +182,7 @@ impl Transport for Handle {
     fn abilities(&self) -> Abilities {
         Abilities {
             multi: false,
-            sync: false,
+            sync: true,
             resumes: false,
         }
     }
@@ -217,12 +218,6 @@ impl Shared {
         Ok(())
     }
 
-    fn probe(&self) {
-        if let Some(jobs) = &self.life.lock().jobs {
-            let _ = jobs.send(Job::Probe);
-        }
-    }
-
     /// What a worker does until there are no more jobs.
     fn work(&self, owned: &Owned, jobs: &Receiver<Job>) {
         for job in jobs {
@@ -245,12 +240,25 @@ impl Shared {
                 self.answer(errand.id, Err(Failure::NotSent));
                 continue;
             }
+            if matches!(errand.request, Request::Sync { .. }) {
+                self.wait_for_those_before(errand.id);
+            }
             let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
             lost = answer == Err(Failure::Lost);
             if lost {
-                let _ = self.news.send(News::Lost(session));
+                // At once, so that no other worker goes on in the session's name.
+                self.went_down(Some(session));
             }
             self.answer(errand.id, answer);
+        }
+    }
+
+    /// Waits until every call that was sent earlier is answered, as a sync promises; the
+    /// other workers have them, or this one has had them.
+    fn wait_for_those_before(&self, id: u64) {
+        let mut life = self.life.lock();
+        while life.open.contains_key(&id) && life.open.keys().any(|other| *other < id) {
+            self.answered.wait(&mut life);
         }
     }
 
@@ -262,6 +270,7 @@ impl Shared {
     /// Answers a call, unless that was done when the transport ended.
     fn answer(&self, id: u64, answer: Result<Reply, Failure>) {
         let open = self.life.lock().open.remove(&id);
+        self.answered.notify_all();
         if let Some(open) = open {
             (open.answer)(answer);
         }
@@ -278,7 +287,6 @@ impl Shared {
             match heard.recv_timeout(patience) {
                 Ok(News::State(state)) => self.state_changed(state),
                 Ok(News::Alive) => self.came_up(),
-                Ok(News::Lost(session)) => self.went_down(Some(session)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(News::Over) | Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -320,7 +328,7 @@ impl Shared {
         }
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
-        drop(life);
+        // Told under the lock, as in `went_down`: the hub must hear it in this order.
         self.hub.connected(session, self.session_timeout);
     }
 
@@ -334,10 +342,9 @@ impl Shared {
             return;
         }
         life.link = Link::Down(Instant::now());
-        drop(life);
         self.hub.disconnected();
         // The crate may have lost a call without losing its connection.
-        self.probe();
+        life.probe();
     }
 
     /// Ends the transport; what is open is answered with `failure`.
@@ -349,6 +356,7 @@ impl Shared {
             }
             (matches!(life.link, Link::Up(_)), mem::take(&mut life.open))
         };
+        self.answered.notify_all();
         for open in open.into_values() {
             (open.answer)(Err(failure));
         }
@@ -367,6 +375,13 @@ impl Life {
             link: Link::Down(Instant::now()),
             next_call: 0,
             open: HashMap::new(),
+        }
+    }
+
+    /// Has a worker find out whether there is a connection.
+    fn probe(&self) {
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Job::Probe);
         }
     }
 

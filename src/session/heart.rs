@@ -73,6 +73,16 @@ impl Vigils {
         id
     }
 
+    /// Lets another guard go on with a vigil, if the nodes are known to be ours.
+    pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Vigil>> {
+        let mut open = self.open.lock();
+        let entry = open.get_mut(&id)?;
+        // What was asked of the quorum for the old one is answered to the new one.
+        let next = Arc::new(entry.vigil.succeed()?);
+        entry.vigil = next.clone();
+        Some(next)
+    }
+
     /// Ends a vigil.
     pub(crate) fn end(&self, id: u64) {
         self.open.lock().remove(&id);
@@ -97,14 +107,21 @@ pub(crate) struct Heart {
     vigils: Arc<Vigils>,
     next_watch: Arc<AtomicU64>,
     connects: u64,
+    /// How many vigils had begun at the last look.
+    begun: u64,
     last_beat: Option<Moment>,
-    beats: (
-        Sender<(Beat, Vec<Answered>)>,
-        Receiver<(Beat, Vec<Answered>)>,
-    ),
-    fired: (Sender<Fired>, Receiver<Fired>),
-    read: (Sender<(u64, Answered)>, Receiver<(u64, Answered)>),
+    /// A check is due whatever the age of the proofs.
+    urgent: bool,
+    beats: Channel<Beaten>,
+    fired: Channel<Fired>,
+    read: Channel<(u64, Answered)>,
 }
+
+/// Both ends of a channel.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
+/// A check, and what it brought.
+pub(crate) type Beaten = (Beat, Vec<Answered>);
 
 /// One check that was sent.
 pub(crate) struct Beat {
@@ -126,7 +143,9 @@ impl Heart {
             vigils,
             next_watch,
             connects: 0,
+            begun: 0,
             last_beat: None,
+            urgent: false,
             beats: unbounded(),
             fired: unbounded(),
             read: unbounded(),
@@ -137,10 +156,12 @@ impl Heart {
         &self.fired.1
     }
 
-    pub(crate) fn answered(
-        &self,
-    ) -> (&Receiver<(Beat, Vec<Answered>)>, &Receiver<(u64, Answered)>) {
-        (&self.beats.1, &self.read.1)
+    pub(crate) fn beats(&self) -> &Receiver<Beaten> {
+        &self.beats.1
+    }
+
+    pub(crate) fn reads(&self) -> &Receiver<(u64, Answered)> {
+        &self.read.1
     }
 
     /// From here on every registration wakes the keeper.
@@ -158,21 +179,20 @@ impl Heart {
         }
         // What is lost needs no proof any more.
         all.retain(|(_, vigil)| vigil.check().is_ok());
+        let now = Moment::now();
         if all.is_empty() {
             self.last_beat = None;
-            return None;
+            return self.linger(now);
         }
-        let now = Moment::now();
         let period = link.timeout / 6;
         if link.state == SessionState::Connected {
-            if self.last_beat.is_none_or(|last| last + period <= now) {
+            if self.is_due(&all, period, now) {
                 self.beat(&all);
             }
             self.watch_long_holds(now);
         }
-        let next_beat = self
-            .last_beat
-            .map_or(period, |last| (last + period).saturating_since(now));
+        let next_beat = self.last_beat.or_else(|| oldest_proof(&all));
+        let next_beat = next_beat.map_or(period, |last| (last + period).saturating_since(now));
         let steady = all.iter().filter_map(|(_, vigil)| vigil.steady_for()).min();
         let mut pause = steady
             .unwrap_or(period)
@@ -192,6 +212,25 @@ impl Heart {
         Some(pause)
     }
 
+    /// Nothing is held. Where locks come and go, it is cheaper to look now and then than
+    /// to be woken by each.
+    fn linger(&mut self, now: Moment) -> Option<Duration> {
+        let begun = self.vigils.next.load(Ordering::Relaxed);
+        if begun == self.begun {
+            return None;
+        }
+        self.begun = begun;
+        let next_look = (now + MOMENT).as_nanos();
+        self.vigils.next_look.store(next_look, Ordering::Release);
+        Some(MOMENT)
+    }
+
+    /// Whether it is time for a check. The create of a node has been its first.
+    fn is_due(&self, all: &[(u64, Arc<Vigil>)], period: Duration, now: Moment) -> bool {
+        let last = self.last_beat.or_else(|| oldest_proof(all));
+        self.urgent || last.is_none_or(|last| last + period <= now)
+    }
+
     /// Takes in what a check brought.
     pub(crate) fn beaten(&mut self, beat: Beat, answers: &[Answered]) {
         match proof::judge(self.transport.abilities(), answers) {
@@ -206,7 +245,7 @@ impl Heart {
                     vigil.lose();
                 }
                 // The others were not confirmed by a check that failed.
-                self.last_beat = None;
+                self.urgent = true;
             }
             Proof::Unanswered => {}
         }
@@ -247,7 +286,8 @@ impl Heart {
     /// Applies what happened to the connection.
     fn follow(&mut self, link: &Link, all: &[(u64, Arc<Vigil>)]) {
         let resumes = self.transport.abilities().resumes;
-        let broke = link.state != SessionState::Connected || link.connects != self.connects;
+        let anew = link.connects != self.connects;
+        let broke = link.state != SessionState::Connected || anew;
         let over = |vigil: &Vigil| {
             link.is_over()
                 || (link.state == SessionState::Connected && vigil.session() != link.session)
@@ -255,16 +295,20 @@ impl Heart {
                 || link.session == 0
                 || (broke && !resumes && link.state != SessionState::Connected)
         };
+        // What was confirmed through this connection was not there when the last one broke.
+        let shaken = |vigil: &Vigil| {
+            broke && (link.state != SessionState::Connected || !vigil.is_proven_since(link.since))
+        };
         for (_, vigil) in all {
             if over(vigil) {
                 vigil.lose();
-            } else if broke {
+            } else if shaken(vigil) {
                 vigil.shake();
             }
         }
-        if broke && link.state == SessionState::Connected {
+        if anew && link.state == SessionState::Connected {
             self.connects = link.connects;
-            self.last_beat = None;
+            self.urgent = true;
         }
     }
 
@@ -292,6 +336,7 @@ impl Heart {
             );
         }
         self.last_beat = Some(sent);
+        self.urgent = false;
     }
 
     fn send(&self, beat: Beat, nodes: &[String]) {
@@ -353,11 +398,15 @@ fn trusts_pings() -> bool {
     std::env::var_os("ZKLOCK_CHAOS_TRUST_PINGS").is_some()
 }
 
+fn oldest_proof(all: &[(u64, Arc<Vigil>)]) -> Option<Moment> {
+    all.iter().filter_map(|(_, vigil)| vigil.proven()).min()
+}
+
 /// Collects the answers to the requests of one check.
 struct Gathered {
     beat: Option<Beat>,
     answers: Vec<Option<Answered>>,
-    to: Sender<(Beat, Vec<Answered>)>,
+    to: Sender<Beaten>,
 }
 
 impl Gathered {

@@ -4,17 +4,38 @@
 //! of it through channels. Nothing of theirs runs on the transport's thread.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::clock::Moment;
+
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
+/// So many sleepers are not worth a look.
+const CROWD: usize = 64;
+
 /// The state of a client's session.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionState;
+///
+/// assert_eq!(client.state(), SessionState::Connected);
+/// client.close()?;
+/// assert_eq!(client.state(), SessionState::Closed);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
@@ -29,6 +50,23 @@ pub enum SessionState {
 }
 
 /// What happened to a client's session; see [`Client::events`](crate::Client::events).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionEvent;
+///
+/// let session = client.session_id();
+/// let events = client.events();
+/// server.disconnect_all();
+/// assert_eq!(events.recv()?, SessionEvent::Disconnected);
+/// assert_eq!(events.recv()?, SessionEvent::Connected { session });
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionEvent {
@@ -57,12 +95,49 @@ pub(crate) struct Link {
     pub(crate) timeout: Duration,
     /// Counts the connections that were made.
     pub(crate) connects: u64,
+    /// When the last of them was made; of no meaning before the first.
+    pub(crate) since: Moment,
 }
 
 impl Link {
     /// Returns whether there will never be a connection again.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
+    }
+}
+
+/// A channel that is filled after every change of the link.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    receiver: Receiver<()>,
+    _awake: Awake,
+}
+
+/// Tells the hub that somebody listens.
+#[derive(Debug)]
+pub(crate) struct Awake(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
+
+impl Changes {
+    pub(crate) fn receiver(&self) -> &Receiver<()> {
+        &self.receiver
+    }
+}
+
+/// Somebody who wants to hear of changes, if still there.
+struct Sleeper {
+    tell: Box<dyn Fn() + Send>,
+    awake: Weak<()>,
+}
+
+impl Sleeper {
+    fn is_awake(&self) -> bool {
+        self.awake.strong_count() > 0
+    }
+}
+
+impl fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleeper").finish_non_exhaustive()
     }
 }
 
@@ -81,7 +156,9 @@ struct Inner {
     link: Link,
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
-    sleepers: Vec<Sender<()>>,
+    sleepers: Vec<Sleeper>,
+    /// How many sleepers there may be before those that are gone are looked for.
+    crowd: usize,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -94,12 +171,14 @@ impl Hub {
             session: 0,
             timeout,
             connects: 0,
+            since: Moment::now(),
         };
         Self {
             inner: Mutex::new(Inner {
                 link,
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
+                crowd: CROWD,
                 listeners: Vec::new(),
             }),
             session: Arc::default(),
@@ -120,10 +199,31 @@ impl Hub {
     /// Returns a channel that is filled after every change of the link.
     ///
     /// A change may have happened before the caller looks: subscribe first, then look.
-    pub(crate) fn changes(&self) -> Receiver<()> {
-        let (to, changes) = bounded(1);
-        self.inner.lock().sleepers.push(to);
-        changes
+    pub(crate) fn changes(&self) -> Changes {
+        let (to, receiver) = bounded(1);
+        let _awake = self.on_change(move || {
+            // Full means that it was said already.
+            let _ = to.try_send(());
+        });
+        Changes { receiver, _awake }
+    }
+
+    /// Runs `tell` after every change of the link, until what this returns is dropped.
+    ///
+    /// It runs on the transport's thread: it may fill a channel, and nothing else.
+    pub(crate) fn on_change(&self, tell: impl Fn() + Send + 'static) -> Awake {
+        let awake = Arc::new(());
+        let mut inner = self.inner.lock();
+        if inner.sleepers.len() >= inner.crowd {
+            // Changes are rare, and nobody else takes those out who left.
+            inner.sleepers.retain(Sleeper::is_awake);
+            inner.crowd = CROWD.max(2 * inner.sleepers.len());
+        }
+        inner.sleepers.push(Sleeper {
+            tell: Box::new(tell),
+            awake: Arc::downgrade(&awake),
+        });
+        Awake(awake)
     }
 
     /// Returns a channel with every event from now on.
@@ -160,6 +260,7 @@ impl Hub {
             link.session = session;
             link.timeout = timeout;
             link.connects += 1;
+            link.since = Moment::now();
         });
     }
 
@@ -210,9 +311,10 @@ impl Hub {
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner
-            .sleepers
-            .retain(|to| !matches!(to.try_send(()), Err(error) if error.is_disconnected()));
+        inner.sleepers.retain(Sleeper::is_awake);
+        for sleeper in &inner.sleepers {
+            (sleeper.tell)();
+        }
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));

@@ -36,7 +36,13 @@ impl Keeper {
         let run = move || {
             // Dropped when the thread is through, which is what `stopped` waits for.
             let _ended = ended;
-            keep(&mut heart, &leftovers, &changes, &woken, &stopping);
+            keep(
+                &mut heart,
+                &leftovers,
+                changes.receiver(),
+                &woken,
+                &stopping,
+            );
         };
         let thread = thread::Builder::new()
             .name("zklock-keeper".to_owned())
@@ -73,8 +79,7 @@ fn keep(
         let pause = [pause, retry].into_iter().flatten().min();
         let timer = pause.map_or_else(never, after);
         let fired = heart.fired().clone();
-        let (beats, read) = heart.answered();
-        let (beats, read) = (beats.clone(), read.clone());
+        let (beats, read) = (heart.beats().clone(), heart.reads().clone());
         select! {
             recv(stopping) -> _ => return,
             recv(woken) -> _ => {}

@@ -194,7 +194,11 @@ impl Leftovers {
         let sync = self.transport.abilities().sync;
         let mut entries = self.entries.lock();
         let entry = entries.open.get_mut(&id)?;
-        entry.asked = true;
+        if std::mem::replace(&mut entry.asked, true) {
+            // The keeper was faster. With two requests under way the answer to one would
+            // be taken for that to the other's successor.
+            return None;
+        }
         let request = match entry.farewell.action() {
             Action::Delete(name) if entry.clears => {
                 clear(&entry.dir, format!("{}/{name}", entry.dir))
@@ -269,7 +273,7 @@ fn event(action: &Action, answered: Answered) -> Result<Event, Failure> {
             None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
             Some(code) => Err(Failure::Refused(code)),
         },
-        (Action::Delete(_), Ok(_)) => Ok(Event::Gone),
+        (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
         (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
         (_, Err(Failure::Refused(code))) if super::is_passing(code) => Err(Failure::Lost),
         (_, Err(failure)) => Err(failure),
@@ -292,5 +296,63 @@ impl fmt::Debug for Leftovers {
         f.debug_struct("Leftovers")
             .field("open", &self.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::transport::{Abilities, WatchId};
+
+    /// Keeps what it is to send.
+    #[derive(Debug, Default)]
+    struct Mute(Mutex<Vec<Request>>);
+
+    impl Transport for Mute {
+        fn send(&self, calls: Vec<Call>) {
+            let requests = calls.into_iter().map(|call| call.request);
+            self.0.lock().extend(requests);
+        }
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn abilities(&self) -> Abilities {
+            Abilities {
+                multi: true,
+                sync: true,
+                resumes: true,
+            }
+        }
+
+        fn close(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn one_request_at_a_time_is_under_way_for_each_entry() {
+        let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
+        hub.connected(1, Duration::from_secs(1));
+        let mute = Arc::new(Mute::default());
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), wake));
+        let perhaps = Leftover::Prefix("_c_me-lock-".to_owned());
+        let id = leftovers.put(Entry::new("/m", 1, perhaps));
+        // The keeper comes between the thread's entry and its request.
+        leftovers.push();
+        leftovers.send(&[id]);
+        assert_eq!(mute.0.lock().len(), 1);
+
+        let synced = Reply::Synced { path: "/m".into() };
+        leftovers.answered(id, Ok(synced.clone()));
+        leftovers.push();
+        let names = vec!["_c_me-lock-0000000001".to_owned()];
+        let listed = Reply::Children { names, stat: None };
+        leftovers.answered(id, Ok(listed.clone()));
+        // Nothing but the answer to a deletion says that a node is gone.
+        for stale in [synced, listed] {
+            leftovers.answered(id, Ok(stale));
+            assert_eq!(leftovers.len(), 1);
+        }
+        leftovers.answered(id, Ok(Reply::Nothing));
+        assert_eq!(leftovers.len(), 0);
     }
 }

@@ -12,6 +12,10 @@ pub(crate) struct Limit {
     pub(crate) timer: Receiver<Instant>,
     pub(crate) cancel: Receiver<()>,
     deadline: Option<Instant>,
+    /// Whether anything can come through `cancel`.
+    cancellable: bool,
+    /// When the call began.
+    pub(crate) begun: Instant,
 }
 
 /// The limit was reached.
@@ -19,17 +23,14 @@ pub(crate) struct Limit {
 pub(crate) struct GaveUp;
 
 impl Limit {
-    /// Waits for as long as it takes.
-    pub(crate) fn none() -> Self {
-        Self::new(None, None)
-    }
-
     /// Waits until the `deadline`, and until something comes through `cancel`.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
             timer: deadline.map_or_else(never, at),
+            cancellable: cancel.is_some(),
             cancel: cancel.unwrap_or_else(never),
             deadline,
+            begun: Instant::now(),
         }
     }
 
@@ -46,6 +47,24 @@ impl Limit {
         };
         self.timer = self.deadline.map_or_else(never, at);
         self
+    }
+
+    /// Takes the next message out of a channel; a disconnected one counts as the limit.
+    ///
+    /// Where nobody can cancel, this does without a `select!`, which makes the thread that
+    /// was woken wait for the one that woke it.
+    pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, GaveUp> {
+        if self.cancellable {
+            return select! {
+                recv(channel) -> message => message.map_err(|_| GaveUp),
+                recv(self.timer) -> _ => Err(GaveUp),
+                recv(self.cancel) -> _ => Err(GaveUp),
+            };
+        }
+        match self.deadline {
+            Some(deadline) => channel.recv_deadline(deadline).map_err(|_| GaveUp),
+            None => channel.recv().map_err(|_| GaveUp),
+        }
     }
 
     /// Returns whether the limit is reached already.

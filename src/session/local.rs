@@ -1,39 +1,61 @@
 //! The threads of one client queue here first, so that the server sees one of them.
 //!
 //! A line is first come, first served. A thread that stands at its head would wait for
-//! itself if it came again, and is told so instead.
+//! itself if it came again, and is told so instead. Where the client allows it, the turn
+//! comes with the lock itself, so many times in a row; then the lock goes to the server,
+//! and other processes have their chance.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
 use super::hub::Hub;
 use super::limit::Limit;
+use crate::hold::Hold;
 
 /// The lines of one client, one for each path that somebody wants.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<HashMap<String, Line>>>);
+pub(crate) struct Lines(Arc<Mutex<HashMap<Arc<str>, Line>>>);
 
 struct Line {
     /// Whose turn it is; nobody's in particular if the guard may change threads.
     owner: Option<ThreadId>,
-    waiting: VecDeque<(ThreadId, Sender<()>)>,
+    waiting: VecDeque<Waiter>,
+    /// The lock, on its way to the next in line.
+    estate: Option<Hold>,
+    /// How many times in a row it went that way.
+    streak: u32,
+}
+
+struct Waiter {
+    thread: ThreadId,
+    to: Sender<Word>,
+    /// Whether the lock may come along with the turn.
+    inherits: bool,
+}
+
+/// What somebody in line is told.
+enum Word {
+    /// It is your turn; perhaps you have the lock already.
+    Turn(Option<Box<Hold>>),
+    /// Something happened to the connection.
+    Look,
 }
 
 /// Somebody's turn; dropping it lets the next one in.
 pub(crate) struct Turn {
     lines: Lines,
-    path: String,
+    path: Arc<str>,
 }
 
 /// What came of asking for a turn.
 pub(crate) enum Entry {
-    /// It is our turn.
-    Turn(Turn),
+    /// It is our turn; the lock may have come along.
+    Turn(Turn, Option<Box<Hold>>),
     /// The caller gave up, or would have had to wait.
     Taken,
     /// The calling thread has the turn.
@@ -44,79 +66,137 @@ pub(crate) enum Entry {
 
 impl Lines {
     /// Stands in line until it is our turn, the limit is reached, or the client is closed.
-    pub(crate) fn enter(&self, path: &str, limit: &Limit, hub: &Hub) -> Entry {
-        let called = {
+    pub(crate) fn enter(&self, path: &Arc<str>, inherits: bool, limit: &Limit, hub: &Hub) -> Entry {
+        let thread = thread::current().id();
+        let (to, words) = unbounded();
+        {
             let mut lines = self.0.lock();
             let Some(line) = lines.get_mut(path) else {
-                return Entry::Turn(self.open(&mut lines, path));
+                return Entry::Turn(self.open(&mut lines, path), None);
             };
-            if line.owner == Some(thread::current().id()) {
+            if line.owner == Some(thread) {
                 return Entry::OwnTurn;
             }
-            let (next, called) = bounded(1);
-            line.waiting.push_back((thread::current().id(), next));
-            called
-        };
-        self.wait(path, &called, limit, hub)
+            let to = to.clone();
+            line.waiting.push_back(Waiter {
+                thread,
+                to,
+                inherits,
+            });
+        }
+        let _awake = hub.on_change(move || {
+            let _ = to.send(Word::Look);
+        });
+        self.wait(path, &words, limit, hub)
     }
 
-    fn wait(&self, path: &str, called: &Receiver<()>, limit: &Limit, hub: &Hub) -> Entry {
-        let changes = hub.changes();
+    fn wait(&self, path: &Arc<str>, words: &Receiver<Word>, limit: &Limit, hub: &Hub) -> Entry {
         let entry = loop {
-            select! {
-                recv(called) -> _ => break Entry::Turn(self.turn(path)),
-                recv(limit.timer) -> _ => break Entry::Taken,
-                recv(limit.cancel) -> _ => break Entry::Taken,
+            match limit.recv(words) {
+                Ok(Word::Turn(hold)) => return Entry::Turn(self.turn(path), hold),
                 // The place in the line outlives disconnects and expiries.
-                recv(changes) -> _ => if hub.link().is_over() {
-                    break Entry::Closed;
-                }
+                Ok(Word::Look) if !hub.link().is_over() => {}
+                Ok(Word::Look) => break Entry::Closed,
+                Err(_) => break Entry::Taken,
             }
         };
-        if !matches!(entry, Entry::Turn(_)) {
-            self.give_up(path, called);
-        }
+        self.give_up(path, words);
         entry
     }
 
     /// Takes the turn if nobody has it.
-    pub(crate) fn try_enter(&self, path: &str) -> Entry {
+    pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry {
         let mut lines = self.0.lock();
         match lines.get(path) {
-            None => Entry::Turn(self.open(&mut lines, path)),
+            None => Entry::Turn(self.open(&mut lines, path), None),
             Some(line) if line.owner == Some(thread::current().id()) => Entry::OwnTurn,
             Some(_) => Entry::Taken,
         }
     }
 
-    fn open(&self, lines: &mut HashMap<String, Line>, path: &str) -> Turn {
+    /// Leaves a lock to the next in line, who gets it with the turn.
+    ///
+    /// `cede` is asked for it only if there is somebody who takes it, and no more than
+    /// `most` have had it in a row. Returns whether it was left.
+    pub(crate) fn bequeath(
+        &self,
+        path: &str,
+        most: u32,
+        cede: impl FnOnce() -> Option<Hold>,
+    ) -> bool {
+        let mut lines = self.0.lock();
+        let Some(line) = lines.get_mut(path) else {
+            return false;
+        };
+        let heir = line.waiting.front().is_some_and(|next| next.inherits);
+        if !heir || line.streak >= most {
+            return false;
+        }
+        line.estate = cede();
+        line.estate.is_some()
+    }
+
+    fn open(&self, lines: &mut HashMap<Arc<str>, Line>, path: &Arc<str>) -> Turn {
         let line = Line {
             owner: Some(thread::current().id()),
             waiting: VecDeque::new(),
+            estate: None,
+            streak: 0,
         };
-        lines.insert(path.to_owned(), line);
+        lines.insert(path.clone(), line);
         self.turn(path)
     }
 
-    fn turn(&self, path: &str) -> Turn {
+    fn turn(&self, path: &Arc<str>) -> Turn {
         Turn {
             lines: self.clone(),
-            path: path.to_owned(),
+            path: path.clone(),
         }
     }
 
     /// Leaves the line; a turn that came meanwhile goes on to the next.
-    fn give_up(&self, path: &str, called: &Receiver<()>) {
+    fn give_up(&self, path: &Arc<str>, words: &Receiver<Word>) {
         let mut lines = self.0.lock();
-        if called.try_recv().is_ok() {
+        let called = words.try_iter().find_map(|word| match word {
+            Word::Turn(hold) => Some(hold),
+            Word::Look => None,
+        });
+        if let Some(hold) = called {
             drop(lines);
-            drop(self.turn(path));
+            let turn = self.turn(path);
+            // It goes on, or back to the server, while we still have the turn.
+            drop(hold);
+            drop(turn);
             return;
         }
         if let Some(line) = lines.get_mut(path) {
             let me = thread::current().id();
-            line.waiting.retain(|(thread, _)| *thread != me);
+            line.waiting.retain(|waiter| waiter.thread != me);
         }
+    }
+}
+
+impl Line {
+    /// The lock, if who is next cannot take it.
+    fn orphan(&mut self) -> Option<Hold> {
+        let heir = self.waiting.front().is_some_and(|next| next.inherits);
+        if heir { None } else { self.estate.take() }
+    }
+
+    /// Calls the next in line; `false` if there is nobody.
+    fn call(&mut self) -> bool {
+        let Some(next) = self.waiting.pop_front() else {
+            return false;
+        };
+        self.owner = Some(next.thread);
+        let estate = self.estate.take().map(Box::new);
+        self.streak = match estate {
+            Some(_) => self.streak.saturating_add(1),
+            None => 0,
+        };
+        // The receiver leaves the line under the lock before it goes away.
+        let _ = next.to.send(Word::Turn(estate));
+        true
     }
 }
 
@@ -132,25 +212,30 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut lines = self.lines.0.lock();
-        let Some(line) = lines.get_mut(&self.path) else {
-            return;
-        };
-        match line.waiting.pop_front() {
-            Some((thread, next)) => {
-                line.owner = Some(thread);
-                // The receiver leaves the line under this lock before it goes away.
-                let _ = next.try_send(());
-            }
-            None => {
-                lines.remove(&self.path);
-            }
+        if let Some(orphan) = lines.get_mut(&self.path).and_then(Line::orphan) {
+            // The heir has left. To give the lock up takes other locks than this one.
+            drop(lines);
+            orphan.abandon();
+            lines = self.lines.0.lock();
+        }
+        let called = lines.get_mut(&self.path).is_some_and(Line::call);
+        if !called {
+            lines.remove(&self.path);
         }
     }
 }
 
 impl fmt::Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").finish_non_exhaustive()
+        let waiting = self
+            .0
+            .lock()
+            .values()
+            .map(|line| line.waiting.len())
+            .sum::<usize>();
+        f.debug_struct("Lines")
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }
 

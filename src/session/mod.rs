@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
     pub(crate) acl: Acl,
     pub(crate) card: Card,
+    /// How many times in a row a lock may go from thread to thread of this client.
+    pub(crate) local_handoffs: u32,
 }
 
 impl Session {

@@ -21,14 +21,6 @@ pub(crate) enum Proof {
     Unanswered,
 }
 
-/// How many requests [`requests`] makes of this many nodes.
-pub(crate) fn count(abilities: Abilities, nodes: usize) -> usize {
-    match abilities.multi {
-        true => 1,
-        false => 2 * nodes,
-    }
-}
-
 /// The requests that ask for these nodes.
 pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
     if abilities.multi {
@@ -117,8 +109,8 @@ mod tests {
     #[test]
     fn without_a_multi_each_node_takes_a_write_and_a_look() {
         let nodes = ["/m/a".to_owned(), "/m/b".to_owned()];
-        assert_eq!(requests(HANDLE, &nodes).len(), count(HANDLE, 2));
-        assert_eq!(requests(OURS, &nodes).len(), count(OURS, 2));
+        assert_eq!(requests(HANDLE, &nodes).len(), 4);
+        assert_eq!(requests(OURS, &nodes).len(), 1);
         let no_node = Err(Failure::Refused(ErrorCode::NO_NODE));
         let there = Ok(Reply::Stat(Stat::default()));
         let alive = [

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::hub::{Link, SessionState};
+use super::hub::Link;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -24,6 +24,14 @@ const LOST: u64 = 0;
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Vigil {
+    life: Arc<Life>,
+    told: Mutex<GuardState>,
+    events: (Sender<GuardEvent>, Receiver<GuardEvent>),
+}
+
+/// What guards share that have the same nodes one after the other.
+#[derive(Debug)]
+struct Life {
     path: String,
     nodes: Vec<String>,
     session: i64,
@@ -34,8 +42,8 @@ pub(crate) struct Vigil {
     proven: AtomicU64,
     /// Disconnected since that check.
     shaken: AtomicBool,
-    told: Mutex<GuardState>,
-    events: (Sender<GuardEvent>, Receiver<GuardEvent>),
+    /// Somebody wants the lock to be let go.
+    wanted: AtomicBool,
 }
 
 impl Vigil {
@@ -48,7 +56,7 @@ impl Vigil {
         current: Arc<AtomicI64>,
         proven: Moment,
     ) -> Self {
-        Self {
+        Self::of(Arc::new(Life {
             path: path.to_owned(),
             nodes,
             session: link.session,
@@ -56,22 +64,36 @@ impl Vigil {
             timeout: link.timeout,
             proven: AtomicU64::new(proven.as_nanos()),
             shaken: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+        }))
+    }
+
+    /// A vigil over the same nodes for another guard, which hears of what is to come; `None`
+    /// unless they are known to be ours and nobody wants them.
+    pub(crate) fn succeed(&self) -> Option<Self> {
+        let free = !self.life.wanted.load(Ordering::Acquire);
+        (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
+    }
+
+    fn of(life: Arc<Life>) -> Self {
+        Self {
+            life,
             told: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
         }
     }
 
     pub(crate) fn nodes(&self) -> &[String] {
-        &self.nodes
+        &self.life.nodes
     }
 
     pub(crate) fn path(&self) -> &str {
-        &self.path
+        &self.life.path
     }
 
     /// The session that the nodes belong to.
     pub(crate) fn session(&self) -> i64 {
-        self.session
+        self.life.session
     }
 
     pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
@@ -95,10 +117,15 @@ impl Vigil {
         let now = Moment::now();
         match self.look(now) {
             None => GuardState::Lost,
-            Some(_) if self.shaken.load(Ordering::Acquire) => GuardState::Suspect,
-            Some(proven) if proven + self.timeout / 3 < now => GuardState::Suspect,
+            Some(_) if self.life.shaken.load(Ordering::Acquire) => GuardState::Suspect,
+            Some(proven) if proven + self.life.timeout / 3 < now => GuardState::Suspect,
             Some(_) => GuardState::Held,
         }
+    }
+
+    /// Whether the quorum was asked at that time or later, and confirmed the lock.
+    pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
+        moment.as_nanos() <= self.life.proven.load(Ordering::Acquire)
     }
 
     /// How long the lock can be trusted if nothing more is heard.
@@ -115,7 +142,7 @@ impl Vigil {
         let now = Moment::now();
         let proven = self.look(now)?;
         let next = match self.state() {
-            GuardState::Held => proven + self.timeout / 3,
+            GuardState::Held => proven + self.life.timeout / 3,
             _ => self.deadline(proven),
         };
         Some(next.saturating_since(now))
@@ -131,22 +158,23 @@ impl Vigil {
         let (old, new) = (proven.as_nanos(), sent.max(proven).as_nanos());
         // A failure means that somebody has just found the deadline passed.
         if self
+            .life
             .proven
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            self.shaken.store(false, Ordering::Release);
+            self.life.shaken.store(false, Ordering::Release);
         }
     }
 
     /// The connection broke: the lock is not known to be lost, nor to be held.
     pub(crate) fn shake(&self) {
-        self.shaken.store(true, Ordering::Release);
+        self.life.shaken.store(true, Ordering::Release);
     }
 
     /// The lock is lost.
     pub(crate) fn lose(&self) {
-        self.proven.store(LOST, Ordering::Release);
+        self.life.proven.store(LOST, Ordering::Release);
     }
 
     /// Tells the guard's events what changed since it was told last.
@@ -170,41 +198,43 @@ impl Vigil {
                 log::Level::Warn
             },
             "the lock {} is {state:?}",
-            self.path,
+            self.life.path,
         );
         self.send(event);
     }
 
     /// Tells the guard that somebody wants it to let go.
     pub(crate) fn ask_to_let_go(&self) {
-        log::info!("somebody asks for the lock {}", self.path);
+        self.life.wanted.store(true, Ordering::Release);
+        log::info!("somebody asks for the lock {}", self.life.path);
         self.send(GuardEvent::RevokeRequested);
     }
 
     pub(crate) fn lost(&self) -> Error {
         Error::Lost {
-            path: self.path.clone(),
+            path: self.life.path.clone(),
         }
     }
 
     fn deadline(&self, proven: Moment) -> Moment {
-        proven + self.timeout / 2
+        proven + self.life.timeout / 2
     }
 
     /// Returns when the lock was last proven, or `None` once it is lost, which is final.
     fn look(&self, now: Moment) -> Option<Moment> {
         loop {
-            let nanos = self.proven.load(Ordering::Acquire);
+            let nanos = self.life.proven.load(Ordering::Acquire);
             if nanos == LOST {
                 return None;
             }
             let proven = Moment::from_nanos(nanos);
-            let alive = self.current.load(Ordering::Acquire) == self.session;
+            let alive = self.life.current.load(Ordering::Acquire) == self.life.session;
             if alive && now < self.deadline(proven) {
                 return Some(proven);
             }
             let lost =
-                self.proven
+                self.life
+                    .proven
                     .compare_exchange(nanos, LOST, Ordering::AcqRel, Ordering::Acquire);
             if lost.is_ok() {
                 return None;
@@ -223,6 +253,7 @@ impl Vigil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::hub::SessionState;
 
     const T: Duration = Duration::from_secs(600);
 
@@ -233,6 +264,7 @@ mod tests {
             session: 1,
             timeout: T,
             connects: 1,
+            since: proven,
         };
         Vigil::new(
             "/m",
@@ -280,9 +312,9 @@ mod tests {
     #[test]
     fn another_session_is_the_end_at_once() {
         let vigil = vigil(Duration::ZERO);
-        vigil.current.store(2, Ordering::Release);
+        vigil.life.current.store(2, Ordering::Release);
         assert!(vigil.check().is_err());
-        vigil.current.store(1, Ordering::Release);
+        vigil.life.current.store(1, Ordering::Release);
         assert!(vigil.check().is_err());
     }
 

@@ -24,6 +24,17 @@ pub(crate) struct Rules {
     pub(crate) patience: Duration,
 }
 
+impl Rules {
+    pub(crate) fn for_sessions_of(timeout: Duration) -> Self {
+        Self {
+            slack: Duration::from_secs(3),
+            release: timeout + Duration::from_secs(3),
+            settle: 2 * timeout,
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
 /// What was counted in a history without a violation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Summary {
@@ -304,13 +315,13 @@ impl<'a> Case<'a> {
     fn releases(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for op in self.ops.iter().filter(|op| op.granted.is_some()) {
-            let died = self.died.contains_key(&op.who);
-            let Some(since) = op.release.or((!died).then_some(self.end)) else {
+            let died = self.died.get(&op.who).copied();
+            let Some(since) = op.release.or(died.is_none().then_some(self.end)) else {
                 continue;
             };
-            let end = op.released.unwrap_or(self.end);
+            let end = op.released.or(died).unwrap_or(self.end);
             let allowed = nanos(self.rules.release) + self.stood_still(op.who, since, end);
-            if since + allowed < end || (op.released.is_none() && !died) {
+            if since + allowed < end || op.released.or(died).is_none() {
                 let what = format!("{} did not come to the end of its release", op.name());
                 found.push(op.violation(since, what));
             }

@@ -21,7 +21,7 @@ use crate::support::netns::{self, Network};
 use crate::support::raw::Raw;
 use crate::support::worker::Worker;
 use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
-use crate::support::within;
+use crate::support::{eventually, within};
 use crate::workload::{QUIT, ROOT, STOP, Task};
 
 /// The servers are the first members of a network.
@@ -204,6 +204,17 @@ impl Run {
         self.hire(Process { slot, life }, LIVELY, &[]);
     }
 
+    /// As [`heal`](Self::heal), and waits until all servers serve.
+    pub(crate) fn make_whole(&mut self) {
+        self.heal();
+        eventually("all servers serve", || {
+            (0..SERVERS).all(|i| {
+                let said = self.ensemble.server(i).four_letter("srvr");
+                said.is_ok_and(|said| said.contains("Mode:"))
+            })
+        });
+    }
+
     /// Makes everything whole again, and waits until the ensemble has a leader.
     pub(crate) fn heal(&mut self) {
         if let Some(network) = &self.network {
@@ -266,12 +277,7 @@ impl Run {
     }
 
     pub(crate) fn rules(&self) -> Rules {
-        Rules {
-            slack: Duration::from_secs(3),
-            release: self.timeout + Duration::from_secs(3),
-            settle: 2 * self.timeout,
-            patience: Duration::from_secs(10),
-        }
+        Rules::for_sessions_of(self.timeout)
     }
 
     /// Judges the history; keeps it where it shows a violation.

@@ -28,7 +28,7 @@ fn under_load(name: &str, timeout: Duration, schedule: impl Fn(&mut Run)) -> Sum
     wait(1000);
     for _ in 0..rounds() {
         schedule(&mut run);
-        run.heal();
+        run.make_whole();
         wait(1500);
     }
     let summary = run.finish();

@@ -54,10 +54,11 @@ fn concerns(violation: &Violation, entry: &Entry) -> bool {
     }
 }
 
-/// Of a row of checks that passed, the first and the last.
+/// Of a row of checks that passed or of writes, the first and the last.
 fn without_repetition(entries: Vec<Entry>) -> Vec<Entry> {
+    let dull = |what: &What| matches!(what, What::Valid | What::Write { .. });
     let same = |a: &Entry, b: &Entry| {
-        (a.who, a.op, &a.what, &What::Valid) == (b.who, b.op, &b.what, &a.what)
+        (a.who, a.op) == (b.who, b.op) && dull(&a.what) && dull(&b.what)
     };
     let keep = |i: usize| {
         let (Some(before), Some(after)) = (i.checked_sub(1), entries.get(i + 1)) else {

@@ -3,7 +3,7 @@
 use zklock::protocol::attempt::Event;
 use zklock::protocol::farewell;
 
-use super::client::Fired;
+use super::client::{Change, Fired};
 use super::mutant::Mutant;
 use super::world::{Transport, World};
 
@@ -104,22 +104,30 @@ impl World {
 
     pub(crate) fn remove(&mut self, name: &str) {
         if self.directory.remove(name).is_some() {
-            self.fire(name, Fired::Deleted);
+            self.fire(name, Change::Deleted);
         }
     }
 
-    pub(crate) fn fire(&mut self, name: &str, what: Fired) {
+    /// Tells whoever watches the node what became of it.
+    pub(crate) fn fire(&mut self, name: &str, what: Change) {
+        let deaf = (what, self.rules.mutant) == (Change::Changed, Mutant::SleepsThroughChanges);
         let mut woken = Vec::new();
         for (i, client) in self.clients.iter_mut().enumerate() {
-            if client.watch.as_deref() == Some(name) {
+            let mine = client.queued.as_ref();
+            let queued = mine.is_some_and(|mine| self.directory.find(mine).is_some());
+            let own = client.guard.as_deref() == Some(name);
+            if own {
+                client.guard = None;
+            } else if client.watch.as_deref() == Some(name) {
                 client.watch = None;
-                if (what, self.rules.mutant) != (Fired::Changed, Mutant::SleepsThroughChanges) {
-                    client.fired = Some(what);
-                }
                 woken.push(i);
+            } else {
+                continue;
             }
+            let fired = Fired { what, own, queued };
+            client.events.extend((!deaf).then_some(fired));
         }
-        if what == Fired::Deleted {
+        if what == Change::Deleted {
             self.check_herd(woken);
         }
     }

@@ -36,7 +36,12 @@ pub(crate) struct Client {
     pub(crate) crashed: bool,
     /// The node with a watch of ours at the server.
     pub(crate) watch: Option<String>,
-    pub(crate) fired: Option<Fired>,
+    /// Our own node, while it is watched, too.
+    pub(crate) guard: Option<String>,
+    /// The attempt asked for that. For the properties.
+    pub(crate) guards: bool,
+    /// What the watches saw, in the order in which it happened.
+    pub(crate) events: Vec<Fired>,
     /// The connection is a new one since the sleeper fell asleep.
     pub(crate) reconnected: bool,
     /// A create that was sent, and whose answer nobody waits for any more.
@@ -49,11 +54,23 @@ pub(crate) struct Client {
     pub(crate) cancelled: bool,
     /// The operator has deleted a node of ours. For the properties.
     pub(crate) evicted: bool,
+    /// It takes a deletion for its turn that came after its own node's. For the
+    /// properties.
+    pub(crate) deluded: bool,
 }
 
-/// What the watch told.
+/// What a watch saw.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Fired {
+pub(crate) struct Fired {
+    pub(crate) what: Change,
+    /// It is about the client's own node, not the nearest.
+    pub(crate) own: bool,
+    /// The client's own node was there at that time. For the properties.
+    pub(crate) queued: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Change {
     Deleted,
     Changed,
 }
@@ -81,12 +98,15 @@ impl Client {
             untold: false,
             crashed: false,
             watch: None,
-            fired: None,
+            guard: None,
+            guards: false,
+            events: Vec::new(),
             reconnected: false,
             under_way: None,
             unseen: None,
             cancelled: false,
             evicted: false,
+            deluded: false,
         }
     }
 
@@ -119,13 +139,20 @@ impl Client {
         self.queued = None;
         self.cancelled = false;
         self.untold = false;
+        self.deluded = false;
         self.stop_watching();
     }
 
     pub(crate) fn stop_watching(&mut self) {
-        self.watch = None;
-        self.fired = None;
+        self.lose_watches();
+        self.guards = false;
         self.reconnected = false;
+    }
+
+    pub(crate) fn lose_watches(&mut self) {
+        self.watch = None;
+        self.guard = None;
+        self.events.clear();
     }
 
     pub(crate) fn action(&self) -> Option<Action> {

@@ -7,7 +7,11 @@
 //!   `NewSession` is; only before it knows its node may an attempt go on for a while, and
 //!   it has the owner to tell by then; that a node is not there must not be reported,
 //! - a sleeper is woken after every reconnect,
-//! - only the watch that was set last is listened to,
+//! - only the watches that were set last are listened to, and their events are told in
+//!   the order in which they happened: `Deleted` after the own node's is no grant,
+//! - a connection that was made anew tells what it missed in any order: that is `Woken`,
+//! - the deletion of the own node is `Woken`, since a server that closes the session tells
+//!   of it, too; only an answer to a request, through the session, is `Evicted`,
 //! - a farewell is repeated until it is answered; where the transport knows its session,
 //!   a farewell ends with the session in which it was begun, which may be a later one
 //!   than the attempt's.
@@ -15,7 +19,7 @@
 use zklock::protocol::attempt::{Action, Event, Outcome};
 use zklock::protocol::farewell::Farewell;
 
-use super::client::{Fired, Hold};
+use super::client::{Change, Hold};
 use super::mutant::{Mutant, births_by_number};
 use super::property::Property;
 use super::world::{Step, World};
@@ -47,7 +51,8 @@ impl World {
                 Mutant::OrdersByNumberOnly => births_by_number(&names),
                 _ => self.births(&names),
             },
-            Action::Watch(behind) | Action::WatchBoth(behind, _) => self.watch(i, &behind.nearest),
+            Action::Watch(behind) => self.watch(i, &behind.nearest),
+            Action::WatchBoth(behind, mine) => self.watch_both(i, &behind.nearest, mine),
             Action::Prove(name) => match self.directory.find(&name) {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
@@ -102,6 +107,18 @@ impl World {
         }
     }
 
+    fn watch_both(&mut self, i: usize, nearest: &str, mine: String) -> Event {
+        self.clients[i].guards = true;
+        if self.rules.mutant == Mutant::WatchesOnlyTheNearest {
+            return self.watch(i, nearest);
+        }
+        if self.directory.find(&mine).is_none() {
+            return Event::Evicted;
+        }
+        self.clients[i].guard = Some(mine);
+        self.watch(i, nearest)
+    }
+
     pub(crate) fn run_lagging(&mut self, i: usize) {
         let client = &self.clients[i];
         let event = match client.action() {
@@ -113,23 +130,36 @@ impl World {
 
     /// Takes the session for alive because it was a moment ago.
     pub(crate) fn recall(&mut self, i: usize) {
+        let deluded = self.clients[i].deluded;
         self.report(i, Event::Proved);
         let client = &mut self.clients[i];
         if let (Some(hold), false) = (&mut client.hold, client.expired) {
-            // Who was evicted meanwhile learns it from the next proof.
-            hold.trusted = self.directory.find(&hold.node.name).is_some();
+            // Who was evicted when it was its turn learns it from the next proof.
+            let evicted = self.directory.find(&hold.node.name).is_none();
+            hold.trusted = deluded || !evicted;
         }
     }
 
     pub(crate) fn wake(&mut self, i: usize, step: Step) {
+        let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
-        let event = match (step, client.fired) {
-            (Step::Wake(_), Some(Fired::Deleted)) => Event::Deleted,
-            _ if self.rules.mutant == Mutant::TakesAnyWakeForADeletion => Event::Deleted,
+        let nth = match mutant {
+            Mutant::HearsOutOfOrder => client.events.len().saturating_sub(1),
+            _ => 0,
+        };
+        let fired = client.events.get(nth).filter(|_| step == Step::Wake(i));
+        let deleted = fired.filter(|fired| fired.what == Change::Deleted);
+        let event = match deleted {
+            Some(fired) if !fired.own => Event::Deleted,
+            Some(_) if mutant == Mutant::TakesOwnEndForEviction => Event::Evicted,
+            _ if mutant == Mutant::TakesAnyWakeForADeletion => Event::Deleted,
             _ => Event::Woken,
         };
+        let queued = deleted.is_none_or(|fired| fired.queued);
         client.stop_watching();
         self.report(i, event);
+        let client = &mut self.clients[i];
+        client.deluded = !queued && matches!(client.action(), Some(Action::Prove(_)));
     }
 
     pub(crate) fn report(&mut self, i: usize, event: Event) {
@@ -160,6 +190,7 @@ impl World {
         match outcome {
             Outcome::Held(mine) => {
                 self.check_order(i, &mine);
+                self.check_turn(i);
                 let client = &mut self.clients[i];
                 if self.rules.mutant == Mutant::DeletesBeforeRelease {
                     client.bid_farewell(mine.clone());

@@ -3,7 +3,7 @@
 use zklock::protocol::attempt::{Action, Event};
 use zklock::protocol::farewell;
 
-use super::client::Fired;
+use super::client::Change;
 use super::directory::Maker;
 use super::mutant::Mutant;
 use super::world::{Step, Transport, Watches, World};
@@ -45,7 +45,7 @@ impl World {
             Step::Evict(n) => self.evict(n),
             Step::Touch(n) => {
                 let name = self.directory.nodes[n].name.clone();
-                self.fire(&name, Fired::Changed);
+                self.fire(&name, Change::Changed);
             }
             _ => self.directory.vanish(),
         }
@@ -82,8 +82,9 @@ impl World {
         let client = &mut self.clients[i];
         client.under_way = None;
         if watches == Watches::Lost {
-            client.watch = None;
-            client.fired = None;
+            client.lose_watches();
+        } else if mutant == Mutant::HearsWhatIsSetAgain {
+            client.events.reverse();
         }
         client.reconnected = client.is_asleep() && mutant != Mutant::SleepsThroughReconnects;
         if asks && mutant != Mutant::RepeatsLostCreates {

@@ -35,6 +35,10 @@ pub(crate) enum Mutant {
     SleepsThroughReconnects,
     SleepsThroughChanges,
     SleepsThroughExpiry,
+    WatchesOnlyTheNearest,
+    HearsOutOfOrder,
+    HearsWhatIsSetAgain,
+    TakesOwnEndForEviction,
 
     // Sessions.
     CarriesOnInNewSession,

@@ -26,7 +26,8 @@ pub(crate) enum Property {
     Herd,
     /// A farewell deletes nothing but what its own client has done with.
     Ownership,
-    /// Nobody is told that it was evicted, or that the lock was taken, if that's not so.
+    /// Nobody is told that it was evicted, that the lock was taken, or that it is its turn,
+    /// if that's not so.
     Truth,
     /// Whoever waits has something to wait for.
     Progress,
@@ -67,7 +68,7 @@ impl World {
 
     fn check_sleep(&mut self, i: usize) {
         let client = &self.clients[i];
-        let stirred = client.fired.is_some() || client.reconnected;
+        let stirred = !client.events.is_empty() || client.reconnected;
         if !client.is_asleep() || stirred || client.crashed || client.expired || client.untold {
             return;
         }
@@ -76,7 +77,7 @@ impl World {
         match self.decide(attempt) {
             Action::Watch(_) | Action::WatchBoth(..) => {}
             // It cannot go on anyway, and learns why when somebody ahead goes.
-            Action::Finish(Outcome::Evicted(_)) if client.evicted => {}
+            Action::Finish(Outcome::Evicted(_)) if client.evicted && !client.guards => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);
@@ -120,6 +121,14 @@ impl World {
         if let Some(node) = overtaken {
             let text = format!("{} overtakes {}", name(i), node.name);
             self.blame(Property::Order, text);
+        }
+    }
+
+    /// The client is given the lock: its node was there when its turn came.
+    pub(crate) fn check_turn(&mut self, i: usize) {
+        if self.clients[i].deluded {
+            let text = format!("{} takes a turn that it has lost", name(i));
+            self.blame(Property::Truth, text);
         }
     }
 

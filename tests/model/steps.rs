@@ -49,7 +49,8 @@ impl World {
             steps.push(Step::Cancel(i));
         }
         if action == Action::Wait {
-            steps.extend(client.fired.map(|_| Step::Wake(i)));
+            let hears = !client.reconnected || self.rules.mutant == Mutant::HearsWhatIsSetAgain;
+            steps.extend((hears && !client.events.is_empty()).then_some(Step::Wake(i)));
             steps.extend(client.reconnected.then_some(Step::WakeAfterReconnect(i)));
         } else if client.is_served() && self.may_go_on(client, &action) {
             self.request_steps(i, client, &action, steps);
@@ -144,7 +145,8 @@ impl World {
         let waits = client.attempt.is_some() || client.under_way.is_some();
         if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));
-            if client.watch.is_some() && self.rules.transport == Transport::Wire {
+            let watches = client.watch.is_some() || !client.events.is_empty();
+            if watches && self.rules.transport == Transport::Wire {
                 steps.push(Step::LoseRequest(i, Watches::SetAgain));
             }
         }
@@ -163,7 +165,8 @@ impl World {
         if 0 < self.budget.touches {
             let watched = |n: &usize| {
                 let name = &self.directory.nodes[*n].name;
-                self.clients.iter().any(|c| c.watch.as_ref() == Some(name))
+                let seen = |c: &Client| [&c.watch, &c.guard].contains(&&Some(name.clone()));
+                self.clients.iter().any(seen)
             };
             steps.extend(nodes.filter(watched).map(Step::Touch));
         }

@@ -12,8 +12,10 @@ use std::time::Duration;
 use super::leash::Leashed;
 use super::{free_port, netns, within};
 
-/// The server and, for its log, one of slf4j's back ends; the manifest names the rest.
-const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+/// The server, one of slf4j's back ends for its log, and what it needs for TLS but does
+/// not name in its manifest, as it does the rest.
+const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
+    /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
 /// Names the jars on other systems.
 const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";
@@ -146,12 +148,21 @@ impl ZooKeeper {
     }
 
     /// Returns the log if the server ended, as it does when its port was taken.
+    #[track_caller]
     pub(super) fn wait_until_ready(&self) -> Result<(), String> {
         let ready = within(START, || self.has_ended() || self.is_ready());
-        if ready && !self.has_ended() {
-            return Ok(());
+        assert!(ready, "ZooKeeper is not ready in time:\n{}", self.log());
+        match self.has_ended() {
+            true => Err(self.log()),
+            false => Ok(()),
         }
-        Err(fs::read_to_string(self.folder.path("log")).unwrap_or_default())
+    }
+
+    /// Returns the beginning of the log, where the first trouble is.
+    fn log(&self) -> String {
+        let log = fs::read_to_string(self.folder.path("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().take(40).collect();
+        lines.join("\n")
     }
 
     fn is_ready(&self) -> bool {

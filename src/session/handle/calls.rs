@@ -74,8 +74,21 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
         Request::Exists { path, .. } => found(handle.exists(&path, false)),
         Request::GetData { path, .. } => data(handle.get_data(&path, false)),
         Request::GetChildren { path, .. } => children(handle.get_children(&path, false)),
+        Request::Sync { path } => sync(handle, path),
         // The crate has no call for the rest.
         _ => Err(Failure::Refused(ErrorCode::UNIMPLEMENTED)),
+    }
+}
+
+/// The crate has no sync, but a write is as good, even one that comes to nothing: its
+/// refusal comes through the quorum.
+fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
+    match handle
+        .delete(&format!("{path}/_sync"), None)
+        .map_err(failure)
+    {
+        Err(Failure::Lost) => Err(Failure::Lost),
+        _ => Ok(Reply::Synced { path }),
     }
 }
 

@@ -7,10 +7,10 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::hub::{Hub, SessionEvent, SessionState};
 use super::super::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
-use super::open;
+use super::{WORKERS, open};
 use crate::proto::{Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request};
 use crate::support::proxy::Proxy;
-use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw};
+use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, op};
 use crate::support::zookeeper::ZooKeeper as Server;
 use crate::support::{eventually, fresh_path, timed};
 
@@ -235,6 +235,37 @@ fn a_disconnect_ends_the_session_and_another_begins() {
     };
     assert_ne!(session, first);
     assert!(client.ask(exists("/", false)).is_ok());
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn what_was_sent_in_one_session_is_not_carried_out_in_the_next() {
+    let server = Server::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let (dir, mut raw) = node_on(server);
+    let client = Client::connect(&proxy.hosts());
+    proxy.blackhole();
+    let before = proxy.requests(op::EXISTS);
+    // As many as there are workers, so that the create waits for one.
+    let calls = [(); WORKERS].map(|()| client.send(vec![(exists("/", false), None)]));
+    eventually("they are under way", || {
+        proxy.requests(op::EXISTS) == before + WORKERS
+    });
+    let node = format!("{dir}/late");
+    let late = client.send(vec![(create(&node, CreateMode::Persistent), None)]);
+    proxy.cut();
+    proxy.heal();
+
+    for call in calls {
+        assert_eq!(call.recv_timeout(PATIENCE), Ok(Err(Failure::Lost)));
+    }
+    assert_eq!(late.recv_timeout(PATIENCE), Ok(Err(Failure::NotSent)));
+    client.expect(SessionEvent::Disconnected);
+    eventually("another session", || {
+        client.hub.link().state == SessionState::Connected
+    });
+    assert!(client.ask(exists("/", false)).is_ok());
+    assert_eq!(raw.stat(&node), None);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::receive::{Connection, End};
 use super::shared::Shared;
 use crate::clock::Moment;
 use crate::proto::{ConnectReply, ConnectRequest, Request, xid};
+use crate::session::transport::Failure;
 
 /// Replies may be somewhat longer than requests: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;
@@ -61,6 +62,7 @@ struct Io {
 
 /// Runs until the transport is closed or its credentials are refused.
 pub(super) fn run(shared: Arc<Shared>) {
+    let _farewell = Farewell(Arc::clone(&shared));
     let mut io = Io {
         shared,
         session: Session::default(),
@@ -80,8 +82,20 @@ pub(super) fn run(shared: Arc<Shared>) {
             break;
         }
     }
-    io.shared.end();
-    io.shared.hub.closed();
+}
+
+/// Nobody is left without an answer when the thread ends, be it in a panic.
+struct Farewell(Arc<Shared>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let left = self.0.detach(false);
+        self.0.end();
+        self.0.hub.closed();
+        for (pending, _) in left.open {
+            pending.answer(Err(Failure::Closed));
+        }
+    }
 }
 
 impl Io {

@@ -20,6 +20,7 @@ pub(super) enum Kind {
     /// A change of the node, or its end.
     Data,
     /// A node that is not there yet.
+    #[cfg(test)]
     Exists,
     Children,
 }
@@ -111,6 +112,7 @@ impl Watchers {
     fn of(&mut self, kind: Kind) -> &mut Vec<Watch> {
         match kind {
             Kind::Data => &mut self.data,
+            #[cfg(test)]
             Kind::Exists => &mut self.exists,
             Kind::Children => &mut self.children,
         }

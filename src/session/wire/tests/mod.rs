@@ -1,5 +1,6 @@
 //! The transport against real servers, and against servers that lie.
 
+mod broken;
 mod fake;
 mod lying;
 mod old;
@@ -18,6 +19,7 @@ use crate::proto::{
 };
 use crate::session::hub::{Hub, SessionEvent, SessionState};
 use crate::session::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
+use crate::support::zookeeper::ZooKeeper;
 
 /// Far longer than anything that is waited for should take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,6 +96,14 @@ impl Rig {
         self.wire.send(vec![call(request, Some(watch), &to)]);
         (one(&answers), fired)
     }
+}
+
+fn node() -> String {
+    format!("/{:016x}", fastrand::u64(..))
+}
+
+fn server() -> &'static ZooKeeper {
+    ZooKeeper::shared()
 }
 
 fn config(hosts: &str, timeout: Duration) -> Config {

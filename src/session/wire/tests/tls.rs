@@ -183,15 +183,15 @@ fn a_server_or_a_client_that_cannot_prove_who_it_is_gets_nowhere() {
 
     let strange = Keys::new();
     let stranger = Tls::new().ca_file(strange.ca()).client_cert(&chain, &key);
-    turned_away(&hosts, &stranger, "UnknownIssuer");
+    turned_away(&hosts, &stranger, "invalid peer certificate");
     turned_away(&zk.hosts(), &mine, "TLS could not be agreed on");
 
     let (_zk, hosts) = server(&keys, &["127.0.0.1"]);
     let nobody = Tls::new().ca_file(keys.ca());
-    turned_away(&hosts, &nobody, "");
+    turned_away(&hosts, &nobody, "BadCertificate");
     let (chain, key) = strange.sign("client", &[]);
     let unknown = Tls::new().ca_file(keys.ca()).client_cert(chain, key);
-    turned_away(&hosts, &unknown, "");
+    turned_away(&hosts, &unknown, "CertificateUnknown");
 }
 
 #[test]

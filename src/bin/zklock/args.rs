@@ -1,0 +1,282 @@
+//! What can be said on the command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  export ZKLOCK_HOSTS=zk1:2181,zk2:2181,zk3:2181
+  zklock run -n /locks/nightly -- ./report.sh     run it here unless it runs elsewhere
+  zklock run -w 600 /locks/deploy -- make deploy  wait up to ten minutes
+  zklock run --permits 4 /locks/api -- ./crawl    at most four at a time
+  zklock list --watch /locks/deploy               who holds it, and who waits
+  zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
+
+Exit status:
+  that of the command, or 128+N if signal N ended it
+  1    the lock was not got (another one with -E)
+  64   bad usage
+  69   no server answered
+  70   anything else went wrong
+  75   the lock was lost or in doubt, and the command was stopped
+  77   the servers do not let us
+  126  the command cannot be run; 127 it was not found";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
+  zklock run -w 600 -E 0 /locks/deploy -- make deploy
+  zklock run -s /locks/data -- ./read-it
+  zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
+
+The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
+number that grows with every holder: let what the lock protects refuse a lower one.
+
+The lock is held until the last process of the command's process group has ended, so what
+it leaves in the background keeps it.";
+
+/// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
+#[derive(Debug, Parser)]
+#[command(name = "zklock", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    /// The ZooKeeper servers: host:port,host:port/chroot.
+    #[arg(long, global = true, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
+    pub(crate) hosts: Option<String>,
+
+    /// How long the servers keep the lock of a client that they do not hear of.
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "20")]
+    pub(crate) session_timeout: Duration,
+
+    /// Gives up after this long without a server.
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "15")]
+    pub(crate) connect_timeout: Duration,
+
+    /// Reads credentials from a file, one scheme:credentials a line; without it, from
+    /// the variable ZKLOCK_AUTH.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) auth_file: Option<PathBuf>,
+
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+
+    /// Who may do what with the nodes that we create.
+    #[arg(long, global = true, value_name = "WHO", default_value = "open")]
+    pub(crate) acl: Protection,
+
+    /// With whose locks ours exclude: Curator's and go-zookeeper's, kazoo's, or those of
+    /// ZooKeeper's recipes page.
+    #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
+    pub(crate) dialect: Words,
+
+    /// Says on stderr what happens; twice says more.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) task: Task,
+}
+
+#[cfg(feature = "tls")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tls {
+    /// Encrypts the connection.
+    #[arg(long, global = true)]
+    pub(crate) tls: bool,
+
+    /// Trusts the authorities in this PEM file instead of the system's; implies --tls.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// Shows the servers the certificate in this PEM file; implies --tls.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The key of that certificate.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Runs a command while it holds a lock.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// Lists who holds a lock and who waits for it.
+    List(List),
+    /// Asks the holders of a lock to let go.
+    Revoke(Revoke),
+    /// Runs a server for development: one node, in memory, gone when it ends.
+    Serve(Serve),
+    /// Writes completions for a shell to stdout.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Writes the manual page to stdout.
+    Man {
+        /// Writes a page for each command into this folder instead.
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// Shares the lock with others that say so, too.
+    #[arg(short, long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+
+    /// Does not wait for the lock.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Waits this long for the lock at most.
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit status when the lock was not got.
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// Lets this many hold at a time; all that use the lock must say the same number.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) permits: Option<u32>,
+
+    /// What to do when the lock is in doubt: stop the command, or say so.
+    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    pub(crate) on_lost: OnLost,
+
+    /// How long the command has between SIGTERM and SIGKILL when the lock is in doubt;
+    /// less if the lock does not last that long. Defaults to an eighth of the session
+    /// timeout; more makes a broken connection count sooner.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) grace: Option<Duration>,
+
+    /// Keeps the lock for this long at least, for commands that are over before another
+    /// machine's clock has come to start them.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) hold_at_least: Option<Duration>,
+
+    /// What those who wait are told of us, instead of the command's name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+
+    /// The lock, an absolute path such as /locks/nightly.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// The lock.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// Writes JSON; with --watch, one line for each change.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Goes on, and lists again when something changes.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Revoke {
+    /// The lock.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// Asks this one only, holder or not; a name as `list` shows it, or a full path.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+
+    /// Deletes the nodes of those who have not let go after this long. A holder that is
+    /// cut off hears of it late: its command may go on for half a session timeout.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) evict_after: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181")]
+    pub(crate) listen: SocketAddr,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum OnLost {
+    Kill,
+    Warn,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Protection {
+    /// Everybody may do everything.
+    Open,
+    /// Only who has our credentials.
+    Creator,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Words {
+    Curator,
+    Kazoo,
+    Recipe,
+}
+
+/// What is wrong with a path otherwise is said when there is a connection.
+fn absolute(text: &str) -> Result<String, String> {
+    match text.strip_prefix('/') {
+        None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),
+        Some(_) => Ok(text.to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "write a number of seconds, such as 1.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_dashes_belongs_to_the_command() {
+        let line = "zklock run -n /a -E 7 -- ls -n -- -w";
+        let args = Args::try_parse_from(line.split(' ')).expect("a good line");
+        let Task::Run(run) = args.task else {
+            panic!("{args:?}");
+        };
+        assert_eq!(run.command, ["ls", "-n", "--", "-w"]);
+        assert_eq!(run.conflict_exit_code, 7);
+        assert!(run.nonblock);
+    }
+
+    #[test]
+    fn seconds_are_not_negative_and_end_somewhere() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["-1", "x", "1e30", "NaN", "inf", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How we come to a client. Credentials come from the environment or from a file, because
+//! arguments can be read by everybody on the machine.
+
+use std::env;
+use std::fs;
+use std::time::Duration;
+
+use zklock::{Acl, Client, Dialect};
+
+use crate::args::{Args, Protection, Words};
+use crate::failure::Failure;
+
+const AUTH: &str = "ZKLOCK_AUTH";
+
+/// Connects, for `limit` at most if that is shorter than what the user said.
+pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
+    let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
+    let hosts = hosts.ok_or_else(|| {
+        Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
+    })?;
+    let mut builder = Client::builder(hosts)
+        .session_timeout(args.session_timeout)
+        .connect_timeout(args.connect_timeout.min(limit))
+        .acl(match args.acl {
+            Protection::Open => Acl::open(),
+            Protection::Creator => Acl::creator_all(),
+        })
+        .dialect(match args.dialect {
+            Words::Curator => Dialect::Curator,
+            Words::Kazoo => Dialect::Kazoo,
+            Words::Recipe => Dialect::Recipe,
+        });
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls(&args.tls) {
+        builder = builder.tls(tls);
+    }
+    if let Some(note) = note {
+        builder = builder.note(note);
+    }
+    for (scheme, credentials) in credentials(args)? {
+        builder = builder.auth(&scheme, credentials);
+    }
+    Ok(builder.connect()?)
+}
+
+#[cfg(feature = "tls")]
+fn tls(said: &crate::args::Tls) -> Option<zklock::Tls> {
+    let wanted = said.tls || said.tls_ca.is_some() || said.tls_cert.is_some();
+    let mut tls = zklock::Tls::new();
+    if let Some(ca) = &said.tls_ca {
+        tls = tls.ca_file(ca);
+    }
+    if let (Some(cert), Some(key)) = (&said.tls_cert, &said.tls_key) {
+        tls = tls.client_cert(cert, key);
+    }
+    wanted.then_some(tls)
+}
+
+fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
+    let (text, place) = match &args.auth_file {
+        Some(file) => {
+            let place = file.display().to_string();
+            let text = fs::read_to_string(file);
+            let text = text.map_err(|error| {
+                Failure::usage(format!("cannot read the file {place}: {error}"))
+            })?;
+            (text, place)
+        }
+        None => match env::var(AUTH) {
+            Ok(text) => (text, AUTH.to_owned()),
+            Err(env::VarError::NotPresent) => return Ok(Vec::new()),
+            Err(_) => return Err(Failure::usage(format!("{AUTH} is not a text"))),
+        },
+    };
+    parse(&text)
+        .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
+}
+
+/// Reads `digest:user:password` and the like; what follows the first colon is taken as
+/// it is.
+fn parse(text: &str) -> Option<Vec<(String, String)>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| {
+            let (scheme, credentials) = line.split_once(':')?;
+            let scheme = scheme.trim();
+            (!scheme.is_empty()).then(|| (scheme.to_owned(), credentials.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_lines_of_a_scheme_and_the_rest() {
+        let pair = |scheme: &str, rest: &str| (scheme.to_owned(), rest.to_owned());
+        assert_eq!(
+            parse("digest:ann:p:w\n\n sasl:x \n"),
+            Some(vec![pair("digest", "ann:p:w"), pair("sasl", "x ")])
+        );
+        assert_eq!(parse(""), Some(vec![]));
+        assert_eq!(parse("secret"), None);
+        assert_eq!(parse(":secret"), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the user is told when something goes wrong, and with which exit status.
+
+use std::process::ExitCode;
+
+use zklock::Error;
+
+/// From sysexits.h, as far as there are names for it.
+pub(crate) const USAGE: u8 = 64;
+pub(crate) const UNAVAILABLE: u8 = 69;
+pub(crate) const OTHER: u8 = 70;
+pub(crate) const LOST: u8 = 75;
+pub(crate) const NO_PERMISSION: u8 = 77;
+
+/// A message and an exit status.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(USAGE, message)
+    }
+
+    pub(crate) fn other(message: impl Into<String>) -> Self {
+        Self::new(OTHER, message)
+    }
+
+    pub(crate) fn report(&self) -> ExitCode {
+        say(&self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::BadPath { .. } | Error::BadHosts { .. } => USAGE,
+            Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
+            Error::AuthFailed | Error::NoAuth { .. } => NO_PERMISSION,
+            _ => OTHER,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Says something on stderr, in one line. That nobody can read it is not our business.
+pub(crate) fn say(message: &str) {
+    use std::io::Write;
+
+    let line = message.replace(['\n', '\r'], " ");
+    drop(writeln!(std::io::stderr(), "zklock: {line}"));
+}

@@ -1,0 +1,87 @@
+//! What `zklock run` starts of itself, beside the user's command.
+//!
+//! ```text
+//! zklock run ──┬── zklock __exec  ──► becomes the command, the head of a process group
+//!              └── zklock __watch     outlives us, and kills that group
+//! ```
+//!
+//! The first lets the kernel kill the command when we die, which can only be said from
+//! inside the process. That says nothing of what the command started, and that is what
+//! the second is for: it waits for the end of its input, which comes with our end,
+//! whatever it is.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Pid, Signal, getppid, kill_process_group};
+
+use crate::failure::say;
+use crate::signals;
+
+pub(crate) const EXEC: &str = "__exec";
+pub(crate) const WATCH: &str = "__watch";
+
+/// What the watching process is sent when it is no longer needed.
+pub(crate) const DONE: &[u8] = b".";
+
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// Does such a part, if this process was started for one.
+pub(crate) fn main() -> Option<ExitCode> {
+    let mut args = env::args_os().skip(1);
+    let part = args.next()?;
+    let number = |args: &mut dyn Iterator<Item = OsString>| {
+        let number = args.next()?.to_str()?.parse().ok()?;
+        Pid::from_raw(number)
+    };
+    if part == EXEC {
+        let parent = number(&mut args)?;
+        return Some(exec(parent, args.next()?, args));
+    }
+    if part == WATCH {
+        let group = number(&mut args)?;
+        return Some(watch(group));
+    }
+    None
+}
+
+/// Becomes the command.
+fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) -> ExitCode {
+    die_with_the_parent();
+    if getppid() != Some(parent) {
+        // It died before the kernel knew that this matters to us.
+        return ExitCode::from(NOT_RUN);
+    }
+    signals::unblock();
+    let error = Command::new(&program).args(args).exec();
+    say(&format!("cannot run {}: {error}", program.display()));
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_RUN,
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn die_with_the_parent() {
+    // Where it fails, the watching process is left.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_the_parent() {}
+
+/// Waits for the end of `zklock run`, and leaves nothing of its command.
+fn watch(group: Pid) -> ExitCode {
+    // A folder in use cannot be unmounted.
+    drop(env::set_current_dir("/"));
+    let mut word = Vec::new();
+    let read = io::stdin().read_to_end(&mut word);
+    if read.is_ok() && word != DONE {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    ExitCode::SUCCESS
+}

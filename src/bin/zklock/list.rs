@@ -1,0 +1,114 @@
+//! Lists who holds a lock and who waits for it.
+
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use zklock::{Client, Contender};
+
+use crate::args::{Args, List};
+use crate::connect::connect;
+use crate::failure::Failure;
+use crate::queue::{Queue, places};
+use crate::table::{json, plain, table};
+
+/// On a terminal the times go on while nothing else changes; no server is asked for it.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// How long one wait for a change lasts.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Moves the cursor to the corner and clears the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// One of the places where contenders are looks different now.
+type Change = (usize, zklock::Result<Vec<Contender>>);
+
+pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let queue = Queue::read(&client, &list.path)?;
+    if list.watch {
+        watch(&client, list, queue)?;
+    } else {
+        // If it fails, whoever read it has seen enough.
+        drop(show(list, &queue, false));
+    }
+    drop(client.close());
+    Ok(0)
+}
+
+/// Goes on until nobody reads it any more.
+fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> {
+    let screen = !list.json && io::stdout().is_terminal();
+    let changes = watchers(client, list, &queue)?;
+    while show(list, &queue, screen).is_ok() {
+        let redraw = if screen { after(REDRAW) } else { never() };
+        select! {
+            recv(changes) -> change => {
+                let Ok((place, present)) = change else { break };
+                queue.update(place, present?);
+            }
+            recv(redraw) -> _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn watchers(client: &Client, list: &List, queue: &Queue) -> Result<Receiver<Change>, Failure> {
+    let (to, changes) = unbounded();
+    for (place, dir) in places(&list.path).into_iter().enumerate() {
+        let (client, known, to) = (client.clone(), queue.at(place), to.clone());
+        thread::Builder::new()
+            .name(format!("zklock-watch-{place}"))
+            .spawn(move || watch_place(&client, place, &dir, known, &to))
+            .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
+    }
+    Ok(changes)
+}
+
+/// Ends when nobody listens, at the first change after that.
+fn watch_place(
+    client: &Client,
+    place: usize,
+    dir: &str,
+    mut known: Vec<Contender>,
+    to: &Sender<Change>,
+) {
+    let key = |one: &Contender| (one.node().to_owned(), one.token());
+    loop {
+        let present = client.contenders_changed(dir, &known, HOUR);
+        if let Ok(present) = &present {
+            if present.iter().map(key).eq(known.iter().map(key)) {
+                continue;
+            }
+            known.clone_from(present);
+        }
+        let failed = present.is_err();
+        if to.send((place, present)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn show(list: &List, queue: &Queue, screen: bool) -> io::Result<()> {
+    let mut to = io::stdout().lock();
+    if list.json {
+        let value = json(&list.path, queue);
+        return match list.watch {
+            true => writeln!(to, "{value}"),
+            false => writeln!(to, "{value:#}"),
+        };
+    }
+    if screen {
+        write!(to, "{CLEAR}")?;
+    }
+    match queue.entries().is_empty() {
+        true => writeln!(to, "nobody holds {} or waits for it", plain(&list.path))?,
+        false => writeln!(to, "{}", table(queue))?,
+    }
+    if list.watch && !screen {
+        writeln!(to)?;
+    }
+    to.flush()
+}

@@ -1,0 +1,117 @@
+//! flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
+//!
+//! | File | What it does |
+//! |---|---|
+//! | `args`, `connect`, `failure` | what the user says, and what he is told |
+//! | `run` | gets a lock, starts the command, stops it in time |
+//! | `acquire`, `waiting` | how a lock is waited for |
+//! | `doubt` | when a lock in doubt stops the command; decides only |
+//! | `child`, `inner`, `signals`, `terminal` | processes |
+//! | `list`, `queue`, `table`, `revoke`, `serve` | the other commands |
+//!
+//! Everything here uses the library as any other program would.
+
+#[cfg(not(unix))]
+compile_error!("the feature `cli` needs a Unix system");
+
+mod acquire;
+mod args;
+mod child;
+mod connect;
+mod doubt;
+mod failure;
+mod inner;
+mod list;
+mod queue;
+mod revoke;
+mod run;
+mod serve;
+mod signals;
+mod table;
+mod terminal;
+mod waiting;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Args, Task};
+use crate::failure::{Failure, USAGE};
+
+fn main() -> ExitCode {
+    if let Some(code) = inner::main() {
+        return code;
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misused(&error),
+    };
+    log_to_stderr(args.verbose);
+    match perform(&args) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Says in one line what is wrong; help and versions come this way, too.
+fn misused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(error.print());
+        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+    }
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let said: Vec<_> = lines
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .collect();
+    let said = said.join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    Failure::usage(format!("{said}; see zklock --help")).report()
+}
+
+fn perform(args: &Args) -> Result<u8, Failure> {
+    match &args.task {
+        Task::Run(run) => run::run(args, run),
+        Task::List(list) => list::list(args, list),
+        Task::Revoke(revoke) => revoke::revoke(args, revoke),
+        Task::Serve(serve) => serve::serve(serve),
+        Task::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Args::command(), "zklock", &mut io::stdout());
+            Ok(0)
+        }
+        Task::Man { folder } => man(folder.as_deref()),
+    }
+}
+
+/// Writes the manual page, or one for each command into a folder.
+fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
+    let written = match folder {
+        Some(folder) => clap_mangen::generate_to(Args::command(), folder),
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Args::command())
+                .render(&mut page)
+                .and_then(|()| io::stdout().write_all(&page))
+        }
+    };
+    written.map_err(|error| Failure::other(format!("cannot write the manual page: {error}")))?;
+    Ok(0)
+}
+
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => log::LevelFilter::Info,
+        2 => log::LevelFilter::Debug,
+        _ => log::LevelFilter::Trace,
+    };
+    env_logger::Builder::new()
+        .filter_level(level)
+        .format(|to, record| {
+            let level = record.level().as_str().to_lowercase();
+            writeln!(to, "zklock: {level}: {}", record.args())
+        })
+        .init();
+}

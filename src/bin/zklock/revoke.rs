@@ -1,0 +1,86 @@
+//! Asks the holders of a lock to let go, and makes them in the end.
+
+use std::time::{Duration, Instant};
+
+use zklock::{Client, Contender};
+
+use crate::args::{Args, Revoke};
+use crate::connect::connect;
+use crate::failure::{Failure, say};
+use crate::queue::Queue;
+use crate::table::{plain, who};
+
+/// The exit status when there was nobody to ask.
+const NOBODY: u8 = 1;
+
+pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let queue = Queue::read(&client, &revoke.path)?;
+    let asked = chosen(revoke, &queue);
+    if asked.is_empty() {
+        say(&match &revoke.node {
+            Some(node) => format!("{node} is not at {}: see zklock list", revoke.path),
+            None => format!("nobody holds {}", revoke.path),
+        });
+        return Ok(NOBODY);
+    }
+    for contender in &asked {
+        contender.revoke()?;
+        tell("asked", contender);
+    }
+    if let Some(limit) = revoke.evict_after {
+        let deadline = Instant::now().checked_add(limit);
+        for contender in asked {
+            evict(&client, contender, deadline)?;
+        }
+    }
+    drop(client.close());
+    Ok(0)
+}
+
+/// The holders, or the one that the user named.
+fn chosen<'a>(revoke: &Revoke, queue: &'a Queue) -> Vec<&'a Contender> {
+    let entries = queue.entries();
+    let chosen = entries.iter().filter(|entry| match &revoke.node {
+        Some(node) => {
+            let full = entry.contender.node();
+            full == node || full.rsplit('/').next() == Some(node)
+        }
+        None => entry.holds,
+    });
+    chosen.map(|entry| entry.contender).collect()
+}
+
+/// Waits until it has gone, and deletes it if it has not.
+fn evict(client: &Client, contender: &Contender, deadline: Option<Instant>) -> Result<(), Failure> {
+    let dir = contender.node().rsplit_once('/').map_or("", |(dir, _)| dir);
+    let mut present = client.contenders(dir)?;
+    while present.iter().any(|other| is_same(contender, other)) {
+        let left = deadline.map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
+        if left.is_zero() {
+            contender.evict()?;
+            tell("evicted", contender);
+            return Ok(());
+        }
+        present = client.contenders_changed(dir, &present, left)?;
+    }
+    tell("let go:", contender);
+    Ok(())
+}
+
+fn is_same(one: &Contender, other: &Contender) -> bool {
+    one.node() == other.node() && one.token() == other.token()
+}
+
+fn tell(what: &str, contender: &Contender) {
+    use std::io::Write;
+
+    let line = format!(
+        "{what} {} {}",
+        who(contender.owner()),
+        plain(contender.node())
+    );
+    drop(writeln!(std::io::stdout(), "{line}"));
+}

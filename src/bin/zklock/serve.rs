@@ -1,0 +1,26 @@
+//! A server for development.
+
+use std::io::Write;
+use std::thread;
+
+use zklock::embedded::Server;
+
+use crate::args::Serve;
+use crate::failure::{Failure, say};
+
+pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
+    let server = Server::builder()
+        .listen(serve.listen.ip())
+        .port(serve.listen.port())
+        .max_connections(10_000)
+        .start();
+    let server = server
+        .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
+    say("this server is for development: one node, in memory, gone when it ends");
+    // For scripts that chose port 0.
+    drop(writeln!(std::io::stdout(), "{}", server.hosts()));
+    loop {
+        // A signal ends it; nothing is to be saved.
+        thread::park();
+    }
+}

@@ -1,0 +1,180 @@
+//! How contenders are shown: to people as a table, to machines as JSON.
+//!
+//! What others wrote into their nodes goes to a terminal without control characters.
+
+use std::time::{Duration, SystemTime};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+use zklock::{Contender, Owner, Role};
+
+use crate::queue::{Entry, Queue};
+
+const COLUMNS: [&str; 11] = [
+    "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
+];
+
+/// Returns the table, a line for each contender.
+pub(crate) fn table(queue: &Queue) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(COLUMNS);
+    for (place, entry) in queue.entries().iter().enumerate() {
+        table.add_row(row(place + 1, entry));
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Returns everything that is known of a queue. Fields may be added, and are not removed.
+pub(crate) fn json(path: &str, queue: &Queue) -> Value {
+    let entries = queue.entries();
+    let entries = entries.iter().enumerate();
+    let contenders: Vec<_> = entries
+        .map(|(place, entry)| one(place + 1, entry))
+        .collect();
+    json!({ "path": path, "contenders": contenders })
+}
+
+/// Names a contender, as `db1 pid 4711 (report.sh)`.
+pub(crate) fn who(owner: &Owner) -> String {
+    if let Some(text) = &owner.text {
+        return format!("{:?}", plain(text));
+    }
+    let mut words = vec![
+        owner
+            .host
+            .clone()
+            .unwrap_or_else(|| "an unknown host".into()),
+    ];
+    words.extend(owner.pid.map(|pid| format!("pid {pid}")));
+    let program = owner.program.as_deref();
+    // What is run under a lock says more than what runs it.
+    let name = owner.note.as_deref().or(program);
+    words.extend(name.map(|name| format!("({name})")));
+    plain(&words.join(" "))
+}
+
+/// Returns a duration in its two largest units.
+pub(crate) fn brief(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, ..) => format!("{hours}h {}m", minutes % 60),
+        _ => format!("{days}d {}h", hours % 24),
+    }
+}
+
+/// Replaces what could move a cursor or do worse.
+pub(crate) fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(plain).collect()
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Exclusive => "exclusive",
+        Role::Read => "read",
+        Role::Write => "write",
+        Role::Permit => "permit",
+    }
+}
+
+fn row(place: usize, entry: &Entry<'_>) -> [String; COLUMNS.len()] {
+    let contender = entry.contender;
+    let owner = contender.owner();
+    // Another machine's clock may be ahead of ours.
+    let since = contender.since().elapsed().unwrap_or_default();
+    let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
+    [
+        place.to_string(),
+        if entry.holds { "holds" } else { "waits" }.to_owned(),
+        role(entry.role).to_owned(),
+        brief(since),
+        text(&owner.host),
+        owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
+        text(&owner.program),
+        // A foreign client's own words are all that is known of it.
+        text(&owner.note.clone().or_else(|| owner.text.clone())),
+        session(contender),
+        contender.token().to_string(),
+        plain(name(contender)),
+    ]
+}
+
+fn one(place: usize, entry: &Entry<'_>) -> Value {
+    let contender = entry.contender;
+    let owner = contender.owner();
+    json!({
+        "place": place,
+        "holds": entry.holds,
+        "role": role(entry.role),
+        "since_ms": millis(contender.since()),
+        "session": session(contender),
+        "token": contender.token().get(),
+        "node": contender.node(),
+        "owner": {
+            "host": owner.host,
+            "pid": owner.pid,
+            "program": owner.program,
+            "thread": owner.thread,
+            "started_ms": owner.started.map(millis),
+            "note": owner.note,
+            "text": owner.text,
+        },
+    })
+}
+
+fn session(contender: &Contender) -> String {
+    format!("{:#x}", contender.session_id())
+}
+
+fn name(contender: &Contender) -> &str {
+    contender.node().rsplit('/').next().unwrap_or_default()
+}
+
+fn millis(time: SystemTime) -> u64 {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units() {
+        let table = [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m 0s"),
+            (3_599, "59m 59s"),
+            (3_661, "1h 1m"),
+            (90_000, "1d 1h"),
+        ];
+        for (seconds, text) in table {
+            assert_eq!(brief(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn nothing_of_others_reaches_the_terminal_as_a_command() {
+        let owner = Owner {
+            host: Some("db1\u{1b}[2J".into()),
+            note: Some("a\nb".into()),
+            ..Owner::default()
+        };
+        assert_eq!(who(&owner), "db1\u{fffd}[2J (a\u{fffd}b)");
+        let owner = Owner {
+            text: Some("\u{9b}31m".into()),
+            ..Owner::default()
+        };
+        assert!(!who(&owner).contains(char::is_control));
+    }
+}

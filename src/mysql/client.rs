@@ -1,0 +1,238 @@
+//! The connection to the database, and its settings.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::mysql::{Opts, Pool};
+
+use crate::error::{Error, Result};
+use crate::mysql::connection::Source;
+use crate::mysql::mutex::Mutex;
+use crate::mysql::reentrant_mutex::ReentrantMutex;
+use crate::mysql::schema;
+use crate::mysql::shared::{Handle, Settings, Shared, good};
+
+/// A client of one database; the mutexes are made from it.
+///
+/// Clones are cheap and share connections, threads and local queues. It starts up to
+/// four threads with a connection each as they are needed, one with a connection for the
+/// renewals, and one that minds the leases.
+///
+/// When the last clone, together with the mutexes made from it, is dropped, it waits
+/// until the rows of released locks are deleted, two seconds at most.
+#[derive(Clone, Debug)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+impl Client {
+    /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
+    ///
+    /// What else can be said in the URL is in the documentation of the `mysql` crate:
+    /// `?root_cert_path=ca.pem`, for one, makes it use TLS and nothing else. Waits for
+    /// the connection, 15 seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection in time, if the credentials are refused, and if
+    /// the table is there but not good for these locks. That it is not there is no error:
+    /// see [`create_table`](Self::create_table).
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect()
+    }
+
+    /// Takes its connections from a pool, up to five, and keeps them.
+    ///
+    /// Give the pool timeouts for connecting, reading and writing: without them a
+    /// connection into a dead network is occupied until the kernel gives it up. No call
+    /// hangs for that, but new ones may find no connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn from_pool(pool: Pool) -> Result<Self> {
+        Self::builder_from_pool(pool).connect()
+    }
+
+    /// Returns a builder, for other settings.
+    ///
+    /// That the URL cannot be read is said by [`ClientBuilder::connect`].
+    pub fn builder(url: &str) -> ClientBuilder {
+        // What the driver says of it names parameters and not credentials.
+        let opts = Opts::from_url(url).map_err(|error| Error::Database {
+            what: "read the database's URL",
+            message: format!("{error}; write mysql://user:password@host:port/database"),
+        });
+        ClientBuilder::new(opts.map(Source::Server))
+    }
+
+    /// As [`builder`](Self::builder), with a pool.
+    pub fn builder_from_pool(pool: Pool) -> ClientBuilder {
+        ClientBuilder::new(Ok(Source::Pool(pool)))
+    }
+
+    /// Creates the tables if they are not there.
+    ///
+    /// Needs the right to create tables; otherwise have
+    /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE) run by who has it. The locks
+    /// themselves need SELECT, INSERT, UPDATE and DELETE on both tables.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database does, or if there is a table that is not good for these locks.
+    pub fn create_table(&self) -> Result<()> {
+        let deadline = Instant::now() + self.handle.shared.settings.connect_timeout;
+        self.handle
+            .shared
+            .ask(deadline, "create the tables", |link| {
+                link.run(schema::create)?;
+                link.run(schema::inspect)
+            })
+            .and_then(good)
+    }
+
+    /// Returns the mutex of that name.
+    ///
+    /// Names are compared byte by byte. Does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the name is empty, longer than 255 bytes, has
+    /// control characters, or ends with a space (which the database would ignore).
+    pub fn mutex(&self, name: &str) -> Result<Mutex> {
+        Ok(Mutex::new(self.handle.clone(), checked(name)?))
+    }
+
+    /// Returns the reentrant mutex of that name; it is the same lock as the mutex.
+    ///
+    /// # Errors
+    ///
+    /// As [`mutex`](Self::mutex).
+    pub fn reentrant_mutex(&self, name: &str) -> Result<ReentrantMutex> {
+        Ok(ReentrantMutex::new(self.handle.clone(), checked(name)?))
+    }
+
+    /// Returns the lease that the client's locks are taken for.
+    pub fn lease(&self) -> Duration {
+        self.handle.shared.lease()
+    }
+
+    /// Sends away who waits for a lock, with [`Error::Closed`], and takes no more locks.
+    ///
+    /// Guards that are there become lost; their rows are deleted when they are dropped.
+    pub fn close(&self) {
+        self.handle.shared.close();
+    }
+}
+
+/// The settings of a [`Client`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until connect is called"]
+pub struct ClientBuilder {
+    source: Result<Source>,
+    settings: Settings,
+}
+
+impl ClientBuilder {
+    fn new(source: Result<Source>) -> Self {
+        let settings = Settings {
+            lease: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(15),
+            poll: (Duration::from_millis(10), Duration::from_millis(500)),
+            clean_every: Duration::from_secs(600),
+        };
+        Self { source, settings }
+    }
+
+    /// How long a lock is taken for; it is renewed every sixth of it.
+    ///
+    /// After this time somebody else gets the lock of a holder that died. A guard that
+    /// cannot renew is suspect after a third and lost after three quarters. Defaults to
+    /// 20 seconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is shorter than one second or longer than a day.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+        assert!(
+            range.contains(&lease),
+            "a lease of {lease:?} is out of range"
+        );
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) waits. Defaults to 15 seconds.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.settings.connect_timeout = limit.min(Duration::from_secs(86_400));
+        self
+    }
+
+    /// The pause between two looks at a lock that is taken, at first and at most.
+    ///
+    /// It grows by half from one to the next, and varies by a quarter. The second one is
+    /// how late a release may be noticed. Defaults to 10 and 500 milliseconds.
+    ///
+    /// # Panics
+    ///
+    /// Panics if one is zero, if `most` is less than `first`, or longer than a day.
+    pub fn poll_interval(mut self, first: Duration, most: Duration) -> Self {
+        let good = !first.is_zero() && first <= most && most <= Duration::from_secs(86_400);
+        assert!(
+            good,
+            "poll intervals of {first:?} to {most:?} are out of range"
+        );
+        self.settings.poll = (first, most);
+        self
+    }
+
+    /// How often rows are deleted whose lease ended long ago and that nobody waits for.
+    ///
+    /// Defaults to ten minutes.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is shorter than 100 milliseconds or longer than a year.
+    pub fn clean_interval(mut self, interval: Duration) -> Self {
+        let range = Duration::from_millis(100)..=Duration::from_secs(365 * 86_400);
+        assert!(
+            range.contains(&interval),
+            "an interval of {interval:?} is out of range"
+        );
+        self.settings.clean_every = interval;
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`].
+    pub fn connect(self) -> Result<Client> {
+        let shared = Arc::new(Shared::start(self.source?, self.settings)?);
+        let client = Client {
+            handle: Arc::new(Handle { shared }),
+        };
+        client.handle.shared.greet()?;
+        Ok(client)
+    }
+}
+
+fn checked(name: &str) -> Result<Arc<str>> {
+    let rule = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > 255 {
+        "it is longer than 255 bytes"
+    } else if name.chars().any(char::is_control) {
+        "it has a control character"
+    } else if name.ends_with(' ') {
+        "it ends with a space, which the database would ignore"
+    } else {
+        return Ok(name.into());
+    };
+    Err(Error::BadPath {
+        path: name.to_owned(),
+        rule,
+    })
+}

@@ -1,0 +1,47 @@
+//! The same locks over a table of MySQL or MariaDB.
+//!
+//! For shops that have a database and no ZooKeeper. A lock is a row of the table
+//! `database_lock`: INSERT takes it and DELETE frees it, as in the well-known form, and
+//! programs that use the plain form on the same table exclude these locks and are
+//! excluded by them. Beyond that form a lock here ends some time after its holder died
+//! (a *lease*, by the database's clock, renewed by a thread of the client), it can be
+//! waited for, it can be reentrant, and it carries a [`FencingToken`].
+//!
+//! ```no_run
+//! use zklock::mysql::Client;
+//!
+//! # fn main() -> zklock::Result<()> {
+//! let client = Client::connect("mysql://app:secret@db:3306/app")?;
+//! client.create_table()?; // once; or hand `zklock::mysql::CREATE_TABLE` to the DBA
+//! let mutex = client.mutex("nightly-report")?;
+//! let guard = mutex.lock()?; // blocks
+//! println!("token {}", guard.fencing_token());
+//! guard.unlock()?; // or drop it
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is guaranteed, and under which conditions, is in `docs/mysql.md`.
+//!
+//! [`FencingToken`]: crate::FencingToken
+
+mod acquire;
+mod client;
+mod connection;
+mod held;
+mod lease;
+mod local;
+mod mutex;
+mod place;
+mod reentrant_mutex;
+mod release;
+mod renewal;
+mod schema;
+mod shared;
+mod statement;
+mod worker;
+
+pub use self::client::{Client, ClientBuilder};
+pub use self::mutex::{Mutex, MutexGuard, SendGuard};
+pub use self::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
+pub use self::schema::{ALTER_TABLE, CREATE_TABLE};

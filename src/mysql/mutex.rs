@@ -1,0 +1,146 @@
+//! The mutex and its guards.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::mysql::acquire::{Until, acquire};
+use crate::mysql::held::{Held, guard_methods};
+use crate::mysql::shared::Handle;
+
+/// A lock in the database that one thread in the whole cluster has at a time.
+///
+/// Made by [`Client::mutex`](crate::mysql::Client::mutex). It is not reentrant. Threads
+/// that want the same name through the same client wait in order of arrival; among
+/// clients there is no order, as the database has no queue: each looks again after a
+/// pause. Waiting goes on while there is no connection to the database.
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    handle: Arc<Handle>,
+    name: Arc<str>,
+}
+
+impl Mutex {
+    pub(super) fn new(handle: Arc<Handle>, name: Arc<str>) -> Self {
+        Self { handle, name }
+    }
+
+    /// Takes the lock, and waits for it as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::WouldDeadlock`] at once if this thread has the lock, with
+    /// [`Error::Closed`] when the client is closed, and with [`Error::Database`] when the
+    /// database refuses, as a read-only one does.
+    pub fn lock(&self) -> Result<MutexGuard> {
+        loop {
+            if let Some(guard) = self.lock_until(Until::Never)? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Takes the lock if nobody has it.
+    ///
+    /// Waits for the answer of the database, five seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer.
+    pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
+        self.lock_until(Until::Now)
+    }
+
+    /// Takes the lock, and waits for it no longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MutexGuard>> {
+        self.lock_until(Until::after(limit))
+    }
+
+    /// As [`try_lock_for`](Self::try_lock_for), with a point in time.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MutexGuard>> {
+        self.lock_until(Until::At(deadline))
+    }
+
+    /// Returns the lock's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock_until(&self, until: Until) -> Result<Option<MutexGuard>> {
+        let held = acquire(&self.handle.shared, &self.name, until)?;
+        Ok(held.map(|held| MutexGuard {
+            held,
+            thread: PhantomData,
+        }))
+    }
+}
+
+/// The right to do what a [`Mutex`] protects, as long as [`check`](Self::check) says so.
+///
+/// Dropping it releases the lock in the background, without waiting for the database.
+/// It belongs to the thread that took it; see [`into_send`](Self::into_send).
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<zklock::mysql::MutexGuard>();
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct MutexGuard {
+    held: Held,
+    thread: PhantomData<*const ()>,
+}
+
+/// A [`MutexGuard`] that may go to another thread.
+///
+/// A thread that made one is not told that it would wait for itself.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct SendGuard {
+    held: Held,
+}
+
+impl MutexGuard {
+    /// Returns the same guard, free to change threads.
+    pub fn into_send(self) -> SendGuard {
+        self.held.place.disown();
+        SendGuard { held: self.held }
+    }
+}
+
+guard_methods!(MutexGuard);
+guard_methods!(SendGuard);
+
+impl MutexGuard {
+    /// Releases the lock and waits for the answer, at most until the guard's deadline.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if it was lost before, and with [`Error::Suspect`] when
+    /// there was no answer; the release then goes on in the background.
+    pub fn unlock(self) -> Result<()> {
+        self.held.place.unlock()
+    }
+}
+
+impl SendGuard {
+    /// As [`MutexGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MutexGuard::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        self.held.place.unlock()
+    }
+}

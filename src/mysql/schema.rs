@@ -1,0 +1,125 @@
+//! The tables, and whether those found will do.
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Result};
+
+/// The statements that create the tables, to be run by who may.
+///
+/// `database_lock` has a row for each lock that is held. The columns are those of the
+/// plain form (`id`, `lock`, `description`) and three more, which are NULL in the rows
+/// of programs that use the plain form. Times are UTC.
+///
+/// `database_lock_token` has at most 64 rows, whatever the number of locks: counters
+/// that the fencing tokens are drawn from. They outlive the rows of the locks, and must
+/// not be deleted or set back.
+pub const CREATE_TABLE: &str = "\
+CREATE TABLE IF NOT EXISTS `database_lock` (
+  `id` BIGINT NOT NULL AUTO_INCREMENT,
+  `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  `description` VARCHAR(1024) CHARACTER SET utf8mb4 NOT NULL DEFAULT '',
+  `owner` CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NULL DEFAULT NULL,
+  `lease_end` DATETIME(6) NULL DEFAULT NULL,
+  `token` BIGINT NULL DEFAULT NULL,
+  PRIMARY KEY (`id`),
+  UNIQUE KEY `database_lock_lock` (`lock`)
+) ENGINE = InnoDB;
+CREATE TABLE IF NOT EXISTS `database_lock_token` (
+  `slot` TINYINT UNSIGNED NOT NULL,
+  `token` BIGINT NOT NULL,
+  PRIMARY KEY (`slot`)
+) ENGINE = InnoDB";
+
+/// The statement that makes a table of the plain form good for these locks as well.
+///
+/// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs
+/// that use the plain form go on working after it, and wait while it runs.
+pub const ALTER_TABLE: &str = "\
+ALTER TABLE `database_lock`
+  MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  MODIFY `description` VARCHAR(1024) CHARACTER SET utf8mb4 NOT NULL DEFAULT '',
+  ADD COLUMN `owner` CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NULL DEFAULT NULL,
+  ADD COLUMN `lease_end` DATETIME(6) NULL DEFAULT NULL,
+  ADD COLUMN `token` BIGINT NULL DEFAULT NULL";
+
+const COLUMNS: &str = "\
+SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
+COALESCE(DATETIME_PRECISION, 0) FROM information_schema.COLUMNS \
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock'";
+
+const ENGINES: &str = "\
+SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
+
+/// The columns of each unique key.
+const KEYS: &str = "\
+SELECT GROUP_CONCAT(LOWER(COLUMN_NAME)) FROM information_schema.STATISTICS \
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock' AND NON_UNIQUE = 0 \
+GROUP BY INDEX_NAME";
+
+/// What the database has in the place of our tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Schema {
+    Good,
+    /// There is no table at all yet.
+    Missing,
+    /// What is wrong with the tables, and what to do.
+    Wrong(&'static str),
+}
+
+/// Creates the tables where there are none.
+pub(super) fn create(conn: &mut Conn) -> Result<()> {
+    conn.query_drop(CREATE_TABLE)
+}
+
+/// Looks at the tables.
+pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
+    if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
+        return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
+    }
+    let engines: Vec<(String, String)> = conn.query(ENGINES)?;
+    if engines.is_empty() {
+        return Ok(Schema::Missing);
+    }
+    let columns: Vec<Column> = conn.query(COLUMNS)?;
+    let keys: Vec<Option<String>> = conn.query(KEYS)?;
+    Ok(verdict(&engines, &columns, &keys))
+}
+
+/// Name, type, collation, fractional digits.
+type Column = (String, String, String, u64);
+
+fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<String>]) -> Schema {
+    let column = |name: &str| columns.iter().find(|column| column.0 == name);
+    let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
+    if columns.is_empty() {
+        return Schema::Wrong("there is no table database_lock: run CREATE_TABLE");
+    }
+    let Some((_, data_type, collation, _)) = column("lock") else {
+        return Schema::Wrong("database_lock has no column `lock`: it is some other table");
+    };
+    // Otherwise names that differ in case are one row here and two locks to the caller.
+    let bytes = collation.ends_with("_bin") || data_type.ends_with("binary");
+    if !data_type.contains("char") && !data_type.ends_with("binary") || !bytes {
+        return Schema::Wrong("`lock` must be a VARCHAR that compares as _bin: run ALTER_TABLE");
+    }
+    if column("description").is_none() || column("owner").is_none() || !is("token", "bigint") {
+        return Schema::Wrong("database_lock lacks columns: run ALTER_TABLE");
+    }
+    // A TIMESTAMP would be read and written in the session's time zone.
+    if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.3 != 6) {
+        return Schema::Wrong("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
+    }
+    if !keys.iter().flatten().any(|columns| columns == "lock") {
+        return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
+    }
+    if engines.len() < 2 {
+        return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
+    }
+    if !engines
+        .iter()
+        .all(|(_, engine)| engine.eq_ignore_ascii_case("innodb"))
+    {
+        return Schema::Wrong("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB");
+    }
+    Schema::Good
+}

@@ -1,0 +1,272 @@
+//! The statements on the table of locks: what each does, and why it is safe.
+//!
+//! - Every write is one transaction that leaves in one packet, so that no client, however
+//!   slow or dead, keeps a transaction open on the server, and a lock costs one round trip.
+//! - Time is the database's UTC time at the start of the statement, which is never before
+//!   the client sent it. Neither the client's clock nor a session's time zone matters.
+//! - Text travels as hexadecimal literals: no mode of the server can read it otherwise.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Error, Result};
+
+/// How many counters the tokens of all locks share.
+///
+/// More than one, so that the commits of different locks need not wait for each other;
+/// a constant, because a lock must never change its counter.
+const SLOTS: u32 = 64;
+
+/// The server's code for a violated unique key.
+const DUPLICATE_KEY: u16 = 1062;
+
+/// Whose row it is or shall be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    pub(super) name: &'a str,
+    /// Fresh for each acquisition, so that a late statement of an old one does nothing.
+    pub(super) owner: &'a str,
+}
+
+/// What a look at a lock's row found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Row {
+    /// There is none.
+    Free,
+    /// Its lease has ended.
+    Expired,
+    /// Somebody has it; with no lease, a program that uses the plain form.
+    Taken { left: Option<Duration> },
+}
+
+/// Takes a lock that has no row; returns its token, or `None` if it has a row.
+pub(super) fn insert(
+    conn: &mut Conn,
+    key: Key<'_>,
+    description: &str,
+    lease: Duration,
+) -> Result<Option<i64>> {
+    let take = format!(
+        "INSERT INTO `database_lock` (`lock`, `description`, `owner`, `lease_end`, `token`) \
+         VALUES ({}, {}, {}, {}, 0)",
+        text(key.name),
+        text(description),
+        text(key.owner),
+        lease_end(lease),
+    );
+    match take_and_draw(conn, key, &take) {
+        Err(Error::MySqlError(error)) if error.code == DUPLICATE_KEY => {
+            conn.query_drop("ROLLBACK")?;
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
+/// Takes a lock whose lease has ended; returns its token, or `None` if it has not.
+///
+/// The row is locked and its condition looked at in one step, so that of many takers
+/// exactly one sees it hold; the others find the lease of that one.
+pub(super) fn take_over(
+    conn: &mut Conn,
+    key: Key<'_>,
+    description: &str,
+    lease: Duration,
+) -> Result<Option<i64>> {
+    let take = format!(
+        "UPDATE `database_lock` SET `owner` = {}, `description` = {}, `lease_end` = {}, \
+         `token` = 0 WHERE `lock` = {} AND `lease_end` < UTC_TIMESTAMP(6)",
+        text(key.owner),
+        text(description),
+        lease_end(lease),
+        text(key.name),
+    );
+    take_and_draw(conn, key, &take)
+}
+
+/// Runs `take`, and if it changed a row draws the row's token in the same transaction.
+///
+/// The token is drawn while the row is locked, so that grants of one lock draw in their
+/// order. The other way round, waiting for a row that a foreign program has locked would
+/// keep the counter locked, and with it other locks. The row's AUTO_INCREMENT number would
+/// not do: it is drawn before the row is locked, and by some servers set back at a restart.
+fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
+    let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
+    let ours = format!(
+        "`lock` = {} AND `owner` = {}",
+        text(key.name),
+        text(key.owner)
+    );
+    let sql = format!(
+        "START TRANSACTION; {take}; \
+         INSERT INTO `database_lock_token` (`slot`, `token`) \
+         SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {ours} \
+         ON DUPLICATE KEY UPDATE `token` = LAST_INSERT_ID(`database_lock_token`.`token` + 1); \
+         UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {ours}; \
+         SELECT `token` FROM `database_lock` WHERE {ours}; \
+         COMMIT"
+    );
+    select_one(conn, &sql)
+}
+
+/// Returns what the lock's row says.
+pub(super) fn look(conn: &mut Conn, name: &str) -> Result<Row> {
+    let sql = format!(
+        "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`) \
+         FROM `database_lock` WHERE `lock` = {}",
+        text(name)
+    );
+    Ok(match conn.query_first::<Option<i64>, _>(sql)? {
+        None => Row::Free,
+        Some(None) => Row::Taken { left: None },
+        Some(Some(left)) if left < 0 => Row::Expired,
+        Some(Some(left)) => Row::Taken {
+            left: Some(Duration::from_micros(left.unsigned_abs())),
+        },
+    })
+}
+
+/// Renews leases, each in a transaction of its own; returns which rows were still there.
+///
+/// A lease never becomes shorter: a renewal that was held up on its way, and comes after
+/// a later one, must not take back what that one promised. A lease that has ended stays
+/// ended. Stops at the first error, with what came before it.
+pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<bool>, Result<()>) {
+    let mut sql = String::new();
+    for key in keys {
+        let separator = if sql.is_empty() { "" } else { "; " };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            sql,
+            "{separator}UPDATE `database_lock` SET `lease_end` = GREATEST(`lease_end`, {}) \
+             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6)",
+            lease_end(lease),
+            text(key.name),
+            text(key.owner),
+        );
+    }
+    let mut changed = Vec::with_capacity(keys.len());
+    let done = affected(conn, &sql, &mut changed);
+    let mut ours = Vec::with_capacity(changed.len());
+    for (key, count) in keys.iter().zip(changed) {
+        // Zero may also mean that the row is there and was not changed.
+        match if count > 0 {
+            Ok(true)
+        } else {
+            is_ours(conn, *key)
+        } {
+            Ok(is_ours) => ours.push(is_ours),
+            Err(error) => return (ours, Err(error)),
+        }
+    }
+    (ours, done)
+}
+
+/// A locking read, because a proxy may send plain ones to a replica that lags.
+fn is_ours(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
+         AND `lease_end` > UTC_TIMESTAMP(6) LOCK IN SHARE MODE",
+        text(key.name),
+        text(key.owner),
+    );
+    Ok(conn.query_first::<u8, _>(sql)?.is_some())
+}
+
+/// Returns the token of a row that is ours.
+pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
+    let sql = format!(
+        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
+         LOCK IN SHARE MODE",
+        text(key.name),
+        text(key.owner),
+    );
+    conn.query_first(sql)
+}
+
+/// Frees the lock if the row is ours; returns whether it was.
+pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
+    conn.query_drop(format!(
+        "DELETE FROM `database_lock` WHERE `lock` = {} AND `owner` = {}",
+        text(key.name),
+        text(key.owner),
+    ))?;
+    Ok(conn.affected_rows() > 0)
+}
+
+/// Deletes rows whose lease ended at least `ago` ago; returns how many.
+///
+/// They are looked up without a lock and deleted one by one by their key: a DELETE that
+/// scans would lock every row it passes.
+pub(super) fn clean(conn: &mut Conn, ago: Duration) -> Result<u64> {
+    let ended = format!(
+        "`lease_end` < UTC_TIMESTAMP(6) - INTERVAL {} MICROSECOND",
+        ago.as_micros()
+    );
+    let ids: Vec<i64> = conn.query(format!(
+        "SELECT `id` FROM `database_lock` WHERE {ended} LIMIT 1000"
+    ))?;
+    let mut deleted = 0;
+    for id in ids {
+        conn.query_drop(format!(
+            "DELETE FROM `database_lock` WHERE `id` = {id} AND {ended}"
+        ))?;
+        deleted += conn.affected_rows();
+    }
+    Ok(deleted)
+}
+
+fn lease_end(lease: Duration) -> String {
+    format!(
+        "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
+        lease.as_micros()
+    )
+}
+
+/// Writes text as a literal.
+fn text(text: &str) -> String {
+    let mut literal = String::with_capacity(2 * text.len() + 12);
+    literal.push_str("_utf8mb4 X'");
+    for byte in text.bytes() {
+        let _ = write!(literal, "{byte:02x}");
+    }
+    literal.push('\'');
+    literal
+}
+
+/// Runs a packet of statements to its end; returns the value that one of them selects.
+fn select_one(conn: &mut Conn, sql: &str) -> Result<Option<i64>> {
+    let mut results = conn.query_iter(sql)?;
+    let mut selected = None;
+    while let Some(rows) = results.iter() {
+        for row in rows {
+            selected = row?.get(0);
+        }
+    }
+    Ok(selected)
+}
+
+/// Runs a packet of statements, and notes how many rows each changed.
+fn affected(conn: &mut Conn, sql: &str, changed: &mut Vec<u64>) -> Result<()> {
+    let mut results = conn.query_iter(sql)?;
+    while let Some(rows) = results.iter() {
+        let count = rows.affected_rows();
+        for row in rows {
+            row?;
+        }
+        changed.push(count);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_can_end_its_literal() {
+        assert_eq!(text("a'\\\0é"), "_utf8mb4 X'61275c00c3a9'");
+        assert_eq!(text(""), "_utf8mb4 X''");
+    }
+}

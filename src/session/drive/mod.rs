@@ -1,0 +1,435 @@
+//! Carries an attempt out on the caller's thread.
+//!
+//! The protocol decides, this file does: it sends what [`Attempt::action`] asks for,
+//! waits for the answer, the limit or a change of the connection, and reports. However
+//! it ends, by a panic of the caller's closure too, what the attempt leaves in the
+//! directory is handed to the leftovers.
+
+mod steps;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use uuid::Uuid;
+
+use super::Session;
+use super::ask::{Answered, Asker, Ticket, over, refused};
+use super::hub::{Awake, Link, SessionState};
+use super::limit::{GaveUp, Limit};
+use super::overdue::Overdue;
+use super::transport::{Failure, Fired, Watch, WatchId};
+use super::vigil::Vigil;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::proto::{EventKind, Request, Stat};
+use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
+use crate::protocol::queue::{Behind, Contest};
+
+/// What somebody wants of a queue.
+pub(crate) struct Quest<'a> {
+    /// The lock, for messages.
+    pub(crate) path: &'a str,
+    /// The queue's directory.
+    pub(crate) dir: &'a str,
+    pub(crate) contest: Contest,
+    pub(crate) patience: Patience,
+    pub(crate) note: Option<&'a str>,
+    pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    pub(crate) overdue: Option<Overdue>,
+    /// Whether the directory must not go when it is empty.
+    pub(crate) lasting: bool,
+}
+
+/// Told what is ahead, at first and then when it changes.
+pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
+
+/// Who is ahead of a waiting thread.
+pub(crate) struct Ahead {
+    pub(crate) since: Duration,
+    pub(crate) count: usize,
+    pub(crate) nearest: String,
+    pub(crate) data: Vec<u8>,
+    pub(crate) stat: Stat,
+}
+
+/// The head of a queue, reached.
+pub(crate) struct Reached {
+    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) mine: Mine,
+}
+
+impl Session {
+    /// Goes through a queue; `None` if the lock is taken or the limit was reached.
+    pub(crate) fn acquire(&self, quest: &mut Quest<'_>, limit: &Limit) -> Result<Option<Reached>> {
+        let since = Instant::now();
+        let mut asker = self.asker();
+        loop {
+            let Ok(link) = asker.connected(limit)? else {
+                return Ok(None);
+            };
+            let id = Uuid::new_v4().to_string();
+            let known = self.transport.abilities().resumes.then_some(link.session);
+            let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
+            let drive = Drive::new(self, quest, attempt, &mut asker, link, since);
+            match drive.run(limit)? {
+                Progress::Reached(reached) => return Ok(Some(reached)),
+                Progress::GaveUp => return Ok(None),
+                Progress::Restart => {}
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Waits in a queue where a node of ours stands already, since a moment and a
+    /// connection that are given.
+    pub(crate) fn stand(
+        &self,
+        quest: &mut Quest<'_>,
+        (mine, link, sent): (Mine, Link, Moment),
+        limit: &Limit,
+    ) -> Result<Progress> {
+        let mut asker = self.asker();
+        let attempt = Attempt::queued(quest.contest, mine, quest.patience);
+        let mut drive = Drive::new(self, quest, attempt, &mut asker, link, Instant::now());
+        drive.proven = Some(sent);
+        drive.run(limit)
+    }
+}
+
+/// One attempt on its way.
+struct Drive<'a, 'q> {
+    session: &'a Session,
+    quest: &'a mut Quest<'q>,
+    attempt: Attempt,
+    asker: &'a mut Asker,
+    link: Link,
+    since: Instant,
+    /// When the last request that a quorum committed in this session was sent.
+    proven: Option<Moment>,
+    /// The listing that was sent in the same write as the create.
+    listing: Option<Ticket>,
+    /// The watch on the nearest node.
+    watching: Option<(String, WatchId)>,
+    /// The watch on our own node.
+    guarding: Option<WatchId>,
+    fired: (Sender<Fired>, Receiver<Fired>),
+    /// Changes of the connection are told in the same place.
+    listening: Option<Awake>,
+    told: Option<(String, usize)>,
+}
+
+/// How an attempt ended.
+pub(crate) enum Progress {
+    Reached(Reached),
+    GaveUp,
+    Restart,
+}
+
+/// What became of a step.
+enum Step {
+    /// The attempt takes this in.
+    Report(Event),
+    /// Nothing: the same step again.
+    Again,
+}
+
+impl<'a, 'q> Drive<'a, 'q> {
+    fn new(
+        session: &'a Session,
+        quest: &'a mut Quest<'q>,
+        attempt: Attempt,
+        asker: &'a mut Asker,
+        link: Link,
+        since: Instant,
+    ) -> Self {
+        Self {
+            session,
+            quest,
+            attempt,
+            asker,
+            link,
+            since,
+            proven: None,
+            listing: None,
+            watching: None,
+            guarding: None,
+            fired: unbounded(),
+            listening: None,
+            told: None,
+        }
+    }
+
+    fn run(mut self, limit: &Limit) -> Result<Progress> {
+        loop {
+            let action = self.attempt.action();
+            if let Action::Finish(outcome) = action {
+                return self.finish(outcome);
+            }
+            if let Step::Report(event) = self.step(action, limit)? {
+                let event = self.in_session(event);
+                self.attempt.handle(event);
+            }
+        }
+    }
+
+    /// An answer that came through another session says nothing about our node.
+    fn in_session(&self, event: Event) -> Event {
+        match event {
+            // These tell the owner, or end the attempt.
+            Event::Cancel | Event::Created(..) | Event::NewSession | Event::ReplyLost => event,
+            _ if self.session.hub.link().session != self.link.session => Event::NewSession,
+            event => event,
+        }
+    }
+
+    fn finish(self, outcome: Outcome) -> Result<Progress> {
+        match outcome {
+            Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
+            Outcome::Gone => Ok(Progress::GaveUp),
+            Outcome::Restart => Ok(Progress::Restart),
+            Outcome::Evicted(name) => Err(Error::Evicted {
+                node: self.full(&name),
+            }),
+            Outcome::Foreign(foreign) => Err(self.session.foreign(self.quest.dir, foreign)),
+        }
+    }
+
+    fn reached(&self, mine: Mine) -> Reached {
+        let nodes = vec![self.full(&mine.name)];
+        let proven = self.proven.unwrap_or_else(|| Moment::from_nanos(0));
+        let current = self.session.hub.session();
+        let vigil = Vigil::new(self.quest.path, nodes, &self.link, current, proven);
+        Reached {
+            vigil: Arc::new(vigil),
+            mine,
+        }
+    }
+
+    fn step(&mut self, action: Action, limit: &Limit) -> Result<Step> {
+        match action {
+            Action::Create(prefix) => self.create(&prefix, limit),
+            Action::MakeParents => self.make_parents(limit),
+            Action::Sync => self.sync(limit),
+            Action::List => self.list(limit),
+            Action::ListAndWatch => self.list_and_watch(limit),
+            Action::Inspect(name) => self.inspect(&name, limit),
+            Action::Births(names) => self.births(&names, limit),
+            Action::Watch(behind) => self.watch(&behind, limit),
+            Action::WatchBoth(behind, mine) => self.watch_both(&behind, &mine, limit),
+            Action::Wait => self.wait(limit),
+            Action::Prove(name) => self.prove(&name, limit),
+            // `run` does not come here with it.
+            Action::Finish(_) => Ok(Step::Again),
+        }
+    }
+
+    /// Sleeps until the watch fires, the connection changes or the limit is reached.
+    fn wait(&mut self, limit: &Limit) -> Result<Step> {
+        self.listen();
+        if let Some(step) = self.changed()? {
+            return Ok(step);
+        }
+        let fired = match self.quest.overdue.as_ref().map(Overdue::period) {
+            None => limit.recv(&self.fired.1),
+            Some(period) => select! {
+                recv(after(period)) -> _ => return self.hurry(limit),
+                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
+                recv(limit.timer) -> _ => Err(GaveUp),
+                recv(limit.cancel) -> _ => Err(GaveUp),
+            },
+        };
+        Ok(match fired {
+            Ok(fired) => self.woken(fired),
+            Err(GaveUp) => Step::Report(Event::Cancel),
+        })
+    }
+
+    /// Has changes of the connection told where watches tell.
+    fn listen(&mut self) {
+        if self.listening.is_some() {
+            return;
+        }
+        let Watch { id, to } = self.new_watch();
+        let kind = EventKind::None;
+        let awake = self.session.hub.on_change(move || {
+            let _ = to.send(Fired { id, kind });
+        });
+        self.listening = Some(awake);
+    }
+
+    fn woken(&mut self, fired: Fired) -> Step {
+        let deleted = fired.kind == EventKind::Deleted;
+        if self.guarding == Some(fired.id) {
+            self.guarding = None;
+            return Step::Report(if deleted {
+                Event::Evicted
+            } else {
+                Event::Woken
+            });
+        }
+        let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
+        if self.watching.take_if(ours).is_some() {
+            return Step::Report(if deleted {
+                Event::Deleted
+            } else {
+                Event::Woken
+            });
+        }
+        // Of a watch that was given up, or a change of the connection.
+        Step::Again
+    }
+
+    /// Deals with an answer that no step expects.
+    fn trouble(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
+        match answered {
+            Err(Failure::Refused(code)) => Err(refused(self.quest.dir, code)),
+            Err(Failure::Closed) => Err(over(&self.session.hub.link())),
+            Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(limit),
+        }
+    }
+
+    /// Waits for the connection to come back after a request that failed with it.
+    fn reconnect(&mut self, limit: &Limit) -> Result<Step> {
+        if self.asker.is_steady(&self.link) {
+            self.asker.breathe();
+        }
+        if self.asker.connected(limit)?.is_err() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        Ok(self.changed()?.unwrap_or(Step::Again))
+    }
+
+    /// Looks at the connection: what the attempt has to hear of it, if anything.
+    fn changed(&mut self) -> Result<Option<Step>> {
+        let link = self.session.hub.link();
+        if link.is_over() {
+            return Err(over(&link));
+        }
+        if link.state != SessionState::Connected || link.connects == self.link.connects {
+            return Ok(None);
+        }
+        let resumed = link.session == self.link.session;
+        self.link = link;
+        self.listing = None;
+        match resumed {
+            true => {
+                self.unwatch();
+                Ok(Some(Step::Report(Event::Woken)))
+            }
+            false => {
+                // The watches of a session go with it.
+                self.watching = None;
+                self.guarding = None;
+                Ok(Some(Step::Report(Event::NewSession)))
+            }
+        }
+    }
+
+    fn tell(&mut self, behind: &Behind, data: Vec<u8>, stat: Stat) {
+        let place = (behind.nearest.clone(), behind.ahead);
+        let news = self.told.as_ref() != Some(&place);
+        if let (Some(on_wait), true) = (self.quest.on_wait.as_mut(), news) {
+            on_wait(&Ahead {
+                since: self.since.elapsed(),
+                count: behind.ahead,
+                nearest: format!("{}/{}", self.quest.dir, behind.nearest),
+                data,
+                stat,
+            });
+        }
+        self.told = Some(place);
+    }
+
+    fn ask(&mut self, request: Request, limit: &Limit) -> std::result::Result<Answered, GaveUp> {
+        let ticket = self.post([request]);
+        self.answer(ticket, limit)
+    }
+
+    fn ask_watching(
+        &mut self,
+        request: Request,
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Answered, GaveUp> {
+        let watch = self.watch_instead(path);
+        let ticket = self.asker.post([(request, Some(watch))]);
+        self.asker.wait(ticket, limit)
+    }
+
+    /// Takes a watch on `path` in the place of the one there was.
+    fn watch_instead(&mut self, path: &str) -> Watch {
+        self.unwatch();
+        let watch = self.new_watch();
+        self.watching = Some((path.to_owned(), watch.id));
+        watch
+    }
+
+    fn new_watch(&self) -> Watch {
+        Watch {
+            id: self.session.next_watch(),
+            to: self.fired.0.clone(),
+        }
+    }
+
+    fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {
+        let requests = requests.into_iter().map(|request| (request, None));
+        self.asker.post(requests)
+    }
+
+    fn answer(&mut self, ticket: Ticket, limit: &Limit) -> std::result::Result<Answered, GaveUp> {
+        self.asker.wait(ticket, limit)
+    }
+
+    fn unwatch(&mut self) {
+        // The watch on our own node needs none of this: it goes with the node.
+        if let Some((path, id)) = self.watching.take() {
+            self.session.transport.unwatch(&path, id);
+        }
+    }
+
+    fn acl(&self) -> Vec<crate::proto::Access> {
+        self.session.settings.acl.entries().to_vec()
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}/{name}", self.quest.dir)
+    }
+}
+
+impl Drop for Drive<'_, '_> {
+    fn drop(&mut self) {
+        self.unwatch();
+        // Of no effect if the attempt is through.
+        self.attempt.handle(Event::Cancel);
+        let leftovers = self.attempt.leftovers();
+        if !leftovers.is_empty() {
+            // The session may have changed unnoticed before the create. A later one than the
+            // node's does no harm: the node is gone then.
+            let session = match self.session.hub.link().session {
+                0 => self.link.session,
+                session => session,
+            };
+            self.session
+                .leftovers
+                .add(self.quest.dir, session, leftovers);
+        }
+    }
+}
+
+fn born(stat: Stat) -> Born {
+    Born {
+        owner: stat.ephemeral_owner,
+        czxid: stat.czxid,
+    }
+}
+
+impl fmt::Debug for Drive<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drive")
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

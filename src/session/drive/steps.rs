@@ -1,0 +1,319 @@
+//! What each action of an attempt means on the wire, and what its answer says.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::{Drive, Step, born};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::path;
+use crate::proto::{CreateMode, ErrorCode, Reply, Request, Stat};
+use crate::protocol::attempt::Event;
+use crate::protocol::dialect::Role;
+use crate::protocol::name::{LAST_SEQUENCE, NodeName};
+use crate::protocol::queue::{Behind, strangers};
+use crate::session::ask::{Answered, Ticket};
+use crate::session::limit::{GaveUp, Limit};
+use crate::session::overdue::Verdict;
+use crate::session::proof::{self, Proof};
+use crate::session::queries::parent_trouble;
+use crate::session::transport::Failure;
+use crate::session::{list, sync};
+
+/// From this number on a directory is worth a warning.
+const HALF_WAY: i64 = LAST_SEQUENCE / 2;
+
+impl Drive<'_, '_> {
+    /// Creates the node and lists the directory in one write, so that a free lock costs
+    /// one round trip.
+    pub(super) fn create(&mut self, prefix: &str, limit: &Limit) -> Result<Step> {
+        let create = Request::Create {
+            path: self.full(prefix),
+            data: self.session.settings.card.text(self.quest.note),
+            acl: self.acl(),
+            mode: CreateMode::EphemeralSequential,
+            stat: true,
+        };
+        let sent = Moment::now();
+        // A permit lists with a watch, for which the node must be there already.
+        let pipelined = self.quest.contest.role != Role::Permit;
+        let listing = pipelined.then(|| list(self.quest.dir));
+        let ticket = self.post([create].into_iter().chain(listing));
+        self.listing = None;
+        let answered = match self.answer(ticket, limit) {
+            Ok(answered) => answered,
+            Err(GaveUp) => {
+                // The request is under way: what it makes must be looked for.
+                self.attempt.handle(Event::ReplyLost);
+                return Ok(Step::Report(Event::Cancel));
+            }
+        };
+        match answered {
+            Ok(Reply::Created { path, stat }) => {
+                self.proven = Some(sent);
+                self.listing = pipelined.then(|| ticket.next());
+                let name = path::name(&path).to_owned();
+                self.warn_half_way(&name);
+                Ok(Step::Report(Event::Created(name, stat.map(born))))
+            }
+            Err(Failure::Lost) => {
+                self.attempt.handle(Event::ReplyLost);
+                self.reconnect(limit)
+            }
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
+            answered => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn make_parents(&mut self, limit: &Limit) -> Result<Step> {
+        let requests = self.session.parents(self.quest.dir, self.quest.lasting);
+        let count = requests.len();
+        let mut ticket = self.post(requests);
+        for at in 0..count {
+            match self.answer(ticket, limit) {
+                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(_)) => {}
+                Ok(Err(Failure::Refused(code))) if !parent_trouble(at, count, code) => {}
+                Ok(answered) => return self.trouble(answered, limit),
+            }
+            ticket = ticket.next();
+        }
+        Ok(Step::Report(Event::ParentsMade))
+    }
+
+    pub(super) fn sync(&mut self, limit: &Limit) -> Result<Step> {
+        let request = sync(self.quest.dir, self.session.transport.abilities().sync);
+        match self.ask(request, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            // A refusal comes through the quorum just as well.
+            Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(Step::Report(Event::Synced)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn list(&mut self, limit: &Limit) -> Result<Step> {
+        let answered = match self.listing.take() {
+            Some(ticket) => self.answer(ticket, limit),
+            None => self.ask(list(self.quest.dir), limit),
+        };
+        match answered {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => {
+                if log::log_enabled!(log::Level::Debug) {
+                    for name in strangers(&names) {
+                        log::debug!("{} is no contender of any dialect", self.full(name));
+                    }
+                }
+                Ok(Step::Report(Event::Children(names)))
+            }
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn list_and_watch(&mut self, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => {
+                let ahead = names.len().saturating_sub(self.quest.contest.permits);
+                if ahead != 0 {
+                    let behind = Behind {
+                        nearest: String::new(),
+                        ahead,
+                        last: false,
+                    };
+                    self.tell(&behind, Vec::new(), Stat::default());
+                }
+                Ok(Step::Report(Event::Children(names)))
+            }
+            Ok(answered) => self.not_watching(answered, limit),
+        }
+    }
+
+    pub(super) fn inspect(&mut self, name: &str, limit: &Limit) -> Result<Step> {
+        let request = Request::Exists {
+            path: self.full(name),
+            watch: false,
+        };
+        match self.ask(request, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Stat(stat))) => Ok(Step::Report(Event::Inspected(born(stat)))),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn births(&mut self, names: &[String], limit: &Limit) -> Result<Step> {
+        let look = |name: &String| Request::Exists {
+            path: self.full(name),
+            watch: false,
+        };
+        let requests: Vec<_> = names.iter().map(look).collect();
+        let mut ticket = self.post(requests);
+        let mut births = HashMap::new();
+        for name in names {
+            match self.answer(ticket, limit) {
+                Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(Reply::Stat(stat))) => {
+                    births.insert(name.clone(), stat.czxid);
+                }
+                Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {}
+                Ok(answered) => return self.trouble(answered, limit),
+            }
+            ticket = ticket.next();
+        }
+        Ok(Step::Report(Event::Births(births)))
+    }
+
+    pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        let path = self.full(&behind.nearest);
+        let watch = self.watch_instead(&path);
+        let read = Request::GetData { path, watch: true };
+        let ticket = self.asker.post([(read, Some(watch))]);
+        self.watching(behind, ticket, limit)
+    }
+
+    /// What the read of the nearest node, which leaves a watch on it, has brought.
+    fn watching(&mut self, behind: &Behind, ticket: Ticket, limit: &Limit) -> Result<Step> {
+        let (data, stat) = match self.answer(ticket, limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Data { data, stat })) => (data, stat),
+            // Who may not read a node is told nothing of it, not even that it goes.
+            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => {
+                return self.watch_directory(behind, limit);
+            }
+            Ok(answered) => {
+                self.watching = None;
+                return self.not_watching(answered, limit);
+            }
+        };
+        self.tell(behind, data, stat);
+        Ok(Step::Report(Event::Watching))
+    }
+
+    /// Waits for any change of the queue.
+    pub(super) fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
+                self.tell(behind, Vec::new(), Stat::default());
+                Ok(Step::Report(Event::Watching))
+            }
+            Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.not_watching(answered, limit),
+        }
+    }
+
+    /// Watches our own node, too, for which a watch on the nearest need not be waited for.
+    pub(super) fn watch_both(
+        &mut self,
+        behind: &Behind,
+        mine: &str,
+        limit: &Limit,
+    ) -> Result<Step> {
+        let own = self.new_watch();
+        self.guarding = Some(own.id);
+        let nearest = self.full(&behind.nearest);
+        let watch = self.watch_instead(&nearest);
+        // This asks for no permission, unlike reading.
+        let look = Request::Exists {
+            path: self.full(mine),
+            watch: true,
+        };
+        let read = Request::GetData {
+            path: nearest,
+            watch: true,
+        };
+        let ticket = self.asker.post([(look, Some(own)), (read, Some(watch))]);
+        let step = self.watching(behind, ticket.next(), limit)?;
+        match self.answer(ticket, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(_)) => Ok(step),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
+        // An `exists` that finds nothing leaves a watch all the same.
+        self.unwatch();
+        match answered {
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
+            answered => self.trouble(answered, limit),
+        }
+    }
+
+    /// Does something about a holder that has held for too long.
+    pub(super) fn hurry(&mut self, limit: &Limit) -> Result<Step> {
+        let names = match self.ask(list(self.quest.dir), limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) => names,
+            Ok(_) => return Ok(Step::Again),
+        };
+        let head = self.quest.contest.contenders(&names);
+        let (Some(head), Some(overdue)) = (head.first(), self.quest.overdue.as_mut()) else {
+            return Ok(Step::Again);
+        };
+        let verdict = overdue.saw(head.text, Instant::now());
+        let head = self.full(head.text);
+        match verdict {
+            Verdict::Wait => {}
+            Verdict::Ask => {
+                log::warn!("{head} has held for too long: asking it to let go");
+                self.session.revoke(&head)?;
+            }
+            Verdict::Evict => {
+                log::warn!("{head} has not let go within its grace: evicting it");
+                self.session.delete(&head)?;
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
+    /// for those who did not wait for long.
+    pub(super) fn prove(&mut self, name: &str, limit: &Limit) -> Result<Step> {
+        let fresh = self.link.timeout / 4;
+        let now = Moment::now();
+        if self.proven.is_some_and(|proven| now < proven + fresh) {
+            return Ok(Step::Report(Event::Proved));
+        }
+        let abilities = self.session.transport.abilities();
+        let sent = Moment::now();
+        let Ok(answers) = self.asker.prove(&[self.full(name)], limit) else {
+            return Ok(Step::Report(Event::Cancel));
+        };
+        match proof::judge(abilities, &answers) {
+            Proof::Confirmed => {
+                self.proven = Some(sent);
+                Ok(Step::Again)
+            }
+            Proof::Gone(_) => Ok(Step::Report(Event::NoNode)),
+            Proof::Unanswered => {
+                let failed = answers.into_iter().find(|answered| answered.is_err());
+                self.trouble(failed.unwrap_or(Err(Failure::Lost)), limit)
+            }
+        }
+    }
+
+    pub(super) fn warn_half_way(&self, name: &str) {
+        if NodeName::parse(name).is_some_and(|name| HALF_WAY <= name.sequence) {
+            log::warn!(
+                "more than half of the sequence numbers under {} are used up: delete it when it is idle",
+                self.quest.dir,
+            );
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The program as a user uses it, and what its commands leave behind in a file.
+
+// Each test binary uses a part of this.
+#![allow(dead_code, unused_imports, unused_macros)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, unbounded};
+use zklock::embedded::Server;
+
+use super::support::leash::Leashed;
+use super::support::zookeeper::{Folder, ZooKeeper};
+use super::support::{eventually, within};
+
+/// Longer than anything takes that does not hang.
+const SOON: Duration = Duration::from_secs(40);
+
+/// Runs each of the tests against the embedded server and a real one.
+macro_rules! on_every_server {
+    ($($name:ident)*) => {
+        mod embedded {
+            $(#[test] fn $name() { super::$name(super::program::embedded()); })*
+        }
+        mod zookeeper {
+            $(
+                #[test]
+                #[ignore = "needs a ZooKeeper server"]
+                fn $name() { super::$name(&super::program::zookeeper()); }
+            )*
+        }
+    };
+}
+
+pub(crate) use on_every_server;
+
+/// Returns where the embedded server is that the tests of one binary share.
+pub(crate) fn embedded() -> &'static str {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let tick = Duration::from_millis(500);
+    let builder = || Server::builder().tick(tick).max_connections(10_000);
+    let start = || builder().start().expect("a server");
+    SERVER.get_or_init(start).hosts()
+}
+
+pub(crate) fn zookeeper() -> String {
+    ZooKeeper::shared().hosts()
+}
+
+/// `zklock` on its way.
+#[derive(Debug)]
+pub(crate) struct Zklock(Leashed);
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Zklock {
+    /// Starts the program with arguments that are separated by spaces, and after the
+    /// dashes a shell with this script.
+    pub(crate) fn start(hosts: &str, args: &str, script: &str) -> Self {
+        let mut command = command(hosts);
+        command.args(args.split(' ').filter(|arg| !arg.is_empty()));
+        if !script.is_empty() {
+            command.args(["--", "sh", "-c", script]);
+        }
+        Self::spawn(&mut command)
+    }
+
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self(Leashed::spawn(command, None).expect("starting zklock"))
+    }
+
+    /// Starts it and waits for its end.
+    #[track_caller]
+    pub(crate) fn run(hosts: &str, args: &str, script: &str) -> Ended {
+        Self::start(hosts, args, script).end()
+    }
+
+    /// Writes to its input and ends that.
+    pub(crate) fn feed(&mut self, text: &str) {
+        let mut input = self.0.child().stdin.take().expect("an input");
+        input.write_all(text.as_bytes()).expect("writing");
+    }
+
+    pub(crate) fn id(&mut self) -> u32 {
+        self.0.child().id()
+    }
+
+    /// Sends it a signal, named without the `SIG`.
+    pub(crate) fn signal(&self, name: &str) {
+        self.0.signal(name);
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill();
+    }
+
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Ended {
+        let ended = within(SOON, || self.0.ended().is_some());
+        assert!(ended, "zklock does not end");
+        let child = self.0.child();
+        let (mut out, mut err) = (String::new(), String::new());
+        let mut stdout = child.stdout.take().expect("an output");
+        let mut stderr = child.stderr.take().expect("an output for errors");
+        stdout.read_to_string(&mut out).expect("reading");
+        stderr.read_to_string(&mut err).expect("reading");
+        Ended {
+            code: self.0.ended().and_then(|status| status.code()),
+            out,
+            err,
+        }
+    }
+}
+
+/// What a program that goes on says, line by line; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    _process: Leashed,
+    said: Receiver<String>,
+}
+
+impl Lines {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Leashed::spawn(command, None).expect("starting zklock");
+        let output = process.child().stdout.take().expect("an output");
+        let (to, said) = unbounded();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                drop(to.send(line));
+            }
+        });
+        Self {
+            _process: process,
+            said,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn hear(&self) -> String {
+        self.said.recv_timeout(SOON).expect("another line")
+    }
+}
+
+/// The program, with nothing in the environment but the servers.
+pub(crate) fn command(hosts: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    command.env("ZKLOCK_HOSTS", hosts).env_remove("ZKLOCK_AUTH");
+    command
+}
+
+/// A file that commands append to; what comes first in it happened first.
+#[derive(Debug)]
+pub(crate) struct Log(Folder);
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        let folder = Folder::new();
+        fs::write(folder.path("log"), "").expect("making a file");
+        Self(folder)
+    }
+
+    /// The script that writes this word, to be part of another script.
+    pub(crate) fn write(&self, word: &str) -> String {
+        format!("echo {word} >> {}", self.0.path("log").display())
+    }
+
+    /// The script that writes this word again and again, and never ends.
+    pub(crate) fn beat(&self, word: &str) -> String {
+        format!("while :; do {}; sleep 0.02; done", self.write(word))
+    }
+
+    pub(crate) fn words(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.0.path("log")).expect("reading");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn await_word(&self, word: &str) {
+        eventually(word, || self.words().iter().any(|other| other == word));
+    }
+
+    /// Whether nothing is written to it any more.
+    pub(crate) fn is_still(&self) -> bool {
+        let before = self.words().len();
+        thread::sleep(Duration::from_millis(300));
+        before == self.words().len()
+    }
+}

@@ -1,0 +1,176 @@
+//! What becomes of a command whose lock is lost: it has ended before another begins.
+//!
+//! All commands of a test write to one file, so what comes first there happened first,
+//! whatever the clocks say.
+
+#[path = "cli/program.rs"]
+mod program;
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use program::{Log, Zklock, on_every_server};
+use support::proxy::Proxy;
+use support::raw::{Raw, children};
+use support::{eventually, fresh_path};
+use zklock::embedded::Server;
+
+/// Short, so that the tests are, and as long as servers let it be.
+const SHORT: &str = "--session-timeout 2";
+
+on_every_server! {
+    nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock
+    nothing_of_a_command_is_left_when_it_was_evicted
+    nothing_of_a_command_is_left_when_zklock_is_killed
+    a_connection_that_breaks_and_comes_back_costs_nothing
+    a_command_may_go_on_without_its_lock_if_the_user_wants
+    a_command_that_stops_in_time_is_not_killed
+}
+
+/// Commands that are hard to stop.
+fn stubborn(log: &Log) -> [String; 3] {
+    let beat = log.beat("beat");
+    [
+        format!("trap '' TERM HUP INT; {beat}"),
+        // Its parts are no children of each other's, and its head has ended.
+        format!("trap '' TERM; ({beat}) & ({beat}) & exit 0"),
+        format!("({beat}) & wait"),
+    ]
+}
+
+/// Has somebody else wait for the lock, takes it from the command, and looks.
+#[track_caller]
+fn assert_gone_before_the_next(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) {
+    let (path, log) = (fresh_path("lost"), Log::new());
+    let script = &stubborn(&log)[script];
+    let first = Zklock::start(through, &format!("run {SHORT} {path}"), script);
+    log.await_word("beat");
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::start(hosts, &format!("run {SHORT} {path}"), &next);
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    lose(&path);
+    let first = first.end();
+    assert_eq!(first.code, Some(75), "{}", first.err);
+    assert_eq!(next.end().code, Some(0));
+    let words = log.words();
+    assert_eq!(
+        words.last().map(String::as_str),
+        Some("next"),
+        "{}",
+        first.err
+    );
+}
+
+fn nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock(hosts: &str) {
+    thread::scope(|scope| {
+        for script in 0..3 {
+            scope.spawn(move || {
+                let proxy = Proxy::start(hosts);
+                assert_gone_before_the_next(hosts, &proxy.hosts(), script, |_| proxy.blackhole());
+            });
+        }
+    });
+}
+
+fn nothing_of_a_command_is_left_when_it_was_evicted(hosts: &str) {
+    for script in 0..3 {
+        assert_gone_before_the_next(hosts, hosts, script, |path| {
+            let holder = &children(hosts, path)[0];
+            // The sequence number tells who was first, not the name.
+            let first = children(hosts, path)
+                .into_iter()
+                .min_by_key(|name| name[name.len() - 10..].to_owned());
+            let node = first.as_ref().unwrap_or(holder);
+            let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));
+            assert_eq!(deleted, Ok(()));
+        });
+    }
+}
+
+#[test]
+fn nothing_of_a_command_is_left_when_its_session_was_ended() {
+    let tick = Duration::from_millis(500);
+    let server = Server::builder().tick(tick).start().expect("a server");
+    for script in 0..3 {
+        assert_gone_before_the_next(server.hosts(), server.hosts(), script, |path| {
+            let list = Zklock::run(server.hosts(), &format!("list --json {path}"), "");
+            let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
+            let session = json["contenders"][0]["session"]
+                .as_str()
+                .expect("a session");
+            let session = i64::from_str_radix(session.trim_start_matches("0x"), 16);
+            assert!(server.expire_session(session.expect("a number")));
+        });
+    }
+}
+
+fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
+    for script in [0, 2] {
+        let (path, log) = (fresh_path("killed"), Log::new());
+        let script = &stubborn(&log)[script];
+        let mut zklock = Zklock::start(hosts, &format!("run {SHORT} {path}"), script);
+        log.await_word("beat");
+        zklock.kill();
+        assert!(log.is_still());
+        let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
+        assert_eq!(next.code, Some(0), "{}", next.err);
+        assert_eq!(children(hosts, &path), Vec::<String>::new());
+    }
+}
+
+fn a_connection_that_breaks_and_comes_back_costs_nothing(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("broken"), Log::new(), Proxy::start(hosts));
+    let args = format!("run --session-timeout 10 {path}");
+    let script = format!("{}; sleep 2; {}", log.write("in"), log.write("out"));
+    let zklock = Zklock::start(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    for _ in 0..3 {
+        let connections = proxy.connections();
+        proxy.cut();
+        eventually("it comes back", || connections < proxy.connections());
+    }
+    let ended = zklock.end();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert_eq!(log.words(), ["in", "out"]);
+}
+
+fn a_command_may_go_on_without_its_lock_if_the_user_wants(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("warn"), Log::new(), Proxy::start(hosts));
+    let args = format!("run {SHORT} --on-lost warn {path}");
+    let first = Zklock::start(
+        &proxy.hosts(),
+        &args,
+        &format!("{}; sleep 6; exit 3", log.write("in")),
+    );
+    log.await_word("in");
+    proxy.blackhole();
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -w 30 {path}"), ":").code,
+        Some(0)
+    );
+    let ended = first.end();
+    assert_eq!(ended.code, Some(3));
+    assert!(
+        ended.err.contains("in doubt") && ended.err.contains("lost"),
+        "{}",
+        ended.err
+    );
+}
+
+fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("stops"), Log::new(), Proxy::start(hosts));
+    let args = format!("run --session-timeout 6 {path}");
+    let script = format!(
+        "trap '{}; exit 0' TERM; {}",
+        log.write("bye"),
+        log.beat("beat")
+    );
+    let zklock = Zklock::start(&proxy.hosts(), &args, &script);
+    log.await_word("beat");
+    proxy.blackhole();
+    let ended = zklock.end();
+    assert_eq!(ended.code, Some(75));
+    assert!(!ended.err.contains("killed"), "{}", ended.err);
+    assert_eq!(log.words().last().map(String::as_str), Some("bye"));
+}

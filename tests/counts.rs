@@ -1,0 +1,378 @@
+//! What a lock costs: requests, writes and round trips, counted on the way to the server.
+//!
+//! Counts are the same on every machine. Where time is the question, the network is made
+//! so slow that nothing else matters.
+
+mod support;
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::raw::op;
+use support::{eventually, fresh_path};
+use zklock::embedded::Server;
+use zklock::{Client, MutexGuard};
+
+/// What a free lock is taken with, in one write.
+const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
+
+/// Each way; nothing else in a lock takes nearly as long.
+const DELAY: Duration = Duration::from_millis(100);
+const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+#[test]
+fn a_free_lock_costs_one_write_of_two_requests_and_its_release_another() {
+    let scene = Scene::new("uncontended");
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    drop(mutex.lock().unwrap());
+    scene.tap.settle(3);
+    scene.tap.take();
+    for _ in 0..20 {
+        mutex.lock().unwrap().unlock().unwrap();
+    }
+    let expected: Vec<Vec<i32>> = (0..20)
+        .flat_map(|_| [ENTER.to_vec(), vec![op::DELETE]])
+        .collect();
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn trying_a_taken_lock_reads_once_and_writes_nothing() {
+    let scene = Scene::new("taken");
+    let other = Client::connect(scene.server.hosts()).unwrap();
+    let _guard = other.mutex(&scene.path).unwrap().lock().unwrap();
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    for _ in 0..5 {
+        assert!(mutex.try_lock().unwrap().is_none());
+    }
+    assert_eq!(scene.tap.take(), vec![vec![op::GET_CHILDREN]; 5]);
+}
+
+#[test]
+fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
+    let scene = Scene::new("two");
+    let other = Client::connect(scene.server.hosts()).unwrap();
+    let holder = other.mutex(&scene.path).unwrap().lock().unwrap();
+    scene.lock_behind(holder);
+    let watch = vec![op::EXISTS, op::GET_DATA];
+    let expected = [ENTER.to_vec(), watch, vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn a_wake_up_in_a_longer_queue_costs_one_listing() {
+    let scene = Scene::new("three");
+    let hosts = scene.server.hosts();
+    let (first, second) = (
+        Client::connect(hosts).unwrap(),
+        Client::connect(hosts).unwrap(),
+    );
+    let holder = first.mutex(&scene.path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let mutex = second.mutex(&scene.path).unwrap();
+        let next = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+        scene.wait_for_contenders(2);
+        let mutex = scene.client.mutex(&scene.path).unwrap();
+        let last = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+        scene.wait_for_contenders(3);
+        scene.tap.settle(3);
+        drop(holder);
+        next.join().unwrap();
+        last.join().unwrap();
+    });
+    let watch = vec![op::GET_DATA];
+    let list = vec![op::GET_CHILDREN];
+    let expected = [ENTER.to_vec(), watch, list, vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn a_release_of_another_wakes_nobody_but_the_next() {
+    let scene = Scene::new("herd");
+    let hosts = scene.server.hosts();
+    let clients: Vec<_> = (0..3).map(|_| Client::connect(hosts).unwrap()).collect();
+    let holder = clients[0].mutex(&scene.path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (client, ahead) in clients[1..].iter().chain([&scene.client]).zip(1..) {
+            let mutex = client.mutex(&scene.path).unwrap();
+            threads.push(scope.spawn(move || mutex.lock().unwrap().unlock().unwrap()));
+            scene.wait_for_contenders(ahead + 1);
+        }
+        scene.tap.settle(3);
+        drop(holder);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    // However many there were before: one look at the one that we waited for.
+    let sent = scene.tap.take().concat();
+    let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
+    assert_eq!(listings, 2, "{sent:?}");
+}
+
+#[test]
+fn an_idle_client_sends_nothing_but_pings() {
+    let server = Server::start().unwrap();
+    let tap = Tap::start(server.hosts());
+    let timeout = Duration::from_millis(1000);
+    let client = Client::builder(&tap.hosts).session_timeout(timeout);
+    let client = client.connect().unwrap();
+    let path = fresh_path("idle");
+    client
+        .mutex(&path)
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    tap.take();
+    let pings = || {
+        tap.log()
+            .iter()
+            .flatten()
+            .filter(|op| **op == op::PING)
+            .count()
+    };
+    eventually("three pings", || pings() >= 3);
+    assert_eq!(tap.take(), Vec::<Vec<i32>>::new());
+}
+
+#[test]
+fn a_free_lock_and_its_release_wait_for_one_round_trip() {
+    let slow = Slow::new("slow");
+    let mutex = slow.client.mutex(&slow.path).unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    slow.proxy.delay(DELAY);
+    slow.within(ROUND_TRIP * 7 / 4, || {
+        let begun = Instant::now();
+        drop(mutex.lock().unwrap());
+        begun.elapsed()
+    });
+}
+
+#[test]
+fn a_hand_off_between_two_waits_for_two_one_way_trips() {
+    let slow = Slow::new("slow-two");
+    let other = Client::connect(&slow.proxy.hosts()).unwrap();
+    let (mine, theirs) = (
+        slow.client.mutex(&slow.path).unwrap(),
+        other.mutex(&slow.path).unwrap(),
+    );
+    slow.proxy.delay(DELAY);
+    slow.within(ROUND_TRIP * 7 / 4, || {
+        let holder = mine.lock().unwrap();
+        slow.hand_off(&[&theirs], holder)
+    });
+}
+
+#[test]
+fn a_hand_off_in_a_queue_waits_for_one_more_round_trip_at_most() {
+    let slow = Slow::new("slow-three");
+    let hosts = slow.proxy.hosts();
+    let (one, two) = (
+        Client::connect(&hosts).unwrap(),
+        Client::connect(&hosts).unwrap(),
+    );
+    let mine = slow.client.mutex(&slow.path).unwrap();
+    let (one, two) = (
+        one.mutex(&slow.path).unwrap(),
+        two.mutex(&slow.path).unwrap(),
+    );
+    slow.proxy.delay(DELAY);
+    // Twice: there are two hand-offs.
+    slow.within(2 * ROUND_TRIP * 5 / 2, || {
+        let holder = mine.lock().unwrap();
+        slow.hand_off(&[&one, &two], holder)
+    });
+}
+
+/// A server, and a client whose way to it is tapped.
+struct Scene {
+    server: Server,
+    tap: Tap,
+    client: Client,
+    path: String,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let server = Server::start().unwrap();
+        let tap = Tap::start(server.hosts());
+        let client = Client::connect(&tap.hosts).unwrap();
+        let path = fresh_path(name);
+        // The directory is there, and the first cycle over.
+        let warm = Client::connect(server.hosts()).unwrap();
+        warm.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
+        Self {
+            server,
+            tap,
+            client,
+            path,
+        }
+    }
+
+    /// Queues the tapped client behind `holder`, which goes then, and lets it through.
+    fn lock_behind(&self, holder: MutexGuard) {
+        let mutex = self.client.mutex(&self.path).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| mutex.lock().unwrap().unlock().unwrap());
+            self.wait_for_contenders(2);
+            self.tap.settle(4);
+            drop(holder);
+            waiter.join().unwrap();
+        });
+    }
+
+    fn wait_for_contenders(&self, count: usize) {
+        let client = Client::connect(self.server.hosts()).unwrap();
+        eventually("the queue is as long", || {
+            client.contenders(&self.path).unwrap().len() >= count
+        });
+    }
+}
+
+/// A client whose way to the server is long.
+struct Slow {
+    proxy: Proxy,
+    client: Client,
+    path: String,
+    _server: Server,
+}
+
+impl Slow {
+    fn new(name: &str) -> Self {
+        let server = Server::start().unwrap();
+        let proxy = Proxy::start(server.hosts());
+        let client = Client::connect(&proxy.hosts()).unwrap();
+        let path = fresh_path(name);
+        Self {
+            proxy,
+            client,
+            path,
+            _server: server,
+        }
+    }
+
+    /// The best of a few tries, so that a busy machine does not matter.
+    #[track_caller]
+    fn within(&self, limit: Duration, mut attempt: impl FnMut() -> Duration) {
+        let mut best = Duration::MAX;
+        for _ in 0..5 {
+            best = best.min(attempt());
+            if best < limit {
+                return;
+            }
+        }
+        panic!("{best:?} where {limit:?} is too much");
+    }
+
+    /// How long it takes from a release until the last of the waiters has had the lock.
+    fn hand_off(&self, waiters: &[&zklock::Mutex], holder: MutexGuard) -> Duration {
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (mutex, ahead) in waiters.iter().zip(1..) {
+                let wait = || {
+                    let guard = mutex.lock().unwrap();
+                    let got = Instant::now();
+                    drop(guard);
+                    got
+                };
+                threads.push(scope.spawn(wait));
+                self.wait_for_contenders(ahead + 1);
+            }
+            // The watch of the last one is set a round trip after its node.
+            thread::sleep(2 * ROUND_TRIP);
+            let released = Instant::now();
+            drop(holder);
+            let got = threads.into_iter().map(|thread| thread.join().unwrap());
+            got.max().unwrap() - released
+        })
+    }
+
+    fn wait_for_contenders(&self, count: usize) {
+        eventually("the queue is as long", || {
+            self.client.contenders(&self.path).unwrap().len() >= count
+        });
+    }
+}
+
+/// A way to a server on which all that passes is written down.
+struct Tap {
+    hosts: String,
+    log: Arc<Mutex<Vec<Vec<i32>>>>,
+}
+
+impl Tap {
+    fn start(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = listener.local_addr().unwrap().to_string();
+        let log = Arc::<Mutex<Vec<Vec<i32>>>>::default();
+        let (server, ours) = (server.to_owned(), log.clone());
+        thread::spawn(move || {
+            // One client, one connection.
+            let (client, _) = listener.accept().unwrap();
+            let server = TcpStream::connect(server).unwrap();
+            for socket in [&client, &server] {
+                socket.set_nodelay(true).unwrap();
+            }
+            let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || pass_on(from, to, |_| ()));
+            let mut greeted = false;
+            pass_on(client, server, move |bytes| match greeted {
+                true => ours.lock().unwrap().push(opcodes(bytes)),
+                false => greeted = true,
+            });
+        });
+        Self { hosts, log }
+    }
+
+    fn log(&self) -> Vec<Vec<i32>> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// What was written since the last time, but for pings: the requests of each write.
+    fn take(&self) -> Vec<Vec<i32>> {
+        let mut log = std::mem::take(&mut *self.log.lock().unwrap());
+        log.retain(|write| *write != [op::PING]);
+        log
+    }
+
+    /// Waits until so many requests have left.
+    fn settle(&self, requests: usize) {
+        eventually("the requests have left", || {
+            self.log().concat().len() >= requests
+        });
+    }
+}
+
+/// Passes on what one read brings in one write.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
+    let mut bytes = vec![0; 1 << 20];
+    let ended: io::Result<()> = (|| {
+        loop {
+            let read = from.read(&mut bytes)?;
+            if read == 0 {
+                return Ok(());
+            }
+            seen(&bytes[..read]);
+            to.write_all(&bytes[..read])?;
+        }
+    })();
+    drop(ended);
+    drop(to.shutdown(Shutdown::Both));
+}
+
+fn opcodes(mut bytes: &[u8]) -> Vec<i32> {
+    let int = |at: usize, bytes: &[u8]| i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        all.push(int(8, bytes));
+        bytes = &bytes[4 + int(0, bytes) as usize..];
+    }
+    all
+}

@@ -1,0 +1,184 @@
+//! Many contenders of several kinds at one path.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Select;
+use parking_lot::Mutex;
+
+use super::cast::Kind;
+use super::peer::server;
+use super::seat::{Said, Seat};
+use crate::support::raw::Raw;
+use crate::support::{eventually, fresh_path};
+
+/// How long traffic lasts, in seconds, in place of [`TRAFFIC`].
+const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
+const TRAFFIC: u64 = 15;
+
+/// Lets `first` hold, queues `each` of each kind behind it in random order, and sees that
+/// they are served in the order of their numbers.
+pub(crate) fn queue_in_order(first: Kind, kinds: &[Kind], each: usize) {
+    let server = server();
+    let (hosts, path) = (server.hosts(), fresh_path("queue"));
+    let holder = first.seat(&hosts);
+    holder.lock(first.word, &path);
+    holder.held();
+    let kinds = kinds.iter().filter(|kind| kind.is_here());
+    let mut crowd: Vec<_> = kinds
+        .flat_map(|kind| (0..each).map(|_| (*kind, kind.seat(&hosts))))
+        .collect();
+    fastrand::shuffle(&mut crowd);
+    for (kind, seat) in &crowd {
+        seat.lock(kind.word, &path);
+    }
+    let mut witness = Raw::connect(&hosts);
+    eventually("all are in the queue", || {
+        witness
+            .children(&path)
+            .is_some_and(|all| all.len() == crowd.len() + 1)
+    });
+
+    holder.release();
+    let mut served = 0;
+    while served < crowd.len() {
+        let (kind, seat, node) = next_held(&crowd);
+        let left = witness.children(&path).expect("the directory");
+        let late = overtaken(&node, kind, &left);
+        assert!(late.is_empty(), "{node} came before {late:?}");
+        seat.release();
+        served += 1;
+    }
+}
+
+/// Waits until one of the crowd holds.
+fn next_held(crowd: &[(Kind, Seat)]) -> (Kind, &Seat, String) {
+    let mut select = Select::new();
+    for (_, seat) in crowd {
+        select.recv(seat.said());
+    }
+    loop {
+        let ready = select
+            .select_timeout(Duration::from_secs(60))
+            .expect("the queue moves on");
+        let (kind, seat) = &crowd[ready.index()];
+        match ready.recv(seat.said()) {
+            Ok(Said::Held(node)) => return (*kind, seat, node),
+            Ok(Said::Waiting) => {}
+            other => panic!("{}: {other:?}", kind.label),
+        }
+    }
+}
+
+/// Returns who was ahead of this node and should have been served before it.
+fn overtaken(node: &str, kind: Kind, left: &[String]) -> Vec<String> {
+    let conflicts = |name: &&String| !(kind.only_reads() && reads(name));
+    let earlier = |name: &&String| number(name) < number(node);
+    left.iter()
+        .filter(earlier)
+        .filter(conflicts)
+        .cloned()
+        .collect()
+}
+
+fn reads(name: &str) -> bool {
+    ["__READ__", "__rlock__", "-read-"]
+        .iter()
+        .any(|token| name.contains(token))
+}
+
+fn number(name: &str) -> i64 {
+    let start = name.len().saturating_sub(10);
+    name[start..]
+        .parse()
+        .expect("a number at the end of a node's name")
+}
+
+/// Who is inside.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    inside: Mutex<Vec<Kind>>,
+    visits: Mutex<Vec<Kind>>,
+}
+
+impl Room {
+    fn enter(&self, kind: Kind) {
+        let mut inside = self.inside.lock();
+        let alone = |other: &Kind| !(other.only_reads() && kind.only_reads());
+        assert!(
+            !inside.iter().any(alone),
+            "{kind:?} is in beside {inside:?}"
+        );
+        inside.push(kind);
+        self.visits.lock().push(kind);
+    }
+
+    fn leave(&self, kind: Kind) {
+        let mut inside = self.inside.lock();
+        let place = inside.iter().position(|other| *other == kind);
+        inside.swap_remove(place.expect("somebody who is inside"));
+    }
+
+    /// Returns how often somebody of this kind was inside.
+    pub(crate) fn visits(&self, kind: Kind) -> usize {
+        self.visits
+            .lock()
+            .iter()
+            .filter(|other| **other == kind)
+            .count()
+    }
+}
+
+/// Lets them come and go at one path, and sees that nobody is there beside another.
+pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str) -> Room {
+    let room = Room::default();
+    let end = Instant::now() + duration();
+    thread::scope(|scope| {
+        for (kind, seat) in crowd {
+            let room = &room;
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    let _complaint = Complaint(*kind, path);
+                    seat.lock(kind.word, path);
+                    let said = seat.hear();
+                    assert!(matches!(said, Said::Held(_)), "{}: {said:?}", kind.label);
+                    room.enter(*kind);
+                    thread::sleep(Duration::from_micros(fastrand::u64(..10_000)));
+                    room.leave(*kind);
+                    seat.release();
+                }
+            });
+        }
+    });
+    room
+}
+
+/// Tells who is in the queue when one of the crowd panics.
+struct Complaint<'a>(Kind, &'a str);
+
+impl Drop for Complaint<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut witness = Raw::connect(&server().hosts());
+            let queue = witness.children(self.1);
+            println!("{} gave up at {}: {queue:?}", self.0.label, self.1);
+        }
+    }
+}
+
+/// Returns how long traffic lasts.
+pub(crate) fn duration() -> Duration {
+    let seconds = std::env::var(SECONDS)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(TRAFFIC))
+}
+
+/// Seats `each` of each kind that is at hand.
+pub(crate) fn seat_all(kinds: &[Kind], each: usize) -> Vec<(Kind, Seat)> {
+    let hosts = server().hosts();
+    let kinds = kinds.iter().filter(|kind| kind.is_here());
+    kinds
+        .flat_map(|kind| (0..each).map(|_| (*kind, kind.seat(&hosts))))
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! Contenders of ours: a thread and a client for each, who speak as the peers do.
+
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use zklock::{
+    Client, Dialect, Error, GuardEvent, LockOptions, MutexGuard, Permit, Result, RwLockReadGuard,
+    RwLockWriteGuard,
+};
+
+use super::peer::SESSION;
+use super::seat::{Said, Seat};
+
+/// What one of ours has.
+enum Held {
+    Mutex(MutexGuard),
+    Read(RwLockReadGuard),
+    Write(RwLockWriteGuard),
+    Permit(Permit),
+}
+
+/// Seats a contender with a client of its own.
+pub(crate) fn seat(hosts: &str, dialect: Dialect) -> Seat {
+    let client = Client::builder(hosts)
+        .dialect(dialect)
+        .session_timeout(SESSION)
+        .connect()
+        .expect("connecting to the test's server");
+    seat_with(client)
+}
+
+/// Seats a contender that uses this client.
+pub(crate) fn seat_with(client: Client) -> Seat {
+    let (tell, told) = unbounded();
+    let (say, said) = unbounded();
+    thread::spawn(move || obey_all(&client, &told, &say));
+    let tell = move |text: &str| {
+        // The thread listens for as long as this exists.
+        drop(tell.send(text.to_owned()));
+    };
+    Seat::new(Box::new(tell), said)
+}
+
+fn obey_all(client: &Client, told: &Receiver<String>, say: &Sender<Said>) {
+    let silence = never();
+    let mut held = None;
+    loop {
+        let events = held.as_ref().map_or(&silence, Held::events);
+        let answer = select! {
+            recv(events) -> event => match event {
+                Ok(GuardEvent::RevokeRequested) => Said::Revoked,
+                _ => continue,
+            },
+            recv(told) -> line => match line {
+                Ok(line) => obey(client, &line, &mut held, say).unwrap_or_else(tell_of),
+                Err(_) => return,
+            },
+        };
+        // A test that has heard enough drops its seat.
+        drop(say.send(answer));
+    }
+}
+
+fn obey(client: &Client, line: &str, held: &mut Option<Held>, say: &Sender<Said>) -> Result<Said> {
+    let words: Vec<_> = line.split(' ').collect();
+    match words[..] {
+        ["lock", kind, path] => {
+            let guard = lock(client, kind, path, say)?;
+            let node = guard.node().to_owned();
+            *held = Some(guard);
+            Ok(Said::Held(node))
+        }
+        ["release"] => {
+            held.take().expect("something to release").unlock()?;
+            Ok(Said::Released)
+        }
+        ["downgrade"] => {
+            let Some(Held::Write(guard)) = held.take() else {
+                panic!("only writers are downgraded")
+            };
+            let guard = guard.downgrade()?;
+            let node = guard.node().to_owned();
+            *held = Some(Held::Read(guard));
+            Ok(Said::Held(node))
+        }
+        ["revoke", node] => {
+            let (path, _) = node.rsplit_once('/').expect("a node in a directory");
+            for contender in client.contenders(path)? {
+                if contender.node() == node {
+                    contender.revoke()?;
+                }
+            }
+            Ok(Said::Done)
+        }
+        ref other => panic!("unknown command {other:?}"),
+    }
+}
+
+fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<Held> {
+    let waits = || {
+        LockOptions::new().on_wait(|_| {
+            // As above.
+            drop(say.send(Said::Waiting));
+        })
+    };
+    let (kind, permits) = kind.split_once(':').unwrap_or((kind, "1"));
+    let permits = permits.parse().expect("a number of permits");
+    let guard = match kind {
+        "mutex" => client.mutex(path)?.lock_with(waits())?.map(Held::Mutex),
+        "read" => client.rwlock(path)?.read_with(waits())?.map(Held::Read),
+        "write" => client.rwlock(path)?.write_with(waits())?.map(Held::Write),
+        "semaphore" => client
+            .semaphore(path, permits)?
+            .acquire_with(waits())?
+            .map(Held::Permit),
+        other => panic!("unknown kind {other}"),
+    };
+    Ok(guard.expect("without a limit nothing ends the wait"))
+}
+
+fn tell_of(error: Error) -> Said {
+    match error {
+        Error::ForeignContender {
+            node,
+            library,
+            dialect,
+        } => Said::Refused {
+            node,
+            library,
+            dialect,
+        },
+        other => Said::Error(other.to_string()),
+    }
+}
+
+impl Held {
+    fn node(&self) -> &str {
+        match self {
+            Self::Mutex(guard) => guard.node(),
+            Self::Read(guard) => guard.node(),
+            Self::Write(guard) => guard.node(),
+            Self::Permit(guard) => guard.node(),
+        }
+    }
+
+    fn events(&self) -> &Receiver<GuardEvent> {
+        match self {
+            Self::Mutex(guard) => guard.events(),
+            Self::Read(guard) => guard.events(),
+            Self::Write(guard) => guard.events(),
+            Self::Permit(guard) => guard.events(),
+        }
+    }
+
+    fn unlock(self) -> Result<()> {
+        match self {
+            Self::Mutex(guard) => guard.unlock(),
+            Self::Read(guard) => guard.unlock(),
+            Self::Write(guard) => guard.unlock(),
+            Self::Permit(guard) => guard.unlock(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The peers: other libraries in processes of their own, driven by lines of text.
+//!
+//! ```text
+//! to the peer              from the peer
+//!                          ready LIBRARY=VERSION..
+//! SEAT lock KIND PATH      SEAT held NODE            (- where the library hides it)
+//! SEAT downgrade           SEAT held NODE
+//! SEAT release             SEAT released
+//! SEAT revoke NODE         SEAT done
+//! SEAT contenders PATH     SEAT contenders DATA<tab>DATA..
+//!                          SEAT error TEXT           instead of any of these
+//!                          SEAT revoked              unasked, to who holds
+//! ```
+//!
+//! A seat is one contender; it does one thing after the other.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, unbounded};
+use parking_lot::Mutex;
+
+use super::seat::{Said, Seat};
+use super::workshop::{self, Library};
+use crate::support::leash::Leashed;
+use crate::support::zookeeper::ZooKeeper;
+
+/// How long the sessions of all contenders last after their death.
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
+
+/// How long a peer may take to start and connect.
+const START: Duration = Duration::from_secs(60);
+
+/// Returns the server that all contenders meet at.
+pub(crate) fn server() -> &'static ZooKeeper {
+    static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        // kazoo's semaphore counts empty containers, and so waits until they are swept up.
+        let builder = ZooKeeper::builder().container_check(Duration::from_secs(3));
+        builder.fsync(false).start()
+    })
+}
+
+type Ears = Arc<Mutex<HashMap<String, Sender<Said>>>>;
+
+/// A process that runs somebody else's library; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    process: Leashed,
+    input: Arc<Mutex<ChildStdin>>,
+    ears: Ears,
+    seats: AtomicUsize,
+    versions: String,
+}
+
+impl Peer {
+    /// Returns the peer that the tests share, or nothing where its library is not at hand.
+    pub(crate) fn shared(library: Library) -> Option<&'static Self> {
+        static SHARED: [OnceLock<Option<Peer>>; 3] = [const { OnceLock::new() }; 3];
+        SHARED[library as usize]
+            .get_or_init(|| Self::start(library, &server().hosts()))
+            .as_ref()
+    }
+
+    /// Starts a process with a session of its own.
+    pub(crate) fn start(library: Library, hosts: &str) -> Option<Self> {
+        let mut command = workshop::command(library)?;
+        command
+            .args([hosts, &SESSION.as_millis().to_string()])
+            .args(workshop::packaged(library))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(workshop::log(library));
+        let mut process = Leashed::spawn(&mut command, None).expect("starting a peer");
+        let input = process.child().stdin.take().expect("a peer's input");
+        let output = process.child().stdout.take().expect("a peer's output");
+        let (greet, greeting) = unbounded();
+        let ears = Ears::default();
+        let all = Arc::clone(&ears);
+        thread::spawn(move || listen(output, &greet, &all));
+        let versions = greeting
+            .recv_timeout(START)
+            .unwrap_or_else(|_| panic!("no peer: see {}", workshop::log_path(library).display()));
+        Some(Self {
+            process,
+            input: Arc::new(Mutex::new(input)),
+            ears,
+            seats: AtomicUsize::new(0),
+            versions,
+        })
+    }
+
+    /// Returns `LIBRARY=VERSION`, separated by spaces.
+    pub(crate) fn versions(&self) -> &str {
+        &self.versions
+    }
+
+    /// Seats one more contender.
+    pub(crate) fn seat(&self) -> Seat {
+        let name = self.seats.fetch_add(1, Ordering::Relaxed).to_string();
+        let (say, said) = unbounded();
+        self.ears.lock().insert(name.clone(), say);
+        let input = Arc::clone(&self.input);
+        let tell = move |text: &str| {
+            // A peer that was killed hears nothing, which is what its test is about.
+            drop(writeln!(input.lock(), "{name} {text}"));
+        };
+        Seat::new(Box::new(tell), said)
+    }
+
+    /// Kills the process with SIGKILL; its session goes on until it expires.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
+fn listen(output: ChildStdout, greet: &Sender<String>, ears: &Ears) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let (name, text) = line.split_once(' ').unwrap_or((&line, ""));
+        if name == "ready" {
+            drop(greet.send(text.to_owned()));
+        } else if let Some(ear) = ears.lock().get(name) {
+            drop(ear.send(Said::parse(text)));
+        }
+    }
+    // The seats of a dead process fall silent.
+    ears.lock().clear();
+}

@@ -1,0 +1,282 @@
+//! What happens when the network or the server fails.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use zklock::mysql::{CREATE_TABLE, Client, Mutex};
+use zklock::{Error, GuardEvent, GuardState};
+
+use crate::support::{Database, Proxy, Server, wait_until};
+use crate::{LATE, client, mutex, next, seconds};
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_holder_in_a_blackhole_is_suspect_then_lost_and_only_then_another_gets_the_lock() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let (a, b) = (
+        mutex(&database.url_through(&proxy), seconds(6)),
+        mutex(&database.url(), seconds(6)),
+    );
+    let guard = a.lock().unwrap();
+    let waiter = thread::spawn(move || {
+        let guard = b.lock().unwrap();
+        (Instant::now(), guard.fencing_token())
+    });
+    thread::sleep(seconds(1));
+    proxy.blackhole(true);
+    assert_eq!(next(&guard), GuardEvent::Suspect);
+    guard.check().unwrap();
+    assert!(guard.valid_for() > seconds(1));
+    assert!(matches!(
+        guard.verify(),
+        Err(Error::Suspect { .. } | Error::Lost { .. })
+    ));
+    assert_eq!(next(&guard), GuardEvent::Lost);
+    let lost = Instant::now();
+    assert!(guard.check().unwrap_err().is_lost());
+    assert!(guard.verify().unwrap_err().is_lost());
+    assert_eq!(guard.valid_for(), Duration::ZERO);
+    let (taken, token) = waiter.join().unwrap();
+    assert!(taken > lost, "taken {:?} too early", lost - taken);
+    assert!(token > guard.fencing_token());
+    proxy.blackhole(false);
+    assert!(guard.unlock().unwrap_err().is_lost());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn nothing_hangs_in_a_blackhole() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let url = database.url_through(&proxy);
+    let client = client(&url, seconds(6));
+    let (held, free) = (client.mutex("held").unwrap(), client.mutex("free").unwrap());
+    let guard = held.lock().unwrap();
+    let other = held.lock_elsewhere();
+    proxy.blackhole(true);
+
+    for limit in [0, 50, 500].map(Duration::from_millis) {
+        let begun = Instant::now();
+        assert!(
+            free.try_lock_for(limit).is_err(),
+            "nobody said that it is taken"
+        );
+        assert!(
+            begun.elapsed() < limit + LATE,
+            "{:?} for {limit:?}",
+            begun.elapsed()
+        );
+    }
+    let begun = Instant::now();
+    assert!(free.try_lock().is_err());
+    assert!(begun.elapsed() < seconds(5) + LATE);
+
+    let valid = guard.valid_for();
+    let begun = Instant::now();
+    assert!(guard.verify().is_err());
+    assert!(begun.elapsed() < valid + LATE);
+
+    let begun = Instant::now();
+    drop(guard);
+    assert!(begun.elapsed() < LATE, "drop took {:?}", begun.elapsed());
+
+    let begun = Instant::now();
+    let builder = Client::builder(&url).connect_timeout(seconds(1));
+    assert!(builder.connect().is_err());
+    assert!(begun.elapsed() < seconds(1) + LATE);
+
+    let begun = Instant::now();
+    client.close();
+    assert!(matches!(other.join().unwrap(), Err(Error::Closed)));
+    drop((held, free, client));
+    assert!(
+        begun.elapsed() < seconds(2) + LATE,
+        "drop took {:?}",
+        begun.elapsed()
+    );
+
+    proxy.blackhole(false);
+    // One whose lease has ended may stay.
+    let live = "SELECT COUNT(*) FROM database_lock WHERE lease_end > UTC_TIMESTAMP(6)";
+    let mut conn = database.conn();
+    wait_until("no row is left", || {
+        conn.query_first(live).unwrap() == Some(0)
+    });
+}
+
+pub(crate) trait Elsewhere {
+    fn lock_elsewhere(&self) -> thread::JoinHandle<zklock::Result<()>>;
+}
+
+impl Elsewhere for Mutex {
+    fn lock_elsewhere(&self) -> thread::JoinHandle<zklock::Result<()>> {
+        let mutex = self.clone();
+        thread::spawn(move || mutex.lock().map(drop))
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn nothing_hangs_in_a_blackhole_with_a_pool_that_has_no_timeouts() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let pool = Database::pool(&database.url_through(&proxy), "DO 1");
+    let builder = Client::builder_from_pool(pool).lease(seconds(4));
+    let client = builder.connect().unwrap();
+    let guard = client.mutex("held").unwrap().lock().unwrap();
+    proxy.blackhole(true);
+    let (begun, limit) = (Instant::now(), Duration::from_millis(300));
+    assert!(client.mutex("free").unwrap().try_lock_for(limit).is_err());
+    assert!(begun.elapsed() < limit + LATE);
+    assert_eq!(next(&guard), GuardEvent::Suspect);
+    assert_eq!(next(&guard), GuardEvent::Lost);
+    let begun = Instant::now();
+    drop(guard);
+    assert!(begun.elapsed() < LATE);
+    proxy.blackhole(false);
+    let guard = client
+        .mutex("held")
+        .unwrap()
+        .try_lock_for(seconds(20))
+        .unwrap();
+    guard.unwrap().unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn unlock_in_a_blackhole_ends_with_the_guards_deadline() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(3));
+    let guard = mutex.lock().unwrap();
+    proxy.blackhole(true);
+    let (begun, valid) = (Instant::now(), guard.valid_for());
+    assert!(guard.unlock().is_err());
+    assert!(begun.elapsed() < valid + LATE);
+    proxy.blackhole(false);
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_lock_whose_answer_was_lost_is_found_to_be_ours() {
+    let database = Database::new();
+    for text in [
+        "INSERT INTO `database_lock` ",
+        "UPDATE `database_lock` SET `owner`",
+    ] {
+        let proxy = Proxy::new(&database.server);
+        let mutex = mutex(&database.url_through(&proxy), seconds(20));
+        if text.starts_with("UPDATE") {
+            let row = "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
+                       VALUES ('a', 'dead', '2000-01-01', 1)";
+            database.conn().query_drop(row).unwrap();
+        }
+        proxy.swallow_answer_to(text);
+        // The lease is longer: it cannot be a takeover.
+        let guard = mutex
+            .try_lock_for(seconds(10))
+            .unwrap()
+            .expect("our own row");
+        assert!(proxy.has_swallowed());
+        assert_eq!(database.rows(), 1);
+        guard.verify().unwrap();
+        proxy.swallow_answer_to("DELETE FROM `database_lock`");
+        guard
+            .unlock()
+            .unwrap_or_else(|error| assert!(matches!(error, Error::Suspect { .. })));
+        assert!(proxy.has_swallowed());
+        database.wait_for_rows(0);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_lock_whose_answer_was_lost_and_that_nobody_wants_any_more_is_released() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(20));
+    mutex.lock().unwrap().unlock().unwrap();
+    proxy.blackhole(true);
+    // The statement is on its way when we give up, and arrives later.
+    assert!(mutex.try_lock_for(Duration::from_millis(200)).is_err());
+    proxy.blackhole(false);
+    thread::sleep(Duration::from_millis(500));
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_guard_survives_cut_connections() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(3));
+    let guard = mutex.lock().unwrap();
+    for _ in 0..6 {
+        thread::sleep(Duration::from_millis(700));
+        proxy.cut();
+    }
+    guard.check().unwrap();
+    wait_until("it is held again", || guard.state() == GuardState::Held);
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_restart_within_the_lease_keeps_the_lock_and_one_beyond_loses_it() {
+    let server = Arc::new(Server::start(&[]));
+    let database = Database::empty_on(server);
+    let client = client(&database.url(), seconds(16));
+    client.create_table().unwrap();
+    let mutex = client.mutex("a").unwrap();
+    let guard = mutex.lock().unwrap();
+    let token = guard.fencing_token();
+    database.server.kill();
+    let waiter = mutex.lock_elsewhere();
+    database.server.resume(&[]);
+    wait_until("it is renewed", || guard.valid_for() > seconds(10));
+    guard.check().unwrap();
+    guard.verify().unwrap();
+    assert!(!waiter.is_finished());
+    guard.unlock().unwrap();
+    waiter.join().unwrap().unwrap();
+
+    let guard = mutex.lock().unwrap();
+    assert!(guard.fencing_token() > token);
+    database.server.kill();
+    let events: Vec<_> = std::iter::from_fn(|| guard.events().recv_timeout(seconds(20)).ok())
+        .take(2)
+        .collect();
+    assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Lost]);
+    database.server.resume(&[]);
+    assert!(guard.verify().unwrap_err().is_lost());
+    drop(guard);
+    let guard = mutex.try_lock_for(seconds(30)).unwrap().unwrap();
+    guard.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_server_that_takes_no_writes_is_named_as_such() {
+    let server = Arc::new(Server::start(&[]));
+    let database = Database::empty_on(server);
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    root.query_drop("CREATE USER app@'%'").unwrap();
+    let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO app@'%'";
+    root.query_drop(grant).unwrap();
+    root.query_drop("SET GLOBAL read_only = 1").unwrap();
+    let mutex = mutex(&database.url_of("app"), seconds(20));
+    let error = mutex.lock().unwrap_err().to_string();
+    assert!(
+        error.contains("1290") && error.contains("primary"),
+        "{error}"
+    );
+    root.query_drop("SET GLOBAL read_only = 0").unwrap();
+    drop(mutex.lock().unwrap());
+}

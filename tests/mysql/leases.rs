@@ -1,0 +1,293 @@
+//! Time: leases, takeovers, other processes and other clocks.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use zklock::GuardEvent;
+use zklock::mysql::{Client, Mutex, MutexGuard};
+
+use crate::support::{self, Database, child};
+use crate::{client, mutex, next, seconds, try_lock};
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_living_holder_keeps_the_lock_beyond_its_lease() {
+    let database = Database::new();
+    let (a, b) = (
+        mutex(&database.url(), seconds(2)),
+        mutex(&database.url(), seconds(2)),
+    );
+    let guard = a.lock().unwrap();
+    assert!(b.try_lock_for(seconds(5)).unwrap().is_none());
+    guard.check().unwrap();
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+}
+
+/// A child holds the lock until it is killed.
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_that_holds() {
+    let Ok(url) = std::env::var("ZKLOCK_TEST_HOLD") else {
+        return;
+    };
+    let mutex = mutex(&url, seconds(3));
+    let guard = mutex.lock().unwrap();
+    println!("\nholds {}", guard.fencing_token());
+    thread::sleep(seconds(60));
+    drop(guard);
+}
+
+fn holding_child(wrapper: &[&str], url: &str) -> support::Killed {
+    let mut holder = child(
+        wrapper,
+        "leases::child_that_holds",
+        &[("ZKLOCK_TEST_HOLD", url)],
+    );
+    let mut lines = BufReader::new(holder.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("holds")));
+    holder
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_dead_holders_lock_is_taken_over_after_the_lease_and_not_before() {
+    let database = Database::new();
+    let mut conn = database.conn();
+    let holder = holding_child(&[], &database.url());
+    let mutex = mutex(&database.url(), seconds(3));
+    assert!(try_lock(&mutex).is_none());
+    drop(holder);
+    let end = "SELECT CAST(lease_end AS CHAR) FROM database_lock";
+    let end: String = conn.query_first(end).unwrap().unwrap();
+    let guard = mutex.try_lock_for(seconds(30)).unwrap().unwrap();
+    let late = format!("SELECT TIMESTAMPDIFF(MICROSECOND, '{end}', UTC_TIMESTAMP(6))");
+    let late: i64 = conn.query_first(late).unwrap().unwrap();
+    assert!(
+        (0..5_000_000).contains(&late),
+        "{late} microseconds after the lease"
+    );
+    guard.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn of_many_takers_of_an_expired_lock_exactly_one_gets_it() {
+    const TAKERS: usize = 6;
+    const LOCKS: usize = 40;
+    let database = Database::new();
+    let mut conn = database.conn();
+    for i in 0..LOCKS {
+        let ended = "UTC_TIMESTAMP(6) - INTERVAL 1 SECOND";
+        let values = format!("('n{i}', 'dead', {ended}, 0)");
+        let into = "INSERT INTO database_lock (`lock`, owner, lease_end, token) VALUES";
+        conn.query_drop(format!("{into} {values}")).unwrap();
+    }
+    let barrier = Arc::new(Barrier::new(TAKERS));
+    let takers: Vec<_> = (0..TAKERS)
+        .map(|_| {
+            let (client, barrier) = (client(&database.url(), seconds(20)), barrier.clone());
+            thread::spawn(move || {
+                let locks = (0..LOCKS).map(|i| client.mutex(&format!("n{i}")).unwrap());
+                let take = |mutex: Mutex| {
+                    barrier.wait();
+                    mutex.try_lock().unwrap().map(MutexGuard::into_send)
+                };
+                locks.map(take).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let taken: Vec<_> = takers
+        .into_iter()
+        .map(|taker| taker.join().unwrap())
+        .collect();
+    for i in 0..LOCKS {
+        let takers = taken.iter().filter(|guards| guards[i].is_some()).count();
+        assert_eq!(takers, 1, "lock n{i}");
+    }
+}
+
+/// A child takes and releases the lock until it is killed; the file tells of two at once.
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_that_contends() {
+    let (Ok(url), Ok(path)) = (
+        std::env::var("ZKLOCK_TEST_CONTEND"),
+        std::env::var("ZKLOCK_TEST_FILE"),
+    ) else {
+        return;
+    };
+    let mutex = mutex(&url, seconds(2));
+    let file = File::open(path).unwrap();
+    for i in 0.. {
+        let guard = mutex.lock().unwrap();
+        // The kernel releases it for who is killed.
+        let alone = file.try_lock().is_ok();
+        let token = guard.fencing_token();
+        thread::sleep(Duration::from_millis(i % 3));
+        let valid = guard.is_held();
+        file.unlock().unwrap();
+        println!(
+            "\n{} {token}",
+            if alone || !valid { "alone" } else { "OVERLAP" }
+        );
+        drop(guard);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn processes_exclude_each_other_while_some_are_killed() {
+    let database = Database::new();
+    let file = std::env::temp_dir().join(format!("zklock-{}", std::process::id()));
+    File::create(&file).unwrap();
+    let (to, lines) = crossbeam_channel::unbounded();
+    let start = || {
+        let variables = [
+            ("ZKLOCK_TEST_CONTEND", database.url()),
+            ("ZKLOCK_TEST_FILE", file.display().to_string()),
+        ];
+        let variables = variables
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let mut contender = child(&[], "leases::child_that_contends", &variables);
+        let (output, to) = (contender.0.stdout.take().unwrap(), to.clone());
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = to.send(line);
+            }
+        });
+        contender
+    };
+    let mut contenders: Vec<_> = (0..4).map(|_| start()).collect();
+    for round in 0..12 {
+        thread::sleep(seconds(1));
+        let place = round % contenders.len();
+        contenders[place] = start();
+    }
+    drop(contenders);
+    drop(to);
+    std::fs::remove_file(&file).unwrap();
+    let mut tokens = Vec::new();
+    for line in lines.iter() {
+        assert!(!line.contains("OVERLAP"), "two at once");
+        let token = line
+            .strip_prefix("alone ")
+            .and_then(|token| token.parse::<i64>().ok());
+        tokens.extend(token);
+    }
+    assert!(tokens.len() > 50, "only {} turns", tokens.len());
+    let turns = tokens.len();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), turns, "a token was given twice");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn the_time_zones_of_sessions_do_not_matter() {
+    let database = Database::new();
+    let zone = |zone: &str| {
+        let pool = Database::pool(&database.url(), &format!("SET time_zone = '{zone}'"));
+        let client = Client::builder_from_pool(pool)
+            .lease(seconds(20))
+            .connect()
+            .unwrap();
+        client.mutex("a").unwrap()
+    };
+    let (west, east) = (zone("-01:00"), zone("+01:00"));
+    for (holder, other) in [(&west, &east), (&east, &west)] {
+        let guard = holder.lock().unwrap();
+        assert!(
+            other
+                .try_lock_for(Duration::from_millis(300))
+                .unwrap()
+                .is_none()
+        );
+        let left = "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), lease_end) FROM database_lock";
+        let left: i64 = database.conn().query_first(left).unwrap().unwrap();
+        assert!((15..=21).contains(&left), "{left} seconds");
+        guard.unlock().unwrap();
+    }
+}
+
+/// What runs a program with a wall clock that is off.
+fn faketime(off: &str) -> [String; 4] {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let library = folders
+        .map(|folder| folder.path().join("faketime/libfaketime.so.1"))
+        .find(|path| path.exists())
+        .expect("the package libfaketime");
+    [
+        "env".to_owned(),
+        format!("LD_PRELOAD={}", library.display()),
+        format!("FAKETIME={off}"),
+        "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+    ]
+}
+
+#[test]
+#[ignore = "needs MariaDB and faketime"]
+fn a_client_whose_clock_is_off_by_an_hour_excludes_and_is_excluded() {
+    let database = Database::new();
+    let mutex = mutex(&database.url(), seconds(3));
+    for off in ["+1h", "-1h"] {
+        let wrapper = faketime(off);
+        let wrapper = wrapper.each_ref().map(String::as_str);
+        let holder = holding_child(&wrapper, &database.url());
+        assert!(mutex.try_lock_for(seconds(5)).unwrap().is_none());
+        drop(holder);
+        let guard = mutex.try_lock_for(seconds(30)).unwrap().unwrap();
+        // One that waits takes nothing from a holder whose clock is right.
+        let variables = [("ZKLOCK_TEST_HOLD", database.url())];
+        let variables = variables
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let waiter = child(&wrapper, "leases::child_that_holds", &variables);
+        thread::sleep(seconds(5));
+        guard.verify().unwrap();
+        drop(waiter);
+        guard.unlock().unwrap();
+        drop(mutex.try_lock_for(seconds(30)).unwrap().unwrap());
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn who_loses_its_row_is_told() {
+    let database = Database::new();
+    let mutex = mutex(&database.url(), seconds(3));
+    let guard = mutex.lock().unwrap();
+    database
+        .conn()
+        .query_drop("DELETE FROM database_lock")
+        .unwrap();
+    assert_eq!(next(&guard), GuardEvent::Lost);
+    assert!(guard.check().unwrap_err().is_lost());
+    assert!(guard.unlock().unwrap_err().is_lost());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn rows_that_nobody_wants_are_tidied_up() {
+    let database = Database::new();
+    let mut conn = database.conn();
+    let rows = "INSERT INTO database_lock (`lock`, owner, lease_end) VALUES \
+                ('long ago', 'dead', '2000-01-01'), \
+                ('just now', 'dead', UTC_TIMESTAMP(6)), \
+                ('in use', 'alive', UTC_TIMESTAMP(6) + INTERVAL 1 HOUR), \
+                ('plain', NULL, NULL)";
+    conn.query_drop(rows).unwrap();
+    let builder = Client::builder(&database.url());
+    let _client = builder
+        .clean_interval(Duration::from_millis(100))
+        .connect()
+        .unwrap();
+    database.wait_for_rows(3);
+    let gone = conn.query_first::<u8, _>("SELECT 1 FROM database_lock WHERE `lock` = 'long ago'");
+    assert_eq!(gone.unwrap(), None);
+}

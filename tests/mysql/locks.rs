@@ -1,0 +1,251 @@
+//! What the mutexes and their guards promise.
+
+use std::thread;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use zklock::mysql::MutexGuard;
+use zklock::{Error, GuardState, LockGuard};
+
+use crate::support::Database;
+use crate::{client, mutex, seconds, try_lock};
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn one_client_at_a_time_has_the_lock() {
+    let database = Database::new();
+    let (a, b) = (
+        mutex(&database.url(), seconds(20)),
+        mutex(&database.url(), seconds(20)),
+    );
+    let guard = a.lock().unwrap();
+    assert!(try_lock(&b).is_none());
+    assert!(
+        b.try_lock_for(Duration::from_millis(200))
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(guard.state(), GuardState::Held);
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+    let guard = try_lock(&b).unwrap();
+    assert!(try_lock(&a).is_none());
+    drop(guard);
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_release_wakes_a_waiter() {
+    let database = Database::new();
+    let (a, b) = (
+        mutex(&database.url(), seconds(20)),
+        mutex(&database.url(), seconds(20)),
+    );
+    let guard = a.lock().unwrap();
+    let waiter = thread::spawn(move || b.lock().unwrap().check());
+    thread::sleep(Duration::from_millis(300));
+    assert!(!waiter.is_finished());
+    drop(guard);
+    waiter.join().unwrap().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_thread_that_would_wait_for_itself_is_told_at_once() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let (mutex, reentrant) = (
+        client.mutex("a").unwrap(),
+        client.reentrant_mutex("a").unwrap(),
+    );
+    let guard = mutex.lock().unwrap();
+    assert!(matches!(mutex.lock(), Err(Error::WouldDeadlock { .. })));
+    assert!(matches!(mutex.try_lock(), Err(Error::WouldDeadlock { .. })));
+    assert!(matches!(reentrant.lock(), Err(Error::WouldDeadlock { .. })));
+    // Not for itself: another thread may release it.
+    let guard = guard.into_send();
+    assert!(try_lock(&mutex).is_none());
+    thread::spawn(move || guard.unlock())
+        .join()
+        .unwrap()
+        .unwrap();
+    // Nor after a release that is still under way.
+    drop(mutex.lock().unwrap());
+    drop(mutex.lock().unwrap());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_reentrant_mutex_is_taken_again_by_its_thread_and_by_no_other() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let mutex = client.reentrant_mutex("a").unwrap();
+    let outer = mutex.lock().unwrap();
+    // Another object, the same lock.
+    let inner = client.reentrant_mutex("a").unwrap().lock().unwrap();
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+    let other = mutex.clone();
+    let taken = thread::spawn(move || other.try_lock().unwrap().is_none());
+    assert!(taken.join().unwrap());
+    inner.unlock().unwrap();
+    assert_eq!(database.rows(), 1);
+    outer.unlock().unwrap();
+    assert_eq!(database.rows(), 0);
+
+    let outer = mutex.lock().unwrap();
+    database
+        .conn()
+        .query_drop("DELETE FROM database_lock")
+        .unwrap();
+    assert!(outer.verify().unwrap_err().is_lost());
+    assert!(mutex.lock().unwrap_err().is_lost());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_panic_releases_the_lock() {
+    let database = Database::new();
+    let mutex = mutex(&database.url(), seconds(20));
+    let panicking = mutex.clone();
+    let thread = thread::spawn(move || {
+        let _guard = panicking.lock().unwrap();
+        panic!("on purpose");
+    });
+    assert!(thread.join().is_err());
+    assert!(mutex.try_lock_for(seconds(10)).unwrap().is_some());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn many_rounds_leave_no_row() {
+    let database = Database::new();
+    let threads: Vec<_> = (0..4)
+        .map(|i| {
+            let client = client(&database.url(), seconds(20));
+            thread::spawn(move || {
+                let mutex = client.mutex(&format!("n{}", i % 2)).unwrap();
+                let own = client.mutex(&format!("own{i}")).unwrap();
+                for _ in 0..1250 {
+                    drop(mutex.lock().unwrap());
+                    own.lock().unwrap().unlock().unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(database.rows(), 0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn tokens_grow_across_release_takeover_and_deletion() {
+    let database = Database::new();
+    let (a, b) = (
+        mutex(&database.url(), seconds(20)),
+        mutex(&database.url(), seconds(20)),
+    );
+    let mut conn = database.conn();
+    let mut last = 0;
+    let mut grew = |guard: &MutexGuard, conn: &mut mysql::Conn| {
+        let token = guard.fencing_token().get();
+        assert!(token > last, "{token} after {last}");
+        let row: i64 = conn
+            .query_first("SELECT token FROM database_lock")
+            .unwrap()
+            .unwrap();
+        assert_eq!(row, token);
+        last = token;
+    };
+    for _ in 0..3 {
+        let guard = a.lock().unwrap();
+        grew(&guard, &mut conn);
+        // The holder seems to be dead, for the database.
+        let end = "UPDATE database_lock SET lease_end = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND";
+        conn.query_drop(end).unwrap();
+        let taken = b.lock().unwrap();
+        grew(&taken, &mut conn);
+        assert!(guard.verify().unwrap_err().is_lost());
+        assert!(guard.unlock().unwrap_err().is_lost());
+        conn.query_drop("DELETE FROM database_lock").unwrap();
+        let guard = a.lock().unwrap();
+        grew(&guard, &mut conn);
+        assert!(taken.unlock().unwrap_err().is_lost());
+        guard.unlock().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn threads_of_a_client_take_turns_in_order() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let mutex = client.mutex("a").unwrap();
+    let guard = mutex.lock().unwrap();
+    let (to, order) = crossbeam_channel::unbounded();
+    let threads: Vec<_> = (0..4)
+        .map(|i| {
+            let (mutex, to) = (mutex.clone(), to.clone());
+            let thread = thread::spawn(move || {
+                let guard = mutex.lock().unwrap();
+                to.send((i, guard.fencing_token())).unwrap();
+            });
+            thread::sleep(Duration::from_millis(50));
+            thread
+        })
+        .collect();
+    drop(guard);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    drop(to);
+    let order: Vec<_> = order.iter().collect();
+    assert!(order.is_sorted_by_key(|(_, token)| *token));
+    assert_eq!(
+        order.iter().map(|(i, _)| *i).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+}
+
+/// Written once for all guards.
+fn work(guard: impl LockGuard) -> zklock::Result<()> {
+    guard.check()?;
+    guard.verify()?;
+    guard.unlock()
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_job_can_be_written_for_any_guard() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    work(client.mutex("a").unwrap().lock().unwrap()).unwrap();
+    work(client.mutex("a").unwrap().lock().unwrap().into_send()).unwrap();
+    work(client.reentrant_mutex("a").unwrap().lock().unwrap()).unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn names_that_the_database_would_confuse_are_refused() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let long = "x".repeat(256);
+    for name in ["", "a ", "a\n", "a\0", &long] {
+        assert!(client.mutex(name).unwrap_err().is_bad_input(), "{name:?}");
+    }
+    let names = [
+        "a",
+        "A",
+        "ä",
+        "'; DROP TABLE database_lock; --",
+        "\\'",
+        "🔒",
+        " a",
+        "a%",
+    ];
+    let guards = names.map(|name| try_lock(&client.mutex(name).unwrap()).expect(name));
+    assert_eq!(database.rows(), names.len() as u64);
+    drop(guards);
+}

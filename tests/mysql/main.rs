@@ -1,0 +1,39 @@
+//! The locks over a database, against a real MariaDB: `cargo test --features mysql --test
+//! mysql -- --ignored`.
+
+#![cfg(feature = "mysql")]
+
+mod faults;
+mod leases;
+mod locks;
+mod support;
+mod tables;
+
+use std::time::Duration;
+
+use zklock::GuardEvent;
+use zklock::mysql::{Client, Mutex, MutexGuard};
+
+/// How late a deadline may be met: 100 ms are promised, the rest is for a busy machine.
+const LATE: Duration = Duration::from_millis(500);
+
+fn client(url: &str, lease: Duration) -> Client {
+    let builder = Client::builder(url).lease(lease);
+    builder.connect().expect("a connection")
+}
+
+fn mutex(url: &str, lease: Duration) -> Mutex {
+    client(url, lease).mutex("a").expect("a good name")
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn try_lock(mutex: &Mutex) -> Option<MutexGuard> {
+    mutex.try_lock().expect("an answer")
+}
+
+fn next(guard: &MutexGuard) -> GuardEvent {
+    guard.events().recv_timeout(seconds(30)).expect("an event")
+}

@@ -1,0 +1,154 @@
+//! The tables, the programs that share them, and the way to the server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use zklock::Error;
+use zklock::mysql::{ALTER_TABLE, CREATE_TABLE, Client};
+
+use crate::support::{Database, Server};
+use crate::{LATE, mutex, seconds, try_lock};
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn programs_of_the_plain_form_are_excluded_and_exclude() {
+    let database = Database::new();
+    let mutex = mutex(&database.url(), seconds(20));
+    let mut plain = database.conn();
+    let insert = "INSERT INTO database_lock(`lock`, description) VALUES ('a', 'plain')";
+    let delete = "DELETE FROM database_lock WHERE `lock` = 'a'";
+
+    plain.query_drop(insert).unwrap();
+    assert!(try_lock(&mutex).is_none());
+    assert!(
+        mutex
+            .try_lock_for(Duration::from_millis(500))
+            .unwrap()
+            .is_none()
+    );
+    plain.query_drop(delete).unwrap();
+    let guard = try_lock(&mutex).unwrap();
+    let refused = plain.query_drop(insert).unwrap_err();
+    assert!(refused.to_string().contains("1062"), "{refused}");
+    guard.unlock().unwrap();
+    plain.query_drop(insert).unwrap();
+    plain.query_drop(delete).unwrap();
+
+    // One that has not committed yet, and then takes it back.
+    plain.query_drop("START TRANSACTION").unwrap();
+    plain.query_drop(insert).unwrap();
+    assert!(try_lock(&mutex).is_none());
+    let limit = Duration::from_millis(300);
+    let begun = Instant::now();
+    assert!(!matches!(mutex.try_lock_for(limit), Ok(Some(_))));
+    assert!(begun.elapsed() < limit + LATE);
+    plain.query_drop("ROLLBACK").unwrap();
+    let guard = mutex.try_lock_for(seconds(10)).unwrap().unwrap();
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_table_of_the_plain_form_is_refused_until_it_is_altered() {
+    let database = Database::empty_on(Server::shared());
+    let mut conn = database.conn();
+    let plain = "CREATE TABLE database_lock (id BIGINT NOT NULL AUTO_INCREMENT, \
+                 `lock` VARCHAR(64) NOT NULL, description VARCHAR(1024) NOT NULL DEFAULT '', \
+                 PRIMARY KEY (id), UNIQUE KEY (`lock`))";
+    conn.query_drop(plain).unwrap();
+    let refused = Client::connect(&database.url()).unwrap_err();
+    assert!(refused.to_string().contains("ALTER_TABLE"), "{refused}");
+    conn.query_drop(ALTER_TABLE).unwrap();
+    conn.query_drop(CREATE_TABLE).unwrap();
+    conn.query_drop("INSERT INTO database_lock(`lock`, description) VALUES ('a', '')")
+        .unwrap();
+    let client = Client::connect(&database.url()).unwrap();
+    assert!(try_lock(&client.mutex("a").unwrap()).is_none());
+    assert!(try_lock(&client.mutex("A").unwrap()).is_some());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_missing_table_is_named_and_created_on_request() {
+    let database = Database::empty_on(Server::shared());
+    let client = Client::connect(&database.url()).unwrap();
+    let mutex = client.mutex("a").unwrap();
+    let error = mutex.lock().unwrap_err().to_string();
+    assert!(error.contains("create_table"), "{error}");
+    client.create_table().unwrap();
+    client.create_table().unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn credentials_are_refused_by_name_and_never_shown() {
+    let database = Database::new();
+    let url = database.url_of("nobody:secret");
+    assert_eq!(Client::connect(&url).unwrap_err(), Error::AuthFailed);
+    let builder = Client::builder(&url);
+    assert!(!format!("{builder:?}").contains("secret"));
+    let bad = "mysql://app:secret@db:port/app";
+    let error = Client::connect(bad).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("secret"));
+    let client = Client::connect(&database.url()).unwrap();
+    let guard = client.mutex("a").unwrap().lock().unwrap();
+    assert!(!format!("{client:?} {guard:?}").contains("127.0.0.1"));
+}
+
+fn openssl(words: &str) {
+    let mut command = std::process::Command::new("openssl");
+    let done = command
+        .args(words.split_whitespace())
+        .output()
+        .expect("openssl");
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB and openssl"]
+fn a_server_that_insists_on_tls_is_served_with_tls() {
+    let folder = std::env::temp_dir().join(format!("zklock-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let f = folder.display();
+    std::fs::write(
+        folder.join("names"),
+        "subjectAltName = DNS:localhost, IP:127.0.0.1",
+    )
+    .unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!(
+        "req -x509 {key} -subj /CN=ca -keyout {f}/ca.key -out {f}/ca.pem"
+    ));
+    openssl(&format!(
+        "req {key} -subj /CN=db -keyout {f}/db.key -out {f}/db.csr"
+    ));
+    let ca = format!("-CA {f}/ca.pem -CAkey {f}/ca.key -CAcreateserial");
+    openssl(&format!(
+        "x509 -req -in {f}/db.csr {ca} -extfile {f}/names -out {f}/db.pem"
+    ));
+
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    database.server.kill();
+    let (certificate, key) = (
+        format!("--ssl-cert={f}/db.pem"),
+        format!("--ssl-key={f}/db.key"),
+    );
+    database.server.resume(&[&certificate, &key]);
+    let root = database.conn();
+    let user = "CREATE USER tls@'%' REQUIRE SSL; GRANT ALL ON *.* TO tls@'%'";
+    { root }.query_drop(user).unwrap();
+
+    let url = database.url_of("tls");
+    assert_eq!(Client::connect(&url).unwrap_err(), Error::AuthFailed);
+    let client = Client::connect(&format!("{url}&root_cert_path={f}/ca.pem")).unwrap();
+    client.create_table().unwrap();
+    client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}

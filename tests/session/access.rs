@@ -1,0 +1,194 @@
+//! Users who may not read or make each other's nodes.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::{Acl, Client, ClientBuilder, Error, Permission};
+
+use super::support::proxy::Proxy;
+use super::support::raw::{PERSISTENT, Raw, assert_nothing_left, op};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path, timed};
+use super::{SOON, wait_for_children};
+
+fn somebody(hosts: &str) -> ClientBuilder {
+    Client::builder(hosts).session_timeout(SOON)
+}
+
+fn user(hosts: &str, name: &str) -> ClientBuilder {
+    let credentials = format!("{name}:{name}'s password");
+    somebody(hosts)
+        .auth("digest", credentials)
+        .acl(Acl::creator_all())
+}
+
+/// Makes a directory in which everybody may do everything.
+fn open_directory(name: &str) -> String {
+    let path = fresh_path(name);
+    Raw::connect(&ZooKeeper::shared().hosts()).create_all(&path);
+    path
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn who_may_not_use_a_lock_is_told_so() {
+    let (hosts, path) = (ZooKeeper::shared().hosts(), fresh_path("closed"));
+    let owner = user(&hosts, "owner").connect().unwrap();
+    let guard = owner.mutex(&path).unwrap().lock().unwrap();
+    for stranger in [somebody(&hosts), user(&hosts, "stranger")] {
+        let mutex = stranger.connect().unwrap().mutex(&path).unwrap();
+        for refused in [
+            mutex.lock().map(Some),
+            mutex.try_lock(),
+            mutex.try_lock_for(SOON),
+        ] {
+            let Err(Error::NoAuth { path: named }) = &refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!(*named, path);
+        }
+    }
+    guard.verify().unwrap();
+    // The same user on another machine waits in the same queue.
+    let elsewhere = user(&hosts, "owner").connect().unwrap();
+    thread::scope(|scope| {
+        let mutex = elsewhere.mutex(&path).unwrap();
+        let waiting = scope.spawn(move || mutex.lock().unwrap().unlock());
+        eventually("it waits", || owner.contenders(&path).unwrap().len() == 2);
+        guard.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert!(owner.contenders(&path).unwrap().is_empty());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn who_may_not_read_the_node_ahead_is_woken_all_the_same() {
+    let (hosts, path) = (ZooKeeper::shared().hosts(), open_directory("unreadable"));
+    let proxy = Proxy::start(&hosts);
+    let owner = user(&hosts, "owner").connect().unwrap();
+    let stranger = somebody(&proxy.hosts()).connect().unwrap();
+    let guard = owner.mutex(&path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let mutex = stranger.mutex(&path).unwrap();
+        let waiting = scope.spawn(move || {
+            let guard = mutex.try_lock_for(2 * SOON).unwrap();
+            guard.expect("its turn").unlock()
+        });
+        wait_for_children(&hosts, &path, 2);
+        // It was refused, and looks for another way.
+        eventually("it tried to watch", || proxy.requests(op::GET_DATA) == 1);
+        thread::sleep(Duration::from_millis(300));
+        let requests = proxy.all_requests();
+        assert!(!waiting.is_finished());
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(proxy.all_requests(), requests, "it waits without asking");
+        guard.unlock().unwrap();
+        let (unlocked, took) = timed(|| waiting.join().unwrap());
+        unlocked.unwrap();
+        println!("woken after {took:?}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+    assert_nothing_left(&hosts, &path);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn readers_with_a_stranger_ahead_go_in_when_it_goes() {
+    let (hosts, path) = (ZooKeeper::shared().hosts(), open_directory("readers"));
+    let owner = user(&hosts, "owner").connect().unwrap();
+    let stranger = somebody(&hosts).connect().unwrap();
+    let guard = owner.rwlock(&path).unwrap().write().unwrap();
+    thread::scope(|scope| {
+        for i in 0..2 {
+            let client = user(&hosts, &format!("reader {i}")).connect().unwrap();
+            let lock = client.rwlock(&path).unwrap();
+            scope.spawn(move || lock.read().unwrap().unlock().unwrap());
+        }
+        wait_for_children(&hosts, &path, 3);
+        let lock = stranger.rwlock(&path).unwrap();
+        let writing = scope.spawn(move || {
+            let guard = lock.try_write_for(2 * SOON).unwrap();
+            guard.expect("its turn").unlock()
+        });
+        wait_for_children(&hosts, &path, 4);
+        guard.unlock().unwrap();
+        writing.join().unwrap().unwrap();
+    });
+    assert_nothing_left(&hosts, &path);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_directory_that_lets_strangers_in_lets_them_lock() {
+    use Permission::{Create, Delete, Read};
+    let hosts = ZooKeeper::shared().hosts();
+    for allowed in [&[Read, Create][..], &[Read, Create, Delete]] {
+        let path = fresh_path("let-in");
+        let acl = Acl::creator_all().with(allowed, "world", "anyone");
+        let owner = user(&hosts, "owner").acl(acl).connect().unwrap();
+        let stranger = somebody(&hosts).connect().unwrap();
+        let guard = owner.mutex(&path).unwrap().lock().unwrap();
+        thread::scope(|scope| {
+            let mutex = stranger.mutex(&path).unwrap();
+            let waiting = scope.spawn(move || {
+                let guard = mutex.lock().unwrap();
+                guard.verify().unwrap();
+                drop(guard);
+            });
+            eventually("it waits", || owner.contenders(&path).unwrap().len() == 2);
+            guard.unlock().unwrap();
+            waiting.join().unwrap();
+        });
+        // Who may not delete its node takes it along in the end.
+        stranger.close().unwrap();
+        eventually("nobody is left", || {
+            owner.contenders(&path).unwrap().is_empty()
+        });
+        owner
+            .mutex(&path)
+            .unwrap()
+            .lock()
+            .unwrap()
+            .unlock()
+            .unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_chroot_keeps_everything_below_it() {
+    let hosts = ZooKeeper::shared().hosts();
+    let root = open_directory("chroot");
+    let inside = format!("{hosts}{root}");
+    let one = user(&inside, "owner").connect().unwrap();
+    let other = user(&hosts, "owner").connect().unwrap();
+    let guard = one.mutex("/locks/a").unwrap().lock().unwrap();
+    assert!(guard.node().starts_with("/locks/a/"));
+    let same = other.mutex(&format!("{root}/locks/a")).unwrap();
+    assert!(same.try_lock().unwrap().is_none(), "it is the same lock");
+    let contenders = other.contenders(same.path()).unwrap();
+    assert_eq!(contenders.len(), 1);
+    assert_eq!(contenders[0].node(), format!("{root}{}", guard.node()));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| same.lock().unwrap().unlock());
+        eventually("it waits", || {
+            one.contenders("/locks/a").unwrap().len() == 2
+        });
+        guard.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+
+    let missing = user(&format!("{hosts}{}", fresh_path("no-root")), "owner");
+    let refused = missing.connect().and_then(|client| {
+        let mutex = client.mutex("/a")?;
+        let made = mutex.try_lock_for(Duration::from_secs(5))?;
+        Ok(made.map(|guard| guard.node().to_owned()))
+    });
+    println!("below a root that does not exist: {refused:?}");
+    let mut raw = Raw::connect(&hosts);
+    assert!(
+        raw.create(&format!("{root}/plain"), b"", PERSISTENT)
+            .is_ok()
+    );
+}

@@ -1,0 +1,259 @@
+//! The network swallows everything, in both directions, and no socket closes.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::{Client, GuardEvent, GuardState, SendGuard};
+
+use super::support::proxy::Proxy;
+use super::support::raw::{assert_nothing_left, children, op};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path, timed};
+use super::{SOON, connect, wait_for_children};
+
+/// How late a guard may be in telling what it knows.
+const SLACK: Duration = Duration::from_millis(500);
+/// How late a call may return on a machine that does a hundred other things.
+const NOISE: Duration = Duration::from_millis(500);
+/// How often a guard is looked at.
+const LOOK: Duration = Duration::from_millis(4);
+
+const TRIALS: u64 = 25;
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_holder_knows_before_anybody_else_gets_its_lock_with_4_s() {
+    holders_know_before_anybody_else_gets_their_lock(Duration::from_secs(4));
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_holder_knows_before_anybody_else_gets_its_lock_with_10_s() {
+    holders_know_before_anybody_else_gets_their_lock(Duration::from_secs(10));
+}
+
+fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
+    let trial = |i: u64| {
+        // They neither begin together nor is the network gone at the same moment of each.
+        thread::sleep(Duration::from_millis(40 * i));
+        let seen = Trial::new(timeout).run(i);
+        println!("{timeout:?} {i:2}: {seen:?}");
+        seen
+    };
+    let trials: Vec<_> = thread::scope(|scope| {
+        let trials: Vec<_> = (0..TRIALS).map(|i| scope.spawn(move || trial(i))).collect();
+        trials.into_iter().map(|trial| trial.join()).collect()
+    });
+    let seen: Vec<_> = trials
+        .into_iter()
+        .map(|seen| seen.expect("a trial"))
+        .collect();
+    let most = |what: fn(&Seen) -> Duration| seen.iter().map(what).max();
+    println!(
+        "{timeout:?}, {TRIALS} trials: suspect after {:?} at most, lost after {:?}, the other has it \
+         {:?} later at least; a wait of 2 s took {:?} at most, a drop {:?}, close {:?}",
+        most(|seen| seen.suspect),
+        most(|seen| seen.lost),
+        seen.iter().map(|seen| seen.lead).min(),
+        most(|seen| seen.wait),
+        most(|seen| seen.drop),
+        most(|seen| seen.close),
+    );
+}
+
+/// Two clients, of which one is about to lose the network.
+struct Trial {
+    timeout: Duration,
+    proxy: Proxy,
+    victim: Client,
+    other: Client,
+    path: String,
+}
+
+/// Times since the last committed check was sent, and what calls took.
+#[derive(Debug)]
+struct Seen {
+    suspect: Duration,
+    lost: Duration,
+    /// From the first failed check to the other's lock.
+    lead: Duration,
+    wait: Duration,
+    drop: Duration,
+    close: Duration,
+}
+
+impl Trial {
+    fn new(timeout: Duration) -> Self {
+        let server = ZooKeeper::shared();
+        let proxy = Proxy::start(&server.hosts());
+        Self {
+            timeout,
+            victim: connect(&proxy.hosts(), timeout),
+            proxy,
+            other: connect(&server.hosts(), timeout),
+            path: fresh_path("blackhole"),
+        }
+    }
+
+    fn run(&self, i: u64) -> Seen {
+        let server = ZooKeeper::shared();
+        let [dropped, waited] = ["dropped", "waited"].map(|name| format!("{}-{name}", self.path));
+        let guard = self.lock(&self.path);
+        let doomed = self.lock(&dropped);
+        let (wait, drop, others, (suspect, lost, failed)) = thread::scope(|scope| {
+            let other = scope.spawn(|| self.take_over());
+            wait_for_children(&server.hosts(), &self.path, 2);
+            thread::sleep(self.timeout / 3 * fastrand::u32(0..1000) / 1000);
+            self.proxy.blackhole();
+            let begun = Instant::now();
+            let wait = scope.spawn(|| self.wait_in_vain(&waited));
+            let ((), drop) = timed(|| drop(doomed));
+            let seen = self.watch(&guard, begun);
+            (wait.join().unwrap(), drop, other.join().unwrap(), seen)
+        });
+        let (got, theirs) = others;
+        assert!(failed < got, "two had the lock");
+        assert!(guard.check().unwrap_err().is_lost());
+        assert_eq!(guard.state(), GuardState::Lost);
+        let ((), late_drop) = timed(|| std::mem::drop(guard));
+        let close = self.end(i);
+
+        theirs.check().unwrap();
+        theirs.unlock().unwrap();
+        for path in [&self.path, &dropped, &waited] {
+            assert_nothing_left(&server.hosts(), path);
+        }
+        let seen = Seen {
+            suspect,
+            lost,
+            lead: got - failed,
+            wait,
+            drop: drop.max(late_drop),
+            close,
+        };
+        assert!(suspect <= self.timeout / 3 + SLACK, "{seen:?}");
+        assert!(lost <= self.timeout / 2 + SLACK, "{seen:?}");
+        assert!(seen.drop < Duration::from_millis(100), "{seen:?}");
+        seen
+    }
+
+    fn lock(&self, path: &str) -> SendGuard {
+        let mutex = self.victim.mutex(path).unwrap();
+        mutex.lock().unwrap().into_send()
+    }
+
+    /// Waits in the queue, directly at the server.
+    fn take_over(&self) -> (Instant, SendGuard) {
+        let mutex = self.other.mutex(&self.path).unwrap();
+        let guard = mutex.lock().unwrap();
+        (Instant::now(), guard.into_send())
+    }
+
+    fn wait_in_vain(&self, path: &str) -> Duration {
+        let limit = Duration::from_secs(2);
+        let mutex = self.victim.mutex(path).unwrap();
+        let (locked, took) = timed(|| mutex.try_lock_for(limit));
+        assert!(locked.unwrap().is_none());
+        assert!((limit..limit + NOISE).contains(&took), "{took:?}");
+        took
+    }
+
+    /// Looks at the guard until its check fails. Returns how old the last proof was when
+    /// it became suspect and when it was lost, and when the first check failed.
+    fn watch(&self, guard: &SendGuard, begun: Instant) -> (Duration, Duration, Instant) {
+        let half = self.timeout / 2;
+        let (mut until, mut suspect) = (begun, None);
+        let mut events = Vec::new();
+        let failed = loop {
+            // The clock is read first: a pause in between then makes too little of it.
+            let now = Instant::now();
+            let left = guard.valid_for();
+            if !left.is_zero() {
+                until = until.max(now + left);
+            }
+            if guard.check().is_err() {
+                break Instant::now();
+            }
+            events.extend(guard.events().try_iter());
+            if events.contains(&GuardEvent::Suspect) && suspect.is_none() {
+                suspect = Some(Instant::now());
+                assert_ne!(guard.state(), GuardState::Held);
+            }
+            assert!(begun.elapsed() < 3 * self.timeout, "it never knows");
+            thread::sleep(LOOK);
+        };
+        let told = guard.events().recv_timeout(SOON);
+        assert_eq!(
+            (events, told),
+            (vec![GuardEvent::Suspect], Ok(GuardEvent::Lost))
+        );
+        let suspect = suspect.expect("it became suspect");
+        // Nothing can have been confirmed that was sent into the blackhole.
+        assert!(until <= begun + half);
+        assert!(until <= failed, "it gave up before it had to");
+        let age = |time: Instant| (time + half).saturating_duration_since(until);
+        (age(suspect), age(failed), failed)
+    }
+
+    /// Ends the client in the blackhole, or lets the network come back.
+    fn end(&self, i: u64) -> Duration {
+        if i.is_multiple_of(2) {
+            let (closed, took) = timed(|| self.victim.close());
+            assert!(closed.is_err(), "the server can't have heard of it");
+            assert!(took < Duration::from_secs(3) + NOISE, "{took:?}");
+            self.proxy.heal();
+            return took;
+        }
+        let before = self.victim.session_id();
+        self.proxy.heal();
+        let path = format!("{}-again", self.path);
+        drop(self.victim.mutex(&path).unwrap().lock().unwrap());
+        assert_ne!(self.victim.session_id(), before, "that session is over");
+        assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
+        Duration::ZERO
+    }
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn what_was_sent_into_a_blackhole_and_arrives_late_is_cleared_up() {
+    thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(outlive_a_blackhole);
+        }
+    });
+}
+
+/// The session survives, so what it leaves behind would stay.
+fn outlive_a_blackhole() {
+    let server = ZooKeeper::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let client = connect(&proxy.hosts(), Duration::from_secs(10));
+    let session = client.session_id();
+    let (held, free) = (fresh_path("held"), Arc::new(fresh_path("late")));
+    // The directory is there, so that the create that arrives late makes a node.
+    drop(client.mutex(&free).unwrap().lock().unwrap());
+    eventually("the release is through", || {
+        children(&server.hosts(), &free).is_empty()
+    });
+    let guard = client.mutex(&held).unwrap().lock().unwrap();
+    let creates = proxy.requests(op::CREATE2);
+
+    proxy.blackhole();
+    let limit = Duration::from_millis(fastrand::u64(50..1500));
+    let (locked, took) = timed(|| client.mutex(&free).unwrap().try_lock_for(limit));
+    assert!(locked.unwrap().is_none());
+    assert!(took < limit + NOISE, "{took:?}");
+    proxy.heal();
+
+    eventually("the guard is confirmed", || {
+        guard.state() == GuardState::Held
+    });
+    guard.verify().unwrap();
+    assert_eq!(client.session_id(), session);
+    assert_eq!(proxy.requests(op::CREATE2), creates + 1, "it was under way");
+    assert_nothing_left(&server.hosts(), &free);
+    guard.unlock().unwrap();
+    assert_nothing_left(&server.hosts(), &held);
+}

@@ -1,0 +1,79 @@
+//! The session ends while the client is away.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::{Error, GuardEvent, GuardState, SessionEvent, SessionState};
+
+use super::support::proxy::Proxy;
+use super::support::raw::{Raw, assert_nothing_left, children};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path, timed};
+use super::{SOON, connect, wait_for_children};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() {
+    let server = ZooKeeper::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let (victim, other) = (
+        connect(&proxy.hosts(), TIMEOUT),
+        connect(&server.hosts(), TIMEOUT),
+    );
+    let (session, events) = (victim.session_id(), victim.events());
+    let [mine, theirs] = ["mine", "theirs"].map(fresh_path);
+    let guard = victim.mutex(&mine).unwrap().lock().unwrap();
+    let their_guard = other.mutex(&theirs).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let mutex = victim.mutex(&theirs).unwrap();
+        let waiting = scope.spawn(move || {
+            let guard = mutex.lock().unwrap();
+            guard.verify().unwrap();
+            owner(guard.node())
+        });
+        wait_for_children(&server.hosts(), &theirs, 2);
+
+        proxy.refuse();
+        eventually("the server ends the session", || {
+            children(&server.hosts(), &mine).is_empty()
+        });
+        assert_eq!(children(&server.hosts(), &theirs).len(), 1);
+        assert!(guard.check().unwrap_err().is_lost(), "before anybody else");
+        proxy.accept();
+        wait_for_children(&server.hosts(), &theirs, 2);
+        let new = victim.session_id();
+        assert!(new != session && new != 0);
+        let seen: Vec<_> = events.try_iter().collect();
+        let told = [
+            SessionEvent::Disconnected,
+            SessionEvent::Expired,
+            SessionEvent::Connected { session: new },
+        ];
+        assert_eq!(seen, told);
+
+        assert_eq!(guard.state(), GuardState::Lost);
+        let told: Vec<_> = guard.events().try_iter().collect();
+        assert_eq!(told, [GuardEvent::Suspect, GuardEvent::Lost]);
+        assert!(matches!(guard.verify(), Err(Error::Lost { .. })));
+        assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
+
+        thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished());
+        their_guard.unlock().unwrap();
+        let (owner, took) = timed(|| waiting.join().unwrap());
+        assert!(took < SOON);
+        assert_eq!(owner, Some(new));
+    });
+    assert_eq!(victim.state(), SessionState::Connected);
+    drop(victim.mutex(&mine).unwrap().lock().unwrap());
+    for path in [&mine, &theirs] {
+        assert_nothing_left(&server.hosts(), path);
+    }
+}
+
+fn owner(node: &str) -> Option<i64> {
+    let mut raw = Raw::connect(&ZooKeeper::shared().hosts());
+    raw.stat(node).map(|stat| stat.owner)
+}

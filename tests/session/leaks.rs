@@ -1,0 +1,131 @@
+//! Thousands who wait in vain leave no trace.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use zklock::Client;
+
+use super::support::raw::children;
+use super::support::worker::{self, Worker};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path, within};
+use super::{SOON, connect};
+
+const THREADS: usize = 8;
+const ATTEMPTS: usize = 10_000;
+/// Until then the allocator is still finding out how much memory is needed.
+const WARM_UP: usize = 2_000;
+
+/// How much more memory may be in use after that, in KiB: far less than 1 KiB an attempt.
+const MEMORY: i64 = 4 * 1024;
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn ten_thousand_waits_that_time_out_leave_no_trace() {
+    // A server of its own, for its watches are counted.
+    let server = ZooKeeper::builder().fsync(false).start();
+    let (hosts, base) = (server.hosts(), fresh_path("leaks"));
+    let holder = connect(&hosts, Duration::from_secs(10));
+    let path = |i| format!("{base}-{i}");
+    let locks: Vec<_> = (0..THREADS)
+        .map(|i| holder.mutex(&path(i)).unwrap())
+        .collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+    let watches = || server.four_letter("wchs").unwrap_or_default();
+    // The holder watches its own nodes, and nobody else anything.
+    let own = format!("Total watches:{THREADS}");
+    eventually("the holder watches", || watches().contains(&own));
+
+    let worker = Worker::spawn(
+        "leaks::worker_that_waits_in_vain",
+        &format!("{hosts} {base}"),
+    );
+    let [before, after] = [(); 2].map(|()| Figures::read(&worker.hear()));
+    println!("{before:?} {after:?}");
+    let back = within(SOON, || watches().contains(&own));
+    assert!(back, "{}", watches());
+    for guard in &guards {
+        let (dir, name) = guard.node().rsplit_once('/').unwrap();
+        let alone = within(SOON, || children(&hosts, dir) == [name]);
+        assert!(alone, "{:?}", children(&hosts, dir));
+    }
+    assert_eq!((after.threads, after.files), (before.threads, before.files));
+    assert!(
+        after.memory - before.memory < MEMORY,
+        "{before:?} {after:?}"
+    );
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figures {
+    threads: i64,
+    files: i64,
+    memory: i64,
+}
+
+impl Figures {
+    fn read(said: &str) -> Self {
+        let words = worker::words::<3>(said);
+        let [threads, files, memory] = words.map(|word| word.parse().expect("a number"));
+        Self {
+            threads,
+            files,
+            memory,
+        }
+    }
+
+    fn of_this_process() -> Self {
+        let status = fs::read_to_string("/proc/self/status").expect("a Linux system");
+        let number = |name| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+            number.expect("a line of this name")
+        };
+        let files = fs::read_dir("/proc/self/fd")
+            .expect("a Linux system")
+            .count();
+        Self {
+            threads: number("Threads:"),
+            files: i64::try_from(files).expect("few files"),
+            memory: number("VmRSS:"),
+        }
+    }
+
+    fn say(self) {
+        worker::say(&format!("{} {} {}", self.threads, self.files, self.memory));
+    }
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_waits_in_vain() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, base] = worker::words(&input);
+    let client = connect(&hosts, Duration::from_secs(10));
+    let threads = Figures::of_this_process().threads;
+    for attempts in [WARM_UP, ATTEMPTS] {
+        wait_in_vain(&client, &base, attempts);
+        // The threads of a scope may outlive it for a moment.
+        within(SOON, || Figures::of_this_process().threads <= threads);
+        Figures::of_this_process().say();
+    }
+    // The client lives on, so that nothing goes with its session.
+    thread::park();
+}
+
+fn wait_in_vain(client: &Client, base: &str, attempts: usize) {
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let mutex = client.mutex(&format!("{base}-{i}")).unwrap();
+            scope.spawn(move || {
+                for _ in 0..attempts / THREADS {
+                    // Some do not even get to send a request, some wait for a while.
+                    let limit = Duration::from_micros(fastrand::u64(0..10_000));
+                    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,95 @@
+//! The server has made our node, and the answer that says so is lost.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::Client;
+
+use super::support::proxy::Proxy;
+use super::support::raw::{Raw, assert_nothing_left, children, op};
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path, timed};
+use super::{SOON, connect};
+
+/// A proxy, a client behind it and a lock whose directory is there already: the first
+/// create makes a node.
+fn stage(name: &str) -> (Proxy, Client, String) {
+    let (server, path) = (ZooKeeper::shared(), fresh_path(name));
+    Raw::connect(&server.hosts()).create_all(&path);
+    let proxy = Proxy::start(&server.hosts());
+    let client = connect(&proxy.hosts(), SOON);
+    (proxy, client, path)
+}
+
+/// Locks, and looks whether that took one node.
+#[track_caller]
+fn lock_with_one_node(client: &Client, path: &str) {
+    let hosts = ZooKeeper::shared().hosts();
+    let session = client.session_id();
+    let mutex = client.mutex(path).unwrap();
+    let (guard, took) = timed(|| mutex.try_lock_for(2 * SOON).unwrap());
+    let guard = guard.expect("nobody is ahead of us, not even ourselves");
+    assert!(took < SOON, "{took:?}");
+    let (_, name) = guard.node().rsplit_once('/').unwrap();
+    assert_eq!(children(&hosts, path), [name], "one node of ours");
+    assert_eq!(client.session_id(), session);
+    guard.verify().unwrap();
+    guard.unlock().unwrap();
+    assert_nothing_left(&hosts, path);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_create_whose_reply_is_lost_makes_one_node() {
+    let (proxy, client, path) = stage("first");
+    proxy.drop_next_reply_to(op::CREATE2);
+    lock_with_one_node(&client, &path);
+    assert!(proxy.fired());
+    assert_eq!(proxy.requests(op::CREATE2), 1, "the node was found");
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_second_create_whose_reply_is_lost_makes_one_node() {
+    let (proxy, client, path) = stage("second");
+    // Slow enough for the next loss to be arranged before it is due.
+    proxy.delay(Duration::from_millis(100));
+    proxy.drop_next_request(op::CREATE2);
+    thread::scope(|scope| {
+        scope.spawn(|| lock_with_one_node(&client, &path));
+        eventually("the create is lost", || proxy.fired());
+        proxy.drop_next_reply_to(op::CREATE2);
+    });
+    assert!(proxy.fired());
+    assert_eq!(proxy.requests(op::CREATE2), 2);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
+    let (proxy, client, path) = stage("never");
+    let session = client.session_id();
+    // Slow enough for the way back to be closed before it is found.
+    proxy.delay(Duration::from_millis(100));
+    proxy.drop_next_reply_to(op::CREATE2);
+    let locked = thread::scope(|scope| {
+        let mutex = client.mutex(&path).unwrap();
+        let waiting = scope.spawn(move || {
+            let locked = mutex.try_lock_for(Duration::from_secs(1));
+            locked.unwrap().is_some()
+        });
+        eventually("the reply is lost", || proxy.fired());
+        proxy.refuse();
+        waiting.join().unwrap()
+    });
+    assert!(!locked);
+    assert_eq!(children(&ZooKeeper::shared().hosts(), &path).len(), 1);
+    proxy.accept();
+    assert_nothing_left(&ZooKeeper::shared().hosts(), &path);
+    drop(client.mutex(&path).unwrap().lock().unwrap());
+    assert_eq!(
+        client.session_id(),
+        session,
+        "the node did not go with a session"
+    );
+}

@@ -1,0 +1,52 @@
+//! What a client makes of everything that can go wrong between it and a real ZooKeeper.
+//!
+//! All of it is about the wire session; what both transports promise is in the tests
+//! that are named after the locks. `ZKLOCK_LONG` in the environment makes the tests that
+//! watch a client for a while do so for a minute.
+
+mod access;
+mod blackhole;
+mod expiry;
+mod leaks;
+mod logs;
+mod lost_reply;
+mod refusing;
+mod resets;
+mod restart;
+mod secrets;
+#[path = "../support/mod.rs"]
+mod support;
+mod watches;
+
+use std::env;
+use std::time::Duration;
+
+use support::eventually;
+use support::raw::children;
+use zklock::Client;
+
+/// Longer than any call takes that does not hang, shorter than a hang.
+const SOON: Duration = Duration::from_secs(10);
+
+/// How long clients are watched that are to do the right thing for a while.
+fn a_while(short: Duration) -> Duration {
+    match env::var_os("ZKLOCK_LONG") {
+        Some(_) => Duration::from_secs(60),
+        None => short,
+    }
+}
+
+#[track_caller]
+fn connect(hosts: &str, timeout: Duration) -> Client {
+    let client = Client::builder(hosts).session_timeout(timeout).connect();
+    let client = client.expect("a client");
+    assert_eq!(client.session_timeout(), timeout, "the server's limits");
+    client
+}
+
+#[track_caller]
+fn wait_for_children(hosts: &str, path: &str, count: usize) {
+    eventually(&format!("{count} under {path}"), || {
+        children(hosts, path).len() == count
+    });
+}

@@ -1,0 +1,166 @@
+//! Neither our password nor the session's is ever shown.
+
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use zklock::{Acl, Client, Error, GuardState};
+
+use super::support::proxy::Proxy;
+use super::support::zookeeper::ZooKeeper;
+use super::support::{eventually, fresh_path};
+use super::{SOON, logs};
+
+const USER: &str = "the-user";
+const PASSWORD: &str = "correct-horse-battery-staple";
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn passwords_are_in_no_log_line_and_no_debug_output() {
+    logs::keep();
+    let listener = Eavesdropper::start(ZooKeeper::shared().port());
+    let proxy = Proxy::start(&listener.hosts());
+    let path = fresh_path("secrets");
+    let builder = Client::builder(&proxy.hosts())
+        .session_timeout(SOON)
+        .auth("digest", format!("{USER}:{PASSWORD}"))
+        .acl(Acl::creator_all());
+    let mut shown = vec![show(&builder)];
+    let client = builder.connect().unwrap();
+    shown.push(show(&client));
+
+    // A life with everything that is worth a line in a log.
+    let mutex = client.mutex(&path).unwrap();
+    let events = client.events();
+    let guard = mutex.lock().unwrap();
+    proxy.cut();
+    eventually("the lock is confirmed", || {
+        guard.events().try_iter().count() > 0 && guard.state() == GuardState::Held
+    });
+    shown.push(show(&(&guard, &mutex, client.contenders(&path))));
+    drop(guard);
+    shown.push(show(&client.rwlock(&path).unwrap().read().unwrap()));
+    shown.push(show(&client));
+    client.close().unwrap();
+    shown.extend(events.try_iter().map(|event| show(&event)));
+    let refused = Client::builder(&proxy.hosts())
+        .auth("no-such-scheme", format!("{USER}:{PASSWORD}"))
+        .connect();
+    assert!(matches!(refused, Err(Error::AuthFailed)));
+    shown.push(show(&refused));
+
+    let logged = logs::take();
+    assert!(logged.iter().any(|line| line.contains("zklock")), "it logs");
+    let mut secrets = spellings(PASSWORD.as_bytes());
+    secrets.extend(
+        listener
+            .passwords()
+            .iter()
+            .flat_map(|password| spellings(password)),
+    );
+    assert!(secrets.len() > 4, "at least one session has a password");
+    for line in logged.iter().chain(&shown) {
+        for secret in &secrets {
+            assert!(!line.contains(secret), "{secret:?} is shown: {line}");
+        }
+    }
+    println!(
+        "{} lines, {} values, {} spellings",
+        logged.len(),
+        shown.len(),
+        secrets.len()
+    );
+}
+
+fn show(value: &impl Debug) -> String {
+    format!("{value:?} {value:#?}")
+}
+
+/// How bytes may look in a text.
+fn spellings(secret: &[u8]) -> Vec<String> {
+    let join = |between: &str, spell: fn(&u8) -> String| {
+        let parts: Vec<_> = secret.iter().map(spell).collect();
+        parts.join(between)
+    };
+    let mut all = vec![
+        join(", ", u8::to_string),
+        join("", |byte| format!("{byte:02x}")),
+        join("", |byte| format!("{byte:02X}")),
+        // As in a list with one element a line.
+        join(",\n", |byte| format!("    {byte}")),
+    ];
+    // A session's password is no text, and its text is full of gaps.
+    all.extend(std::str::from_utf8(secret).map(str::to_owned));
+    all
+}
+
+/// Stands in front of the server and writes down the passwords of sessions.
+struct Eavesdropper {
+    port: u16,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Eavesdropper {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("its port").port();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ours = Arc::clone(&heard);
+        // It goes with the process, and its threads go with their connections.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
+                pass_on(&client, &server, |_| {});
+                let heard = Arc::clone(&ours);
+                pass_on(&server, &client, move |greeting| {
+                    heard.lock().unwrap().push(password(greeting));
+                });
+            }
+        });
+        Self { port, heard }
+    }
+
+    fn hosts(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn passwords(&self) -> Vec<Vec<u8>> {
+        let heard = self.heard.lock().unwrap();
+        heard
+            .iter()
+            .filter(|password| password.iter().any(|byte| *byte != 0))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Copies bytes until either side ends, and shows the first frame.
+fn pass_on(from: &TcpStream, to: &TcpStream, show: impl FnOnce(&[u8]) + Send + 'static) {
+    let mut from = from.try_clone().expect("sharing a socket");
+    let mut to = to.try_clone().expect("sharing a socket");
+    thread::spawn(move || {
+        let mut first = vec![0; 4];
+        let read = from.read_exact(&mut first).and_then(|()| {
+            let length = u32::from_be_bytes([first[0], first[1], first[2], first[3]]);
+            first.resize(4 + length as usize, 0);
+            from.read_exact(&mut first[4..])
+        });
+        if read.is_ok() {
+            show(&first);
+            drop(
+                to.write_all(&first)
+                    .and_then(|()| io::copy(&mut from, &mut to)),
+            );
+        }
+        for socket in [from, to] {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    });
+}
+
+/// Behind the length, the version, the timeout, the session and its own length.
+fn password(greeting: &[u8]) -> Vec<u8> {
+    greeting.get(24..40).unwrap_or_default().to_vec()
+}
