@@ -325,6 +325,12 @@ impl Heart {
             nodes.extend_from_slice(vigil.nodes());
         }
         let sent = Moment::now();
+        #[cfg(feature = "__chaos")]
+        if trusts_pings() {
+            all.iter().for_each(|(_, vigil)| vigil.confirm(sent));
+            self.last_beat = Some(sent);
+            return;
+        }
         for (ids, nodes) in ids.chunks(NODES_A_CHECK).zip(nodes.chunks(NODES_A_CHECK)) {
             self.send(
                 Beat {
@@ -388,6 +394,13 @@ impl Heart {
             self.transport.send(calls);
         }
     }
+}
+
+/// Whether a connection that answers pings is taken for a proof of life. It is none: the
+/// chaos tests show with this what would come of it.
+#[cfg(feature = "__chaos")]
+fn trusts_pings() -> bool {
+    std::env::var_os("ZKLOCK_CHAOS_TRUST_PINGS").is_some()
 }
 
 fn oldest_proof(all: &[(u64, Arc<Vigil>)]) -> Option<Moment> {

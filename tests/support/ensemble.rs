@@ -1,9 +1,13 @@
 //! Three real ZooKeeper servers that replicate each other.
 
 use std::fs;
+use std::net::Ipv4Addr;
 
+use super::netns::Network;
 use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
+
+const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Servers in processes of their own, which end when this is dropped.
 #[derive(Debug)]
@@ -17,10 +21,23 @@ impl Ensemble {
 
     /// Starts three servers and waits until they have a leader.
     pub(crate) fn start_with(builder: &Builder) -> Self {
+        Self::start_all([0; 3].map(|_| builder.clone()), [LOCALHOST; 3])
+    }
+
+    /// Starts three servers as the first three members of a network.
+    pub(crate) fn start_inside(network: &Network, builder: &Builder) -> Self {
+        let member = |i| {
+            let namespace = network.namespace(i).to_owned();
+            builder.clone().inside(namespace, network.address(i))
+        };
+        Self::start_all([0, 1, 2].map(member), [0, 1, 2].map(|i| network.address(i)))
+    }
+
+    fn start_all(builders: [Builder; 3], addresses: [Ipv4Addr; 3]) -> Self {
         let mut log = String::new();
         // Between the choice of a port and its use somebody else may take it.
         for _ in 0..5 {
-            let ensemble = Self::launch(builder);
+            let ensemble = Self::launch(&builders, addresses);
             let ready = ensemble.0.iter().try_for_each(ZooKeeper::wait_until_ready);
             match ready {
                 Ok(()) => return ensemble,
@@ -52,6 +69,10 @@ impl Ensemble {
         self.0[i].resume();
     }
 
+    pub(crate) fn is_running(&self, i: usize) -> bool {
+        self.0[i].is_running()
+    }
+
     /// Starts a server again and waits until it serves, for which it needs a majority.
     pub(crate) fn restart(&self, i: usize) {
         self.0[i].restart();
@@ -61,6 +82,16 @@ impl Ensemble {
     pub(crate) fn restart_without_waiting(&self, i: usize) {
         self.0[i].kill();
         self.0[i].spawn();
+    }
+
+    /// Restarts all servers, one after the other, the leader last.
+    pub(crate) fn roll(&self, mut told: impl FnMut(usize)) {
+        let leader = self.wait_for_leader();
+        for i in (0..3).filter(|i| *i != leader).chain([leader]) {
+            told(i);
+            self.restart(i);
+            self.wait_for_leader();
+        }
     }
 
     /// Returns which server leads, if one does; a paused server is not asked for long.
@@ -91,17 +122,18 @@ impl Ensemble {
         leader.expect("a leader was just seen")
     }
 
-    fn launch(builder: &Builder) -> Self {
-        let peers = (1..=3).map(|id| {
+    fn launch(builders: &[Builder; 3], addresses: [Ipv4Addr; 3]) -> Self {
+        let peers = [1, 2, 3].map(|id| {
             let (quorum, election) = (free_port(), free_port());
-            format!("server.{id}=127.0.0.1:{quorum}:{election}")
+            format!("server.{id}={}:{quorum}:{election}", addresses[id - 1])
         });
-        let builder = peers.fold(builder.clone(), |builder, peer| builder.line(&peer));
-        let servers = (1..=3).map(|id| {
+        let servers = builders.iter().zip(1..).map(|(builder, id)| {
+            let lines = peers.iter();
+            let builder = lines.fold(builder.clone(), |builder, peer| builder.line(peer));
             let folder = Folder::new();
             fs::create_dir_all(folder.path("data")).expect("making the server's data folder");
             fs::write(folder.path("data/myid"), format!("{id}\n")).expect("writing myid");
-            ZooKeeper::launch(builder.clone(), free_port(), folder)
+            ZooKeeper::launch(builder, free_port(), folder)
         });
         Self(servers.collect())
     }

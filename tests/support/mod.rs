@@ -10,6 +10,7 @@
 
 pub(crate) mod ensemble;
 pub(crate) mod leash;
+pub(crate) mod netns;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod worker;

@@ -33,7 +33,11 @@ impl Worker {
     /// Runs the ignored test `name` in a process of its own, which gets `input`.
     pub(crate) fn spawn(name: &str, input: &str) -> Self {
         let binary = env::current_exe().expect("finding the test binary");
-        let mut command = Command::new(binary);
+        Self::launch(Command::new(binary), name, input)
+    }
+
+    /// As [`spawn`](Self::spawn), where `command` runs the test binary.
+    pub(crate) fn launch(mut command: Command, name: &str, input: &str) -> Self {
         command
             .args(["--exact", name, "--ignored", "--nocapture"])
             .args(["--test-threads", "1"])

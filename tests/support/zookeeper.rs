@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use super::leash::Leashed;
-use super::{free_port, within};
+use super::{free_port, netns, within};
 
 /// The server, one of slf4j's back ends for its log, and what it needs for TLS but does
 /// not name in its manifest, as it does the rest.
@@ -50,7 +50,7 @@ impl ZooKeeper {
 
     /// Returns what clients connect to.
     pub(crate) fn hosts(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.builder.address, self.port)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -89,7 +89,7 @@ impl ZooKeeper {
 
     /// Returns the answer to one of ZooKeeper's four letter words.
     pub(crate) fn four_letter(&self, word: &str) -> io::Result<String> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let address = SocketAddr::from((self.builder.address, self.port));
         let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         socket.set_read_timeout(Some(Duration::from_secs(2)))?;
         socket.write_all(word.as_bytes())?;
@@ -126,7 +126,10 @@ impl ZooKeeper {
             .append(true)
             .open(self.folder.path("log"))
             .expect("opening the server's log");
-        let mut java = Command::new("java");
+        let mut java = match &self.builder.namespace {
+            Some(namespace) => netns::command(namespace, "java"),
+            None => Command::new("java"),
+        };
         java.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .args(["-XX:-UsePerfData", "-Dzookeeper.admin.enableServer=false"])
             .arg("-Dzookeeper.4lw.commands.whitelist=*")
@@ -169,6 +172,10 @@ impl ZooKeeper {
         config.contains(&*ours) && self.four_letter("srvr").is_ok_and(|s| s.contains("Mode:"))
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        !self.has_ended()
+    }
+
     fn has_ended(&self) -> bool {
         self.process()
             .as_mut()
@@ -185,10 +192,11 @@ impl ZooKeeper {
     fn write_config(&self) {
         let Self { builder, port, .. } = self;
         let text = format!(
-            "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+            "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress={}\n\
              maxClientCnxns=0\ninitLimit=20\nsyncLimit=10\n{}\n",
             builder.tick.as_millis(),
             self.folder.path("data").display(),
+            builder.address,
             builder.lines.join("\n"),
         );
         fs::create_dir_all(self.folder.path("data")).expect("making the server's data folder");
@@ -209,6 +217,8 @@ pub(crate) struct Builder {
     tick: Duration,
     lines: Vec<String>,
     properties: Vec<String>,
+    address: Ipv4Addr,
+    namespace: Option<String>,
 }
 
 impl Default for Builder {
@@ -217,6 +227,8 @@ impl Default for Builder {
             tick: Duration::from_millis(500),
             lines: Vec::new(),
             properties: Vec::new(),
+            address: Ipv4Addr::LOCALHOST,
+            namespace: None,
         }
     }
 }
@@ -243,6 +255,13 @@ impl Builder {
             &every.as_millis().to_string(),
         )
         .property("znode.container.maxPerMinute", "100000")
+    }
+
+    /// Runs the server in a network namespace, where it has this address.
+    pub(super) fn inside(mut self, namespace: String, address: Ipv4Addr) -> Self {
+        self.namespace = Some(namespace);
+        self.address = address;
+        self
     }
 
     /// Adds a line to the server's configuration file.

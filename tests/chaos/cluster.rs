@@ -1,0 +1,374 @@
+//! One run: a cluster in a box, client processes, a store, and the verbs that break them.
+//!
+//! Where there are network namespaces, each server and each client process has one, and
+//! links can be cut one by one. Elsewhere all of them share the loopback interface, and
+//! only processes are broken.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::checker::{Rules, Summary, check};
+use crate::history::{self, Entry, Journal, NOBODY, Process, What};
+use crate::store;
+use crate::support::ensemble::Ensemble;
+use crate::support::netns::{self, Network};
+use crate::support::raw::Raw;
+use crate::support::worker::Worker;
+use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
+use crate::support::{eventually, within};
+use crate::workload::{QUIT, ROOT, STOP, Task};
+
+/// The servers are the first members of a network.
+pub(crate) const SERVERS: usize = 3;
+
+/// The worker that takes locks of every kind.
+const LIVELY: &str = "workload::client_that_takes_locks_of_every_kind";
+
+/// How long the processes have to come to an end when everything is whole again.
+const DRAIN: Duration = Duration::from_secs(90);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) name: String,
+    pub(crate) ensemble: Ensemble,
+    pub(crate) timeout: Duration,
+    pub(crate) seed: u64,
+    pub(crate) faults: usize,
+    pub(crate) journal: Arc<Journal>,
+    /// What client processes find in their environment.
+    pub(crate) environment: Vec<(String, String)>,
+    clients: BTreeMap<usize, Client>,
+    folder: Folder,
+    /// Goes last, when nobody uses it any more.
+    pub(crate) network: Option<Network>,
+}
+
+#[derive(Debug)]
+struct Client {
+    worker: Worker,
+    who: Process,
+    paused: bool,
+}
+
+impl Run {
+    /// Starts an ensemble with ticks of 500 ms, for sessions that last this long.
+    pub(crate) fn start(name: &str, timeout: Duration, network: Option<Network>) -> Self {
+        let builder = ZooKeeper::builder().fsync(false);
+        Self::start_with(name, timeout, network, &builder)
+    }
+
+    pub(crate) fn start_with(
+        name: &str,
+        timeout: Duration,
+        network: Option<Network>,
+        builder: &Builder,
+    ) -> Self {
+        let ensemble = match &network {
+            Some(network) => Ensemble::start_inside(network, builder),
+            None => Ensemble::start_with(builder),
+        };
+        let folder = Folder::new();
+        fs::create_dir_all(folder.path(".")).expect("a folder for history");
+        let journal = Arc::new(Journal::open(&folder.path("chaos.history"), NOBODY));
+        let stores = Arc::new(Journal::open(&folder.path("store.history"), NOBODY));
+        store::open(&folder.path("store"), stores);
+        let seed = number("ZKLOCK_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000));
+        println!("{name}: seed {seed}");
+        Self {
+            name: name.to_owned(),
+            ensemble,
+            network,
+            timeout,
+            seed,
+            faults: 0,
+            journal,
+            environment: Vec::new(),
+            clients: BTreeMap::new(),
+            folder,
+        }
+    }
+
+    /// Starts this many client processes and waits until they are connected.
+    pub(crate) fn staff(&mut self, clients: usize) {
+        for slot in 0..clients {
+            self.hire(Process { slot, life: 0 }, LIVELY, &[]);
+        }
+        for client in self.clients.values() {
+            client.worker.expect("ready");
+        }
+    }
+
+    /// Starts a client process: the worker of this name, which gets its task and this.
+    pub(crate) fn hire(&mut self, who: Process, worker: &str, more: &[&str]) {
+        let mut input = self.task(who).to_input();
+        for word in more {
+            input = format!("{input} {word}");
+        }
+        let binary = env::current_exe().expect("finding the test binary");
+        let binary = binary.to_str().expect("a name in UTF-8");
+        let mut command = match &self.network {
+            Some(network) => netns::command(network.namespace(self.member(who.slot)), binary),
+            None => Command::new(binary),
+        };
+        command.envs(self.environment.iter().cloned());
+        let client = Client {
+            worker: Worker::launch(command, worker, &input),
+            who,
+            paused: false,
+        };
+        self.clients.insert(who.slot, client);
+    }
+
+    pub(crate) fn worker(&self, slot: usize) -> &Worker {
+        &self.clients[&slot].worker
+    }
+
+    /// Returns the path of a file that the processes of this run share.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    /// Makes a file that processes of this run wait for.
+    pub(crate) fn signal(&self, name: &str) {
+        File::create(self.file(name)).expect("making a file");
+    }
+
+    /// Returns what all processes have written so far.
+    pub(crate) fn history(&self) -> Vec<Entry> {
+        history::read(&self.file(""))
+    }
+
+    pub(crate) fn task(&self, who: Process) -> Task {
+        Task {
+            hosts: self.ensemble.hosts(),
+            timeout: self.timeout,
+            who,
+            folder: self.folder.path(""),
+            seed: self.seed ^ ((who.slot as u64) << 32) ^ ((who.life as u64) << 40),
+        }
+    }
+
+    /// The place of a client process in the network.
+    pub(crate) fn member(&self, slot: usize) -> usize {
+        SERVERS + slot
+    }
+
+    pub(crate) fn slots(&self) -> Vec<usize> {
+        self.clients.keys().copied().collect()
+    }
+
+    /// Counts a fault and writes it down.
+    pub(crate) fn fault(&mut self, text: &str) {
+        self.faults += 1;
+        println!("{}: {:>3} {text}", self.name, self.faults);
+        let text = text.to_owned();
+        self.journal.note(0, What::Fault { text });
+    }
+
+    pub(crate) fn pause_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(&slot) else {
+            return;
+        };
+        client.worker.pause();
+        client.paused = true;
+        self.journal.note_of(client.who, 0, What::Paused);
+    }
+
+    pub(crate) fn resume_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(&slot) else {
+            return;
+        };
+        if client.paused {
+            client.paused = false;
+            client.worker.resume();
+            self.journal.note_of(client.who, 0, What::Resumed);
+        }
+    }
+
+    /// Kills a client process; another takes its place.
+    pub(crate) fn replace_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(&slot) else {
+            return;
+        };
+        client.worker.kill();
+        let who = client.who;
+        self.journal.note_of(who, 0, What::Died);
+        let life = who.life + 1;
+        self.hire(Process { slot, life }, LIVELY, &[]);
+    }
+
+    /// As [`heal`](Self::heal), and waits until all servers serve.
+    pub(crate) fn make_whole(&mut self) {
+        self.heal();
+        eventually("all servers serve", || {
+            (0..SERVERS).all(|i| {
+                let said = self.ensemble.server(i).four_letter("srvr");
+                said.is_ok_and(|said| said.contains("Mode:"))
+            })
+        });
+    }
+
+    /// Makes everything whole again, and waits until the ensemble has a leader.
+    pub(crate) fn heal(&mut self) {
+        if let Some(network) = &self.network {
+            network.heal();
+        }
+        for i in 0..SERVERS {
+            self.ensemble.resume(i);
+            if !self.ensemble.is_running(i) {
+                self.ensemble.restart_without_waiting(i);
+            }
+        }
+        for slot in self.slots() {
+            self.resume_client(slot);
+        }
+        self.ensemble.wait_for_leader();
+        self.journal.note(0, What::Healed);
+    }
+
+    /// Lets all processes come to an end, and judges what they have written.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Summary {
+        self.heal();
+        self.signal(STOP);
+        self.hear_all("idle");
+        // While the sessions live: their end would hide what was left behind.
+        self.look_for_leftovers();
+        self.signal(QUIT);
+        self.hear_all("bye");
+        self.judge()
+    }
+
+    fn hear_all(&self, line: &str) {
+        let deadline = Instant::now() + DRAIN;
+        for client in self.clients.values() {
+            let lines = client.worker.lines();
+            while let Ok(said) = lines.recv_deadline(deadline) {
+                if said == line {
+                    break;
+                }
+            }
+            if deadline <= Instant::now() {
+                println!("{} of {} does not come to {line:?}", client.who, self.name);
+            }
+        }
+    }
+
+    fn look_for_leftovers(&self) {
+        let hosts = self.ensemble.server(self.ensemble.wait_for_leader()).hosts();
+        let mut raw = Raw::connect(&hosts);
+        let mut left = Vec::new();
+        // The nodes of those who were killed go when their sessions do.
+        within(2 * self.timeout + Duration::from_secs(5), || {
+            left.clear();
+            ephemeral_nodes(&mut raw, ROOT, &mut left);
+            left.is_empty()
+        });
+        for node in left {
+            self.journal.note(0, What::Leftover { node });
+        }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules::for_sessions_of(self.timeout)
+    }
+
+    /// Judges the history; keeps it where it shows a violation.
+    #[track_caller]
+    pub(crate) fn judge(&self) -> Summary {
+        let entries = self.history();
+        if let Some(folder) = env::var_os("ZKLOCK_CHAOS_HISTORIES") {
+            let name = format!("{}-{}", self.name.replace([' ', ',', '/'], "-"), self.seed);
+            write(&Path::new(&folder).join(name), &entries);
+        }
+        match check(&entries, &self.rules()) {
+            Ok(summary) => {
+                tell(&self.name, &summary, self.seed);
+                summary
+            }
+            Err(story) => {
+                let kept = env::temp_dir().join(format!("zklock-chaos-{}", self.seed));
+                write(&kept, &entries);
+                panic!(
+                    "{}: seed {}, history in {}\n{story}",
+                    self.name,
+                    self.seed,
+                    kept.display()
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // A paused process would not notice that it is to end.
+        for i in 0..SERVERS {
+            self.ensemble.resume(i);
+        }
+    }
+}
+
+fn write(path: &Path, entries: &[Entry]) {
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    fs::write(path, text).expect("keeping a history");
+}
+
+/// Prints a line for the table of `tests/chaos.sh`.
+fn tell(name: &str, summary: &Summary, seed: u64) {
+    let Summary {
+        faults,
+        requests,
+        grants,
+        timeouts,
+        errors,
+        suspected,
+        lost,
+        written,
+        refused_writes,
+        paused,
+        died,
+        longest_wait,
+    } = summary;
+    row(&format!(
+        "{name}: {faults} faults ({paused} pauses, {died} client deaths); {requests} requests: \
+         {grants} grants, {timeouts} timeouts, {errors} errors; {suspected} suspicions, \
+         {lost} lost; {written} writes, {refused_writes} refused; longest wait {:.1} s; seed {seed}",
+        longest_wait.as_secs_f64(),
+    ));
+}
+
+/// Prints a line for the table of `tests/chaos.sh`.
+pub(crate) fn row(text: &str) {
+    // Begins a line of its own, for the harness may have begun one.
+    println!("\nCHAOS {text}");
+}
+
+/// Returns a number from the environment, as `tests/chaos.sh` sets it.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// Collects the nodes below `path` that belong to a session.
+fn ephemeral_nodes(raw: &mut Raw, path: &str, found: &mut Vec<String>) {
+    for name in raw.children(path).unwrap_or_default() {
+        let node = format!("{path}/{name}");
+        if raw.stat(&node).is_some_and(|stat| stat.owner != 0) {
+            found.push(node);
+        } else {
+            ephemeral_nodes(raw, &node, found);
+        }
+    }
+}
+
+/// Waits for so many milliseconds.
+pub(crate) fn wait(millis: u64) {
+    thread::sleep(Duration::from_millis(millis));
+}

@@ -1,0 +1,303 @@
+//! What happened, as every process of a run has written it down.
+//!
+//! Each process has a file of its own and adds one line for each event. The times are of
+//! the clock that counts suspend, which all processes of one machine share, so that the
+//! files of a run can be merged into one history.
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Nanoseconds since the machine was started.
+pub(crate) type Time = u64;
+
+/// Returns the present.
+pub(crate) fn now() -> Time {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+pub(crate) fn nanos(duration: Duration) -> Time {
+    duration.as_nanos() as u64
+}
+
+/// A client process; who is killed is replaced by the next life in the same slot.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Process {
+    pub(crate) slot: usize,
+    pub(crate) life: usize,
+}
+
+/// How a lock is asked for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Read,
+    /// One of so many permits.
+    Permit(usize),
+}
+
+/// One line of a history.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) at: Time,
+    /// The client process that it is about.
+    pub(crate) who: Process,
+    /// The number of the operation within its process, or 0.
+    pub(crate) op: usize,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum What {
+    /// A call that takes a lock began; it has to return within the limit, if there is one.
+    Request {
+        kind: Kind,
+        paths: Vec<String>,
+        limit: Option<Duration>,
+    },
+    /// The call waits behind somebody, with a node of this session.
+    Queued { session: i64 },
+    /// The call returned a guard, with these tokens, one a path; permits have none.
+    Granted { session: i64, tokens: Vec<i64> },
+    /// The call returned no guard: `timeout`, or what the error said.
+    Refused { why: String },
+    /// `check()` was called at this time and passed.
+    Valid,
+    /// `check()` has failed by this time.
+    Lost,
+    /// The guard's channel told of this.
+    Told { event: String },
+    /// The guard is about to be given up.
+    Release,
+    /// The guard was given up; whether the release was confirmed as held to the end.
+    Released { well: bool },
+    /// The store was asked to write under this token, and did or refused.
+    Write {
+        path: String,
+        token: i64,
+        accepted: bool,
+    },
+    /// The process was stopped with SIGSTOP.
+    Paused,
+    /// The process goes on.
+    Resumed,
+    /// The process was killed.
+    Died,
+    /// Something was broken.
+    Fault { text: String },
+    /// All that was broken is whole again.
+    Healed,
+    /// At the end of the run this node was still there.
+    Leftover { node: String },
+}
+
+/// Whose entries are about no client.
+pub(crate) const NOBODY: Process = Process {
+    slot: usize::MAX,
+    life: 0,
+};
+
+/// A file that one process writes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    who: Process,
+    file: Mutex<File>,
+}
+
+impl Journal {
+    pub(crate) fn open(path: &Path, who: Process) -> Self {
+        let file = File::options().create(true).append(true).open(path);
+        let file = Mutex::new(file.expect("opening a history file"));
+        Self { who, file }
+    }
+
+    /// Writes down that something happens now.
+    pub(crate) fn note(&self, op: usize, what: What) {
+        self.note_at(now(), op, what);
+    }
+
+    pub(crate) fn note_at(&self, at: Time, op: usize, what: What) {
+        let who = self.who;
+        self.enter(&Entry { at, who, op, what });
+    }
+
+    /// Writes down what somebody else did or suffered.
+    pub(crate) fn note_of(&self, who: Process, op: usize, what: What) {
+        let at = now();
+        self.enter(&Entry { at, who, op, what });
+    }
+
+    fn enter(&self, entry: &Entry) {
+        // One write, so that a kill leaves no half of a line.
+        let line = format!("{entry}\n");
+        let mut file = self.file.lock().expect("a history file");
+        file.write_all(line.as_bytes()).expect("writing history");
+    }
+}
+
+/// Reads all history files of a folder, in the order of time.
+pub(crate) fn read(folder: &Path) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for file in fs::read_dir(folder).expect("a folder with history files") {
+        let path = file.expect("a history file").path();
+        if path.extension().is_some_and(|name| name == "history") {
+            let text = fs::read_to_string(&path).expect("reading a history file");
+            entries.extend(text.lines().map(|line| {
+                parse(line).unwrap_or_else(|| panic!("no history: {line:?} in {path:?}"))
+            }));
+        }
+    }
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+/// Reads a history as [`Entry`]'s `Display` writes it.
+pub(crate) fn parse_all(text: &str) -> Vec<Entry> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .map(|line| parse(line).unwrap_or_else(|| panic!("no history: {line:?}")))
+        .collect()
+}
+
+fn parse(line: &str) -> Option<Entry> {
+    let mut words = line.splitn(5, ' ');
+    let at = words.next()?.parse().ok()?;
+    let who = parse_process(words.next()?)?;
+    let op = words.next()?.parse().ok()?;
+    let what = parse_what(words.next()?, words.next().unwrap_or(""))?;
+    Some(Entry { at, who, op, what })
+}
+
+fn parse_process(word: &str) -> Option<Process> {
+    if word == "-" {
+        return Some(NOBODY);
+    }
+    let (slot, life) = word.strip_prefix('c')?.split_once('.')?;
+    let (slot, life) = (slot.parse().ok()?, life.parse().ok()?);
+    Some(Process { slot, life })
+}
+
+fn parse_what(verb: &str, rest: &str) -> Option<What> {
+    let words: Vec<_> = rest.split(' ').collect();
+    Some(match (verb, words.as_slice()) {
+        ("request", [kind, paths, limit]) => What::Request {
+            kind: parse_kind(kind)?,
+            paths: paths.split(',').map(str::to_owned).collect(),
+            limit: limit.parse().ok().map(Duration::from_millis),
+        },
+        ("queued", [session]) => What::Queued {
+            session: session.parse().ok()?,
+        },
+        ("granted", [session, tokens @ ..]) => What::Granted {
+            session: session.parse().ok()?,
+            tokens: tokens
+                .iter()
+                .flat_map(|tokens| tokens.split(','))
+                .flat_map(str::parse)
+                .collect(),
+        },
+        ("refused", _) => What::Refused { why: rest.into() },
+        ("valid", _) => What::Valid,
+        ("lost", _) => What::Lost,
+        ("told", [event]) => What::Told {
+            event: (*event).to_owned(),
+        },
+        ("release", _) => What::Release,
+        ("released", [well]) => What::Released {
+            well: *well == "well",
+        },
+        ("write", [path, token, said]) => What::Write {
+            path: (*path).to_owned(),
+            token: token.parse().ok()?,
+            accepted: *said == "accepted",
+        },
+        ("paused", _) => What::Paused,
+        ("resumed", _) => What::Resumed,
+        ("died", _) => What::Died,
+        ("fault", _) => What::Fault { text: rest.into() },
+        ("healed", _) => What::Healed,
+        ("leftover", [node]) => What::Leftover {
+            node: (*node).to_owned(),
+        },
+        _ => return None,
+    })
+}
+
+fn parse_kind(word: &str) -> Option<Kind> {
+    match word {
+        "exclusive" => Some(Kind::Exclusive),
+        "read" => Some(Kind::Read),
+        _ => word.strip_prefix("permit-")?.parse().ok().map(Kind::Permit),
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            NOBODY => f.write_char('-'),
+            Self { slot, life } => write!(f, "c{slot}.{life}"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str("exclusive"),
+            Self::Read => f.write_str("read"),
+            Self::Permit(of) => write!(f, "permit-{of}"),
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, who, op, what } = self;
+        write!(f, "{at} {who} {op} {what}")
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request { kind, paths, limit } => {
+                let limit = limit.map_or("-".to_owned(), |limit| limit.as_millis().to_string());
+                write!(f, "request {kind} {} {limit}", paths.join(","))
+            }
+            Self::Queued { session } => write!(f, "queued {session}"),
+            Self::Granted { session, tokens } => {
+                let tokens: Vec<_> = tokens.iter().map(i64::to_string).collect();
+                write!(f, "granted {session} {}", tokens.join(","))
+            }
+            Self::Refused { why } => write!(f, "refused {why}"),
+            Self::Valid => f.write_str("valid"),
+            Self::Lost => f.write_str("lost"),
+            Self::Told { event } => write!(f, "told {event}"),
+            Self::Release => f.write_str("release"),
+            Self::Released { well } => {
+                write!(f, "released {}", if *well { "well" } else { "lost" })
+            }
+            Self::Write {
+                path,
+                token,
+                accepted,
+            } => {
+                let said = if *accepted { "accepted" } else { "stale" };
+                write!(f, "write {path} {token} {said}")
+            }
+            Self::Paused => f.write_str("paused"),
+            Self::Resumed => f.write_str("resumed"),
+            Self::Died => f.write_str("died"),
+            Self::Fault { text } => write!(f, "fault {text}"),
+            Self::Healed => f.write_str("healed"),
+            Self::Leftover { node } => write!(f, "leftover {node}"),
+        }
+    }
+}

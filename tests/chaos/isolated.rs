@@ -1,0 +1,139 @@
+//! A follower that is cut off from its leader while its client stays attached to it.
+//!
+//! It goes on to answer pings for as long as its sync limit, while the rest of the
+//! ensemble lets the client's session expire and hands its lock on. The client must know
+//! better, and it does, because it asks the quorum. To show that the schedule would find
+//! a client that does not, the second test has a client trust the pings: there the
+//! checker must find two holders.
+
+use std::time::Duration;
+
+use crate::checker::check;
+use crate::cluster::{Run, SERVERS, number, row, wait};
+use crate::history::{Entry, Process, Time, What};
+use crate::holder::{HOLDER, LET_GO};
+use crate::support::eventually;
+use crate::support::netns::{self, Network};
+use crate::support::zookeeper::ZooKeeper;
+use crate::workload::ROOT;
+
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+const OLD: Process = Process { slot: 0, life: 0 };
+const NEW: Process = Process { slot: 1, life: 0 };
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
+    if netns::is_inside() {
+        for i in 0..number("ZKLOCK_CHAOS_ISOLATIONS").unwrap_or(2) {
+            let seen = isolate(&format!("isolated follower, {}", i + 1), false);
+            assert!(seen.old_valid < seen.new_granted, "{seen:?}");
+        }
+    } else if netns::available() {
+        netns::run_inside(
+            "isolated::a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds",
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn without_the_proof_of_life_two_hold_at_a_time() {
+    if netns::is_inside() {
+        let name = "isolated follower, trusting pings";
+        let seen = isolate(name, true);
+        assert!(seen.new_granted < seen.old_valid, "{seen:?}");
+        let story = seen.story.expect("the checker finds two holders");
+        assert!(story.contains("both had a valid hold"), "{story}");
+        println!("{story}");
+    } else if netns::available() {
+        netns::run_inside("isolated::without_the_proof_of_life_two_hold_at_a_time");
+    }
+}
+
+/// What was seen in one run.
+#[derive(Debug)]
+struct Seen {
+    /// The last check of the old holder that passed.
+    old_valid: Time,
+    new_granted: Time,
+    story: Option<String>,
+}
+
+fn isolate(name: &str, trusts_pings: bool) -> Seen {
+    // The follower waits for 10 s before it believes that its leader is gone.
+    let builder = ZooKeeper::builder().fsync(false).line("syncLimit=20");
+    let network = Network::new(SERVERS + 2);
+    let mut run = Run::start_with(name, TIMEOUT, Some(network), &builder);
+    let leader = run.ensemble.wait_for_leader();
+    let mut follower = None;
+    eventually("there is a follower", || {
+        follower = run.ensemble.follower();
+        follower.is_some()
+    });
+    let follower = follower.expect("a follower was just seen");
+    let path = format!("{ROOT}/isolated");
+
+    let hosts = run.ensemble.server(follower).hosts();
+    if trusts_pings {
+        let switch = ("ZKLOCK_CHAOS_TRUST_PINGS", "1");
+        run.environment.push((switch.0.to_owned(), switch.1.to_owned()));
+    }
+    run.hire(OLD, HOLDER, &[&hosts, &path]);
+    run.worker(OLD.slot).expect("ready");
+    run.worker(OLD.slot).expect("held");
+    let hosts = run.ensemble.server(leader).hosts();
+    run.hire(NEW, HOLDER, &[&hosts, &path]);
+    run.worker(NEW.slot).expect("ready");
+    wait(1000);
+
+    run.fault(&format!("follower {follower}, with {OLD}, is cut off from the servers"));
+    let cut = run.history().last().map_or(0, |entry| entry.at);
+    cut_off(&run, follower);
+    run.worker(NEW.slot).expect("held");
+    // Time in which two would hold, if the old one still did.
+    wait(1000);
+    let seen = look(&run);
+    run.heal();
+    run.signal(LET_GO);
+    tell(name, cut, &seen, &run.history());
+    if !trusts_pings {
+        run.finish();
+    }
+    seen
+}
+
+fn cut_off(run: &Run, follower: usize) {
+    let network = run.network.as_ref().expect("a network");
+    for other in (0..SERVERS).filter(|other| *other != follower) {
+        network.cut(follower, other);
+    }
+}
+
+fn look(run: &Run) -> Seen {
+    let entries = run.history();
+    let granted = |entry: &&Entry| matches!(entry.what, What::Granted { .. });
+    let mut new = entries.iter().filter(|entry| entry.who == NEW);
+    let old = entries.iter().filter(|entry| entry.who == OLD);
+    let valid = old.filter(|entry| entry.what == What::Valid);
+    Seen {
+        old_valid: valid.map(|entry| entry.at).max().unwrap_or(0),
+        new_granted: new.find(granted).map_or(0, |entry| entry.at),
+        story: check(&entries, &run.rules()).err().map(|story| story.to_string()),
+    }
+}
+
+fn tell(name: &str, cut: Time, seen: &Seen, entries: &[Entry]) {
+    let suspect = entries.iter().find(|entry| {
+        let told = matches!(&entry.what, What::Told { event } if event == "Suspect");
+        told && entry.who == OLD && cut <= entry.at
+    });
+    let after = |at: Time| format!("{:.2} s", (at as f64 - cut as f64) / 1e9);
+    let suspect = suspect.map_or("never".to_owned(), |entry| after(entry.at));
+    let (valid, granted) = (after(seen.old_valid), after(seen.new_granted));
+    row(&format!(
+        "{name}: after the cut, the old holder was told Suspect: {suspect}, its check() \
+         passed last: {valid}, the new holder's call returned: {granted}"
+    ));
+}

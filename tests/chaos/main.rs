@@ -1,0 +1,24 @@
+//! What the locks survive: real servers, real processes, real faults.
+//!
+//! Many client processes take locks of every kind on a few paths and write to a store that
+//! checks fencing tokens, while servers, processes and links are broken under them. Each
+//! process writes a history; [`checker`] judges all of them together. `tests/chaos.sh`
+//! runs it for as long as one likes.
+#![cfg(target_os = "linux")]
+
+mod checker;
+mod clocks;
+mod cluster;
+mod forged;
+mod history;
+mod holder;
+mod isolated;
+mod named;
+mod paused;
+mod random;
+mod steps;
+mod store;
+mod story;
+#[path = "../support/mod.rs"]
+mod support;
+mod workload;

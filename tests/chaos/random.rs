@@ -1,0 +1,120 @@
+//! Random faults, from a seed that is printed.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use crate::cluster::{Run, SERVERS, number, wait};
+use crate::support::netns::{self, Network};
+
+/// How many client processes there are; each has two threads.
+const CLIENTS: usize = 6;
+
+/// The session timeout: short, so that faults outlast it.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn random_faults_of_processes_and_links() {
+    if netns::is_inside() {
+        break_things("random, with links", Some(Network::new(SERVERS + CLIENTS)));
+    } else if netns::available() {
+        netns::run_inside("random::random_faults_of_processes_and_links");
+    }
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn random_faults_of_processes() {
+    break_things("random, on loopback", None);
+}
+
+fn break_things(name: &str, network: Option<Network>) {
+    let mut run = Run::start(name, TIMEOUT, network);
+    run.staff(CLIENTS);
+    let mut rng = Rng::with_seed(run.seed);
+    let limit = Duration::from_secs(number("ZKLOCK_CHAOS_SECONDS").unwrap_or(45));
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        wait(rng.u64(200..1500));
+        break_something(&mut run, &mut rng);
+        // Now and then a second thing breaks before the first is mended.
+        if rng.u32(0..3) == 0 {
+            wait(rng.u64(0..1000));
+            break_something(&mut run, &mut rng);
+        }
+        let longer_than_the_session = rng.u32(0..4) == 0;
+        wait(match longer_than_the_session {
+            true => rng.u64(4000..8000),
+            false => rng.u64(100..2500),
+        });
+        run.heal();
+    }
+    let faults = run.faults;
+    let summary = run.finish();
+    assert!(0 < faults && 0 < summary.grants, "{summary:?}");
+}
+
+/// Breaks one thing, which stays broken until the run is healed.
+fn break_something(run: &mut Run, rng: &mut Rng) {
+    let leader = run.ensemble.leader().unwrap_or(0);
+    let server = match rng.bool() {
+        true => leader,
+        false => rng.usize(0..SERVERS),
+    };
+    let other = (server + rng.usize(1..SERVERS)) % SERVERS;
+    let slot = rng.usize(0..CLIENTS);
+    let role = if server == leader { "the leader" } else { "a follower" };
+    let kinds = if run.network.is_some() { 12 } else { 5 };
+    match rng.u32(0..kinds) {
+        0 => {
+            run.fault(&format!("server {server}, {role}, is killed"));
+            run.ensemble.kill(server);
+        }
+        1 => {
+            run.fault(&format!("server {server}, {role}, is stopped"));
+            run.ensemble.pause(server);
+        }
+        2 => {
+            run.fault(&format!("server {server}, {role}, is killed and started again"));
+            run.ensemble.restart_without_waiting(server);
+        }
+        3 => {
+            run.fault(&format!("client {slot} is killed"));
+            run.replace_client(slot);
+        }
+        4 => {
+            run.fault(&format!("client {slot} is stopped"));
+            run.pause_client(slot);
+        }
+        kind => break_a_link(run, rng, kind, (server, other, slot)),
+    }
+}
+
+fn break_a_link(run: &mut Run, rng: &mut Rng, kind: u32, at: (usize, usize, usize)) {
+    let (server, other, slot) = at;
+    let client = run.member(slot);
+    let text = match kind {
+        5 => format!("servers {server} and {other} are cut off from each other"),
+        6 => format!("server {server} is cut off from everybody"),
+        7 => format!("server {server} is cut off from the servers"),
+        8 => format!("client {slot} is cut off from server {server}"),
+        9 => format!("client {slot} is cut off from everybody"),
+        10 => format!("the link of server {server} is slow or loses packets"),
+        _ => format!("what server {server} sends to server {other} is lost, not what comes back"),
+    };
+    run.fault(&text);
+    let Some(network) = &run.network else { return };
+    match kind {
+        5 => network.cut(server, other),
+        6 => network.isolate(server),
+        7 => (0..SERVERS)
+            .filter(|other| *other != server)
+            .for_each(|other| network.cut(server, other)),
+        8 => network.cut(client, server),
+        9 => network.isolate(client),
+        10 if rng.bool() => network.slow(server),
+        10 => network.lossy(server),
+        _ => network.cut_one_way(server, other),
+    }
+}
