@@ -469,7 +469,13 @@ mod tests {
         let nodes = vec!["/m/n".to_owned()];
         let vigil = Vigil::new("/m", nodes, &hub.link(), hub.session(), Moment::now());
         vigils.begin(Arc::new(vigil));
-        let heart = Heart::new(hub.clone(), transport, vigils, Arc::default());
+        let heart = Heart::new(
+            hub.clone(),
+            transport,
+            vigils,
+            Arc::default(),
+            Arc::default(),
+        );
         (heart, hub)
     }
 

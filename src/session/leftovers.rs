@@ -357,7 +357,7 @@ mod tests {
         hub.connected(1, Duration::from_secs(1));
         let mute = Arc::new(Mute::default());
         let (wake, _woken) = crossbeam_channel::bounded(1);
-        let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), wake));
+        let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), Arc::default(), wake));
         let perhaps = Leftover::Prefix("_c_me-lock-".to_owned());
         let id = leftovers.put(Entry::new("/m", 1, perhaps));
         // The keeper comes between the thread's entry and its request.
