@@ -21,7 +21,7 @@ use crate::session::hub::{Hub, SessionEvent, SessionState};
 use crate::session::limit::Limit;
 use crate::session::transport::Transport;
 use crate::session::wire::{self, Credentials};
-use crate::session::{Session, Settings};
+use crate::session::{CLOSE_LIMIT, Session, Settings};
 
 /// A session with ZooKeeper, shared by all clones.
 ///
@@ -310,13 +310,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the server did not confirm the end of the session in time.
+    /// Fails with [`Error::Unconfirmed`] if the server did not confirm the end of the
+    /// session in time. To close a client twice is no error.
     pub fn close(&self) -> Result<()> {
-        let connected = self.state() == SessionState::Connected;
-        self.session.close();
-        match connected {
+        match self.session.close() {
             true => Ok(()),
-            false => Err(Error::Closed),
+            false => Err(Error::Unconfirmed { limit: CLOSE_LIMIT }),
         }
     }
 }

@@ -104,6 +104,11 @@ pub enum Error {
     },
     /// The client was closed.
     Closed,
+    /// The server did not confirm the end of the session.
+    Unconfirmed {
+        /// How long we waited for it.
+        limit: Duration,
+    },
     /// The session expired; every lock held through it is lost.
     SessionExpired,
     /// The server turned a request down.
@@ -222,6 +227,10 @@ impl fmt::Display for Error {
                 "the access control list of {path} does not allow what the lock needs: add credentials or change it"
             ),
             Self::Closed => f.write_str("the client is closed: connect a new one"),
+            Self::Unconfirmed { limit } => write!(
+                f,
+                "the server did not confirm the end of the session within {limit:?}: its locks are free when it has timed out"
+            ),
             Self::SessionExpired => {
                 f.write_str("the ZooKeeper session expired: every lock held through it is lost")
             }
@@ -237,10 +246,9 @@ impl fmt::Display for Error {
                 "the semaphore {path} has {theirs} permits for another client and {ours} for this one: make them agree"
             ),
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
-            Self::Unsupported { what } => write!(
-                f,
-                "this client cannot do {what}: connect with Client::connect to a newer server"
-            ),
+            Self::Unsupported { what } => {
+                write!(f, "this client or its server does not support {what}")
+            }
         }
     }
 }

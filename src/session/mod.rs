@@ -38,7 +38,7 @@ use crossbeam_channel::bounded;
 
 use self::ask::Asker;
 use self::heart::{Heart, Vigils};
-use self::hub::Hub;
+use self::hub::{Hub, SessionState};
 use self::keeper::Keeper;
 use self::leftovers::Leftovers;
 use self::local::Lines;
@@ -53,7 +53,7 @@ use crate::protocol::dialect::Dialect;
 use crate::reentrant_mutex::Reentrant;
 
 /// How long the end of a session is waited for.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One client's session, with all that lives as long as it.
 #[derive(Debug)]
@@ -124,15 +124,20 @@ impl Session {
         })
     }
 
-    /// Ends the session; bounded in time, and of no effect the second time.
-    pub(crate) fn close(&self) {
+    /// Ends the session; bounded in time, and of no effect the second time. Returns whether
+    /// the server has confirmed it.
+    pub(crate) fn close(&self) -> bool {
+        let link = self.hub.link();
         if let (Some(until), false) = (self.leftovers.held_until(), self.hub.link().is_over()) {
             thread::sleep(until.saturating_duration_since(Instant::now()));
             self.leftovers.push();
         }
+        let began = Instant::now();
         self.transport.close(CLOSE_LIMIT);
+        let in_time = began.elapsed() < CLOSE_LIMIT;
         self.hub.closed();
         self.keeper.stop(CLOSE_LIMIT);
+        link.is_over() || (in_time && link.state == SessionState::Connected)
     }
 
     pub(crate) fn asker(&self) -> Asker {
