@@ -38,6 +38,7 @@ on_every_transport! {
     an_idle_client_costs_the_server_nothing_but_pings
 }
 
+/// CURATOR-460: the loss was told when somebody else could long have the lock.
 fn a_holder_learns_of_its_loss_before_anybody_else_has_the_lock(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("early"));
     let proxy = Proxy::start(&server.hosts());
@@ -82,6 +83,7 @@ fn worker_that_holds_until_it_has_lost() {
     worker::say("lost");
 }
 
+/// etcd #11456: a lock was handed out whose lease had expired.
 fn a_paused_holder_finds_its_lock_lost_when_it_goes_on(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("paused"));
     let input = format!("{transport:?} {} {path}", server.hosts());
@@ -121,6 +123,7 @@ fn a_holder_whose_node_is_deleted_has_lost_the_lock(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// go-zookeeper: who was not in the queue any more took itself for the first.
 fn a_waiter_whose_node_is_deleted_is_evicted(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("evicted"));
     let holder = transport.connect(&server.hosts());
@@ -228,6 +231,7 @@ fn a_lost_reply_to_the_release_leaves_nothing(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// CURATOR-486: a release that failed was not repeated.
 fn a_lost_release_is_repeated(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("repeat"));
     let proxy = Proxy::start(&server.hosts());
@@ -260,6 +264,7 @@ fn a_truncated_reply_does_not_end_the_wait(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// kazoo #29, kazoo #151: watches were lost with the connection, and waiters hung.
 fn a_waiter_gets_the_lock_after_its_connection_was_cut(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("cut"));
     let proxy = Proxy::start(&server.hosts());

@@ -19,6 +19,7 @@ fn left(client: &Client, paths: &[&str]) -> usize {
     paths.iter().map(count).sum()
 }
 
+/// Curator's `InterProcessMultiLock` goes on with the others when one cannot be had.
 #[test]
 fn all_are_locked_or_none() {
     let server = Server::start().unwrap();

@@ -154,6 +154,7 @@ fn clients_get_the_lock_in_the_order_in_which_they_asked(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// CURATOR-716: as many nodes as threads, and a stampede at each release.
 fn the_threads_of_one_client_show_the_server_one_node(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("one-node"));
     let holder = transport.connect(&server.hosts());
@@ -256,6 +257,7 @@ fn a_deadline_holds_while_the_server_is_stopped(transport: Transport) {
     assert_nothing_left(&server.hosts(), "/stopped");
 }
 
+/// CURATOR-559, spring-integration #1863: a try hung while the server was down.
 fn a_deadline_holds_while_the_server_is_gone(transport: Transport) {
     let server = ZooKeeper::start();
     let client = transport.connect(&server.hosts());
@@ -368,6 +370,7 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// Netflix/curator #75, kazoo #315: the thread waited for itself.
 fn locking_twice_in_one_thread_is_an_error_at_once(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("twice"));
     let client = transport.connect(&server.hosts());
@@ -459,6 +462,7 @@ fn whoever_waits_is_told_who_is_ahead(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
+/// kazoo #83, kazoo #482: a lock of a closed client hung.
 fn closing_a_client_frees_its_locks_and_ends_its_waits(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("close"));
     let held = fresh_path("close-held");

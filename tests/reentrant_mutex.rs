@@ -55,7 +55,7 @@ fn other_threads_wait_and_a_plain_mutex_of_the_same_thread_is_told_so() {
     drop(guard);
 }
 
-/// Curator answered `true` here: the lock was expired, and somebody else's.
+/// CURATOR-206: the answer was `true`; the lock was expired, and somebody else's.
 #[test]
 fn a_lost_lock_is_not_entered_again() {
     let server = Server::start().unwrap();

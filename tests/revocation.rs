@@ -71,6 +71,7 @@ fn a_holder_that_was_asked_at_once_hears_it_too() {
     }
 }
 
+/// go-zookeeper: a waiter whose node was gone held with the next one.
 #[test]
 fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told() {
     let server = Server::start().unwrap();

@@ -60,6 +60,7 @@ fn readers_share_and_writers_do_not() {
     queued(&client, 0);
 }
 
+/// Netflix/curator #75: the thread waited for itself, as it does for an upgrade.
 #[test]
 fn a_thread_that_comes_twice_is_told_so() {
     let server = server();
@@ -109,6 +110,7 @@ fn a_writer_does_not_starve_behind_later_readers() {
     );
 }
 
+/// CURATOR-276, CURATOR-621: a queued writer got in.
 #[test]
 fn a_downgrade_lets_readers_in_and_no_writer_between() {
     let server = server();

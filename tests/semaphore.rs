@@ -23,6 +23,7 @@ fn left(client: &Client) -> usize {
     count("locks") + count("leases")
 }
 
+/// kazoo #214: by trying one got in when as many as may be were.
 #[test]
 fn no_more_permits_are_out_than_there_are() {
     let server = Server::start().unwrap();
@@ -46,6 +47,7 @@ fn no_more_permits_are_out_than_there_are() {
     eventually("nothing is left", || left(&client) == 0);
 }
 
+/// Curator checks nothing here: each client counts by its own limit.
 #[test]
 fn permits_that_disagree_are_reported() {
     let server = Server::start().unwrap();

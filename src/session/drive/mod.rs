@@ -182,7 +182,7 @@ impl<'a, 'q> Drive<'a, 'q> {
         loop {
             let action = self.attempt.action();
             if let Action::Finish(outcome) = action {
-                return self.finish(outcome);
+                return self.finish(outcome, limit);
             }
             if let Step::Report(event) = self.step(action, limit)? {
                 let event = self.in_session(event);
@@ -201,15 +201,31 @@ impl<'a, 'q> Drive<'a, 'q> {
         }
     }
 
-    fn finish(self, outcome: Outcome) -> Result<Progress> {
+    fn finish(self, outcome: Outcome, limit: &Limit) -> Result<Progress> {
         match outcome {
             Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
             Outcome::Gone => Ok(Progress::GaveUp),
             Outcome::Restart => Ok(Progress::Restart),
-            Outcome::Evicted(name) => Err(Error::Evicted {
-                node: self.full(&name),
-            }),
+            Outcome::Evicted(name) => self.evicted(&name, limit),
             Outcome::Foreign(foreign) => Err(self.session.foreign(self.quest.dir, foreign)),
+        }
+    }
+
+    /// Tells a node that somebody deleted from one that went with its session.
+    ///
+    /// The server tells of the node first, and ends the connection then: who gets an
+    /// answer in the same session after it still has the session.
+    fn evicted(self, name: &str, limit: &Limit) -> Result<Progress> {
+        let node = self.full(name);
+        let look = Request::Exists {
+            path: node.clone(),
+            watch: false,
+        };
+        match self.asker.insist(&look, limit)? {
+            Err(GaveUp) => Ok(Progress::GaveUp),
+            Ok(Err(Failure::Closed)) => Err(over(&self.session.hub.link())),
+            Ok(_) if self.session.hub.link().session != self.link.session => Ok(Progress::Restart),
+            Ok(_) => Err(Error::Evicted { node }),
         }
     }
 

@@ -1,0 +1,70 @@
+//! Who comes first of the threads of one client is served first.
+//!
+//! Such threads wait inside the client, where no event tells of it. What tells is the
+//! kernel: a thread that sleeps has found its place in the line.
+
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::fs;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use support::eventually;
+use zklock::Client;
+use zklock::embedded::Server;
+
+const PATH: &str = "/locks/report";
+const THREADS: usize = 20;
+
+#[test]
+fn the_threads_of_one_client_get_a_mutex_in_the_order_in_which_they_came() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.mutex(PATH).unwrap();
+    assert_in_order(|| mutex.lock().unwrap());
+}
+
+#[test]
+fn the_threads_of_one_client_get_a_reentrant_mutex_in_the_order_in_which_they_came() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.reentrant_mutex(PATH).unwrap();
+    assert_in_order(|| mutex.lock().unwrap());
+}
+
+#[track_caller]
+fn assert_in_order<G>(lock: impl Fn() -> G + Sync) {
+    let first = lock();
+    let order = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let (order, lock) = (&order, &lock);
+            let (tell, told) = mpsc::channel();
+            scope.spawn(move || {
+                tell.send(own_task()).unwrap();
+                let _guard = lock();
+                order.lock().unwrap().push(i);
+            });
+            let task = told.recv().unwrap();
+            eventually("the thread waits", || is_asleep(&task));
+        }
+        drop(first);
+    });
+    let order = order.into_inner().unwrap();
+    assert_eq!(order, (0..THREADS).collect::<Vec<_>>());
+}
+
+/// The folder in which the kernel tells of the calling thread.
+fn own_task() -> String {
+    let task = fs::read_link("/proc/thread-self").unwrap();
+    format!("/proc/{}", task.display())
+}
+
+fn is_asleep(task: &str) -> bool {
+    let stat = fs::read_to_string(format!("{task}/stat")).unwrap();
+    // The state comes after the thread's name, which is in brackets.
+    let state = stat.rsplit_once(") ").unwrap().1;
+    state.starts_with('S')
+}
