@@ -6,12 +6,13 @@
 //! directory is handed to the leftovers.
 
 mod steps;
+mod wait;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use uuid::Uuid;
 
 use super::Session;
@@ -23,7 +24,7 @@ use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::proto::{EventKind, Request, Stat};
+use crate::proto::{Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
 use crate::protocol::queue::{Behind, Contest};
 
@@ -227,62 +228,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             // `run` does not come here with it.
             Action::Finish(_) => Ok(Step::Again),
         }
-    }
-
-    /// Sleeps until the watch fires, the connection changes or the limit is reached.
-    fn wait(&mut self, limit: &Limit) -> Result<Step> {
-        self.listen();
-        if let Some(step) = self.changed()? {
-            return Ok(step);
-        }
-        let fired = match self.quest.overdue.as_ref().map(Overdue::period) {
-            None => limit.recv(&self.fired.1),
-            Some(period) => select! {
-                recv(after(period)) -> _ => return self.hurry(limit),
-                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
-                recv(limit.timer) -> _ => Err(GaveUp),
-                recv(limit.cancel) -> _ => Err(GaveUp),
-            },
-        };
-        Ok(match fired {
-            Ok(fired) => self.woken(fired),
-            Err(GaveUp) => Step::Report(Event::Cancel),
-        })
-    }
-
-    /// Has changes of the connection told where watches tell.
-    fn listen(&mut self) {
-        if self.listening.is_some() {
-            return;
-        }
-        let Watch { id, to } = self.new_watch();
-        let kind = EventKind::None;
-        let awake = self.session.hub.on_change(move || {
-            let _ = to.send(Fired { id, kind });
-        });
-        self.listening = Some(awake);
-    }
-
-    fn woken(&mut self, fired: Fired) -> Step {
-        let deleted = fired.kind == EventKind::Deleted;
-        if self.guarding == Some(fired.id) {
-            self.guarding = None;
-            return Step::Report(if deleted {
-                Event::Evicted
-            } else {
-                Event::Woken
-            });
-        }
-        let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
-        if self.watching.take_if(ours).is_some() {
-            return Step::Report(if deleted {
-                Event::Deleted
-            } else {
-                Event::Woken
-            });
-        }
-        // Of a watch that was given up, or a change of the connection.
-        Step::Again
     }
 
     /// Deals with an answer that no step expects.
