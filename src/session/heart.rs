@@ -115,6 +115,7 @@ impl Heart {
         let now = Moment::now();
         if all.is_empty() {
             self.last_beat = None;
+            self.urgent = false;
             return self.linger(now);
         }
         let period = link.timeout / 6;
