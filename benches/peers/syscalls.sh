@@ -11,7 +11,7 @@ trap 'rm -f "$counts"' EXIT
 strace -f -c -o "$counts" "$floor" "$hosts" "$scenario" rounds=1 only=ours >/dev/null
 # One uuid is made for each acquire, and each takes one call of getrandom.
 awk '
-  $NF ~ /^[a-z_0-9]+$/ && $4 ~ /^[0-9]+$/ { calls[$NF] = $4 }
+  $NF != "total" && $NF ~ /^[a-z_0-9]+$/ && $4 ~ /^[0-9]+$/ { calls[$NF] = $4 }
   END {
     cycles = calls["getrandom"]
     for (name in calls)

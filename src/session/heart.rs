@@ -6,7 +6,6 @@
 //! and a wish to revoke are heard of at once then, and locks that are held for less
 //! than a moment cost nothing.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,91 +19,16 @@ use super::hub::{Hub, Link, SessionState};
 use super::proof::{self, Proof};
 use super::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 use super::vigil::Vigil;
+use super::vigils::{MOMENT, Vigils};
 use crate::clock::Moment;
 use crate::metrics::Counters;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
-
-/// A lock that is held for less than this is not watched.
-const MOMENT: Duration = Duration::from_millis(50);
 
 /// How many nodes go into one check, so that it stays far below the frame limit.
 const NODES_A_CHECK: usize = 500;
 
 /// What those who want a holder to let go write into its node.
 const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
-
-/// See the module's documentation. Locks register from their threads.
-pub(crate) struct Vigils {
-    open: Mutex<HashMap<u64, Entry>>,
-    next: AtomicU64,
-    /// When the keeper will look next; later registrations need not wake it.
-    next_look: AtomicU64,
-    wake: Sender<()>,
-}
-
-struct Entry {
-    vigil: Arc<Vigil>,
-    since: Moment,
-    watch: Option<WatchId>,
-}
-
-impl Vigils {
-    pub(crate) fn new(wake: Sender<()>) -> Self {
-        Self {
-            open: Mutex::default(),
-            next: AtomicU64::new(0),
-            next_look: AtomicU64::new(u64::MAX),
-            wake,
-        }
-    }
-
-    /// Begins to keep a vigil; returns the number to end it with.
-    pub(crate) fn begin(&self, vigil: Arc<Vigil>) -> u64 {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let since = Moment::now();
-        let entry = Entry {
-            vigil,
-            since,
-            watch: None,
-        };
-        self.open.lock().insert(id, entry);
-        if (since + MOMENT).as_nanos() < self.next_look.load(Ordering::Acquire) {
-            let _ = self.wake.try_send(());
-        }
-        id
-    }
-
-    /// Lets another guard go on with a vigil, if the nodes are known to be ours.
-    pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Vigil>> {
-        let mut open = self.open.lock();
-        let entry = open.get_mut(&id)?;
-        // What was asked of the quorum for the old one is answered to the new one.
-        let next = Arc::new(entry.vigil.succeed()?);
-        entry.vigil = next.clone();
-        Some(next)
-    }
-
-    /// Ends a vigil.
-    pub(crate) fn end(&self, id: u64) {
-        self.open.lock().remove(&id);
-    }
-
-    fn all(&self) -> Vec<(u64, Arc<Vigil>)> {
-        let open = self.open.lock();
-        open.iter()
-            .map(|(id, entry)| (*id, entry.vigil.clone()))
-            .collect()
-    }
-
-    fn any_unwatched(&self) -> bool {
-        let open = self.open.lock();
-        open.values().any(|entry| entry.watch.is_none())
-    }
-
-    fn get(&self, id: u64) -> Option<Arc<Vigil>> {
-        self.open.lock().get(&id).map(|entry| entry.vigil.clone())
-    }
-}
 
 /// The keeper's side: what has been asked, and what is answered.
 pub(crate) struct Heart {
@@ -191,6 +115,7 @@ impl Heart {
         let now = Moment::now();
         if all.is_empty() {
             self.last_beat = None;
+            self.urgent = false;
             return self.linger(now);
         }
         let period = link.timeout / 6;
@@ -426,14 +351,6 @@ impl Gathered {
             let answers = self.answers.drain(..).flatten().collect();
             let _ = self.to.send((beat, answers));
         }
-    }
-}
-
-impl fmt::Debug for Vigils {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vigils")
-            .field("open", &self.open.lock().len())
-            .finish_non_exhaustive()
     }
 }
 

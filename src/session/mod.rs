@@ -27,6 +27,7 @@ pub(crate) mod proof;
 pub(crate) mod queries;
 pub(crate) mod transport;
 pub(crate) mod vigil;
+pub(crate) mod vigils;
 pub(crate) mod wire;
 
 use std::sync::Arc;
@@ -37,13 +38,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 
 use self::ask::Asker;
-use self::heart::{Heart, Vigils};
+use self::heart::Heart;
 use self::hub::{Hub, SessionState};
 use self::keeper::Keeper;
 use self::leftovers::Leftovers;
 use self::local::Lines;
 use self::presence::Presence;
 use self::transport::{Transport, WatchId};
+use self::vigils::Vigils;
 use crate::acl::Acl;
 use crate::error::{Error, Result};
 use crate::metrics::{Counted, Counters};

@@ -6,12 +6,13 @@
 //! directory is handed to the leftovers.
 
 mod steps;
+mod wait;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use uuid::Uuid;
 
 use super::Session;
@@ -23,7 +24,7 @@ use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::proto::{EventKind, Request, Stat};
+use crate::proto::{Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
 use crate::protocol::queue::{Behind, Contest};
 
@@ -259,65 +260,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             // `run` does not come here with it.
             Action::Finish(_) => Ok(Step::Again),
         }
-    }
-
-    /// Sleeps until the watch fires, the connection changes or the limit is reached.
-    fn wait(&mut self, limit: &Limit) -> Result<Step> {
-        self.listen();
-        if let Some(step) = self.changed()? {
-            return Ok(step);
-        }
-        if self.quest.is_pointless() {
-            return Ok(Step::Report(Event::Cancel));
-        }
-        let period = self.quest.overdue.as_ref().map(Overdue::period);
-        let under = self.quest.under.map(|under| under.events().clone());
-        let fired = match (period, under) {
-            (None, None) => limit.recv(&self.fired.1),
-            (period, under) => select! {
-                recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
-                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
-                recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
-                recv(limit.timer()) -> _ => Err(GaveUp),
-                recv(limit.cancel) -> _ => Err(limit.cancelled()),
-            },
-        };
-        Ok(match fired {
-            Ok(fired) => self.woken(fired),
-            Err(GaveUp) => Step::Report(Event::Cancel),
-        })
-    }
-
-    /// Has changes of the connection told where watches tell.
-    fn listen(&mut self) {
-        if self.listening.is_some() {
-            return;
-        }
-        let Watch { id, to } = self.new_watch();
-        let kind = EventKind::None;
-        let awake = self.session.hub.on_change(move || {
-            let _ = to.send(Fired { id, kind });
-        });
-        self.listening = Some(awake);
-    }
-
-    fn woken(&mut self, fired: Fired) -> Step {
-        // A server that closes our session tells of our own node, too, before we hear of
-        // that: the next listing tells the one from the other.
-        if self.guarding.take_if(|id| *id == fired.id).is_some() {
-            return Step::Report(Event::Woken);
-        }
-        let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
-        if self.watching.take_if(ours).is_none() {
-            // Of a watch that was given up, or a change of the connection.
-            return Step::Again;
-        }
-        // What a new connection has to tell comes in any order.
-        let ordered = self.asker.is_steady(&self.link);
-        Step::Report(match fired.kind {
-            EventKind::Deleted if ordered => Event::Deleted,
-            _ => Event::Woken,
-        })
     }
 
     /// Deals with an answer that no step expects.

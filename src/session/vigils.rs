@@ -1,0 +1,100 @@
+//! The vigils of all locks that a client holds.
+//!
+//! Locks register from their threads; the heart, on the keeper's, looks after them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use super::transport::WatchId;
+use super::vigil::Vigil;
+use crate::clock::Moment;
+
+/// A lock that is held for less than this is not watched.
+pub(super) const MOMENT: Duration = Duration::from_millis(50);
+
+/// See the module's documentation.
+pub(crate) struct Vigils {
+    pub(super) open: Mutex<HashMap<u64, Entry>>,
+    pub(super) next: AtomicU64,
+    /// When the keeper will look next; later registrations need not wake it.
+    pub(super) next_look: AtomicU64,
+    wake: Sender<()>,
+}
+
+pub(super) struct Entry {
+    pub(super) vigil: Arc<Vigil>,
+    pub(super) since: Moment,
+    pub(super) watch: Option<WatchId>,
+}
+
+impl Vigils {
+    pub(crate) fn new(wake: Sender<()>) -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            next_look: AtomicU64::new(u64::MAX),
+            wake,
+        }
+    }
+
+    /// Begins to keep a vigil; returns the number to end it with.
+    pub(crate) fn begin(&self, vigil: Arc<Vigil>) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let since = Moment::now();
+        let entry = Entry {
+            vigil,
+            since,
+            watch: None,
+        };
+        self.open.lock().insert(id, entry);
+        if (since + MOMENT).as_nanos() < self.next_look.load(Ordering::Acquire) {
+            let _ = self.wake.try_send(());
+        }
+        id
+    }
+
+    /// Lets another guard go on with a vigil, if the nodes are known to be ours.
+    pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Vigil>> {
+        let mut open = self.open.lock();
+        let entry = open.get_mut(&id)?;
+        // What was asked of the quorum for the old one is answered to the new one.
+        let next = Arc::new(entry.vigil.succeed()?);
+        entry.vigil = next.clone();
+        Some(next)
+    }
+
+    /// Ends a vigil.
+    pub(crate) fn end(&self, id: u64) {
+        self.open.lock().remove(&id);
+    }
+
+    pub(super) fn all(&self) -> Vec<(u64, Arc<Vigil>)> {
+        let open = self.open.lock();
+        open.iter()
+            .map(|(id, entry)| (*id, entry.vigil.clone()))
+            .collect()
+    }
+
+    pub(super) fn any_unwatched(&self) -> bool {
+        let open = self.open.lock();
+        open.values().any(|entry| entry.watch.is_none())
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Vigil>> {
+        self.open.lock().get(&id).map(|entry| entry.vigil.clone())
+    }
+}
+
+impl fmt::Debug for Vigils {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vigils")
+            .field("open", &self.open.lock().len())
+            .finish_non_exhaustive()
+    }
+}
