@@ -90,7 +90,7 @@ impl Hold {
         }
         select! {
             recv(after(delay)) -> _ => Ok(()),
-            recv(limit.timer) -> _ => Err(GaveUp),
+            recv(limit.timer()) -> _ => Err(GaveUp),
             recv(limit.cancel) -> _ => Err(GaveUp),
         }
     }

@@ -263,7 +263,7 @@ impl Hold {
             let limit = Limit::new(deadline, None);
             let ending = crossbeam_channel::select! {
                 recv(endings) -> ending => ending.ok(),
-                recv(limit.timer) -> _ => None,
+                recv(limit.timer()) -> _ => None,
             };
             if ending != Some(Ended::Deleted) {
                 return Err(self.vigil.lost());

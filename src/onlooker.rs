@@ -52,7 +52,7 @@ impl Session {
             select! {
                 recv(fired) -> _ => {}
                 recv(changes) -> _ => {}
-                recv(limit.timer) -> _ => return Ok(known.to_vec()),
+                recv(limit.timer()) -> _ => return Ok(known.to_vec()),
                 recv(limit.cancel) -> _ => return Ok(known.to_vec()),
             }
         }

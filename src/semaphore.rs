@@ -13,7 +13,7 @@ use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::{Dialect, Role};
 use crate::protocol::queue::beside_semaphore;
 use crate::session::ask::{over, refused};
-use crate::session::limit::Limit;
+use crate::session::limit::{GaveUp, Limit};
 use crate::session::local::Entry;
 use crate::session::transport::Failure;
 use crate::session::{Session, list};
@@ -126,7 +126,9 @@ impl Semaphore {
         let limit = options.limit();
         let leases = list(&self.leases());
         match self.ask(&leases, &limit)? {
-            Some(Reply::Children { names, .. }) if self.permits as usize <= names.len() => Ok(None),
+            Ok(Some(Reply::Children { names, .. })) if self.permits as usize <= names.len() => {
+                Ok(None)
+            }
             _ => self.enter(Patience::Tries, options, &limit),
         }
     }
@@ -205,7 +207,9 @@ impl Semaphore {
             let Some(first) = first else {
                 return Ok(None);
             };
-            self.agree(limit)?;
+            let Ok(()) = self.agree(limit)? else {
+                return Ok(None);
+            };
             let Some(hold) = Hold::take(&self.session, &lease, patience, &mut options, limit)?
             else {
                 return Ok(None);
@@ -219,11 +223,14 @@ impl Semaphore {
 
     /// Compares the number of permits with what is written down, or writes it down, and
     /// looks for those who count otherwise; once for each semaphore of a client.
-    fn agree(&self, limit: &Limit) -> Result<()> {
+    fn agree(&self, limit: &Limit) -> Result<std::result::Result<(), GaveUp>> {
         if self.agreed.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.path), limit)?
+        let Ok(listed) = self.ask(&list(&self.path), limit)? else {
+            return Ok(Err(GaveUp));
+        };
+        if let Some(Reply::Children { names, .. }) = listed
             && let Some(foreign) = beside_semaphore(&names)
         {
             return Err(self.session.foreign(&self.path, foreign));
@@ -232,8 +239,10 @@ impl Semaphore {
             path: self.path.to_string(),
             watch: false,
         };
-        let Some(Reply::Data { data, stat }) = self.ask(&read, limit)? else {
-            return Ok(());
+        let (data, stat) = match self.ask(&read, limit)? {
+            Ok(Some(Reply::Data { data, stat })) => (data, stat),
+            Ok(_) => return Ok(Ok(())),
+            Err(GaveUp) => return Ok(Err(GaveUp)),
         };
         let theirs = std::str::from_utf8(&data)
             .ok()
@@ -254,24 +263,30 @@ impl Semaphore {
                     data: self.permits.to_string().into_bytes(),
                     version: stat.version,
                 };
-                self.ask(&write, limit)?;
+                if self.ask(&write, limit)?.is_err() {
+                    return Ok(Err(GaveUp));
+                }
             }
         }
         self.agreed.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Returns `None` if there is nothing there, nobody allows it, or the time is over.
-    fn ask(&self, request: &Request, limit: &Limit) -> Result<Option<Reply>> {
+    /// Returns `None` if there is nothing there or nobody allows it.
+    fn ask(
+        &self,
+        request: &Request,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Option<Reply>, GaveUp>> {
         match self.session.asker().insist(request, limit)? {
-            Ok(Ok(reply)) => Ok(Some(reply)),
+            Err(GaveUp) => Ok(Err(GaveUp)),
+            Ok(Ok(reply)) => Ok(Ok(Some(reply))),
             Ok(Err(Failure::Closed)) => Err(over(&self.session.hub.link())),
             Ok(Err(Failure::Refused(
                 ErrorCode::NO_NODE | ErrorCode::NO_AUTH | ErrorCode::BAD_VERSION,
-            )))
-            | Err(_) => Ok(None),
+            ))) => Ok(Ok(None)),
             Ok(Err(Failure::Refused(code))) => Err(refused(&self.path, code)),
-            Ok(Err(Failure::Lost | Failure::NotSent)) => Ok(None),
+            Ok(Err(Failure::Lost | Failure::NotSent)) => Ok(Ok(None)),
         }
     }
 

@@ -171,7 +171,7 @@ impl Asker {
             }
             select! {
                 recv(changes) -> _ => {}
-                recv(limit.timer) -> _ => return Ok(Err(GaveUp)),
+                recv(limit.timer()) -> _ => return Ok(Err(GaveUp)),
                 recv(limit.cancel) -> _ => return Ok(Err(GaveUp)),
             }
         }

@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, at, never, select};
 /// Both are channels, so that a wait with and without them is one `select!`.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
-    pub(crate) timer: Receiver<Instant>,
     pub(crate) cancel: Receiver<()>,
     deadline: Option<Instant>,
     /// Whether anything can come through `cancel`.
@@ -26,7 +25,6 @@ impl Limit {
     /// Waits until the `deadline`, and until something comes through `cancel`.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
-            timer: deadline.map_or_else(never, at),
             cancellable: cancel.is_some(),
             cancel: cancel.unwrap_or_else(never),
             deadline,
@@ -45,8 +43,14 @@ impl Limit {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        self.timer = self.deadline.map_or_else(never, at);
         self
+    }
+
+    /// Returns a channel that is filled at the deadline.
+    ///
+    /// A new one for each wait, as it is filled once only.
+    pub(crate) fn timer(&self) -> Receiver<Instant> {
+        self.deadline.map_or_else(never, at)
     }
 
     /// Takes the next message out of a channel; a disconnected one counts as the limit.
@@ -57,7 +61,7 @@ impl Limit {
         if self.cancellable {
             return select! {
                 recv(channel) -> message => message.map_err(|_| GaveUp),
-                recv(self.timer) -> _ => Err(GaveUp),
+                recv(self.timer()) -> _ => Err(GaveUp),
                 recv(self.cancel) -> _ => Err(GaveUp),
             };
         }

@@ -237,7 +237,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             Some(period) => select! {
                 recv(after(period)) -> _ => return self.hurry(limit),
                 recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
-                recv(limit.timer) -> _ => Err(GaveUp),
+                recv(limit.timer()) -> _ => Err(GaveUp),
                 recv(limit.cancel) -> _ => Err(GaveUp),
             },
         };
