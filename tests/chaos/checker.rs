@@ -192,7 +192,12 @@ impl<'a> Case<'a> {
                     if let Kind::Permit(of) = span.op.kind {
                         what = format!("{} permits of {path} were out, of {of}", open.len() + 1);
                     }
-                    found.push(Violation::new(span.start, what, &[other.op, span.op], &path));
+                    found.push(Violation::new(
+                        span.start,
+                        what,
+                        &[other.op, span.op],
+                        &path,
+                    ));
                 }
                 open.push(span);
             }
@@ -217,7 +222,12 @@ impl<'a> Case<'a> {
                         span.op.name(),
                         other.op.name()
                     );
-                    found.push(Violation::new(span.start, what, &[other.op, span.op], &path));
+                    found.push(Violation::new(
+                        span.start,
+                        what,
+                        &[other.op, span.op],
+                        &path,
+                    ));
                 }
                 if span.op.kind == Kind::Exclusive {
                     exclusive = greater(exclusive, span);
@@ -271,9 +281,9 @@ impl<'a> Case<'a> {
             ops.sort_by_key(|op| op.granted_at());
             for (i, early) in ops.iter().enumerate() {
                 // Only those who have waited longest after `early` can have been overtaken.
-                let late = ops[i + 1..].iter().find(|late| {
-                    conflict(early, late) && late.queued_before(early.requested)
-                });
+                let late = ops[i + 1..]
+                    .iter()
+                    .find(|late| conflict(early, late) && late.queued_before(early.requested));
                 if let Some(late) = late {
                     let what = format!(
                         "{} waited for {path} before {} asked for it, but was served after it",
@@ -304,7 +314,10 @@ impl<'a> Case<'a> {
             let allowed = nanos(limit) + nanos(self.rules.slack) + stood_still;
             if op.requested + allowed < over {
                 let took = Duration::from_nanos(over - op.requested);
-                let what = format!("{} had {limit:?} for its call, which took {took:?}", op.name());
+                let what = format!(
+                    "{} had {limit:?} for its call, which took {took:?}",
+                    op.name()
+                );
                 found.push(op.violation(op.requested + allowed, what));
             }
         }
@@ -344,7 +357,8 @@ impl<'a> Case<'a> {
                 let enough = free_since.saturating_add(nanos(self.rules.patience));
                 if enough < from {
                     let free = Duration::from_nanos(from - free_since);
-                    let what = format!("{} waited for a lock that was free for {free:?}", op.name());
+                    let what =
+                        format!("{} waited for a lock that was free for {free:?}", op.name());
                     return Some(op.violation(enough, what));
                 }
                 free_since = free_since.max(to);
@@ -428,7 +442,9 @@ impl<'a> Case<'a> {
         };
         let refused = |timeout: bool| {
             let refused = self.ops.iter().filter_map(|op| op.refused.as_ref());
-            refused.filter(|(_, why)| (why == TIMEOUT) == timeout).count()
+            refused
+                .filter(|(_, why)| (why == TIMEOUT) == timeout)
+                .count()
         };
         let waits = self.ops.iter().filter_map(|op| {
             let grant = op.granted.as_ref()?;
@@ -443,7 +459,15 @@ impl<'a> Case<'a> {
             suspected: count(|what| matches!(what, What::Told { event } if event == "Suspect")),
             lost: self.ops.iter().filter(|op| op.lost).count(),
             written: count(|what| matches!(what, What::Write { accepted: true, .. })),
-            refused_writes: count(|what| matches!(what, What::Write { accepted: false, .. })),
+            refused_writes: count(|what| {
+                matches!(
+                    what,
+                    What::Write {
+                        accepted: false,
+                        ..
+                    }
+                )
+            }),
             paused: count(|what| *what == What::Paused),
             died: count(|what| *what == What::Died),
             longest_wait: Duration::from_nanos(waits.max().unwrap_or(0)),
@@ -487,7 +511,10 @@ impl Op {
         let Some((queued, session)) = self.queued else {
             return false;
         };
-        let kept = self.granted.as_ref().is_some_and(|grant| grant.session == session);
+        let kept = self
+            .granted
+            .as_ref()
+            .is_some_and(|grant| grant.session == session);
         kept && queued < time && !matches!(self.kind, Kind::Permit(_))
     }
 }

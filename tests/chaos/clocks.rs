@@ -64,7 +64,9 @@ fn environment(shift: &Path) -> Vec<(String, String)> {
         ("FAKETIME_NO_CACHE", "1"),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
     ];
-    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    variables
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
 }
 
 /// What a client's wall clock says.

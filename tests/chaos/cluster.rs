@@ -262,7 +262,10 @@ impl Run {
     }
 
     fn look_for_leftovers(&self) {
-        let hosts = self.ensemble.server(self.ensemble.wait_for_leader()).hosts();
+        let hosts = self
+            .ensemble
+            .server(self.ensemble.wait_for_leader())
+            .hosts();
         let mut raw = Raw::connect(&hosts);
         let mut left = Vec::new();
         // The nodes of those who were killed go when their sessions do.

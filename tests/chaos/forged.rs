@@ -138,7 +138,10 @@ fn a_token_that_does_not_grow_is_rejected() {
 fn a_stale_write_that_was_taken_is_rejected() {
     let late = "
         26 c1.0 1 write /m 100 accepted";
-    reject(&format!("{GOOD}{late}"), "under token 100 after it had seen 101");
+    reject(
+        &format!("{GOOD}{late}"),
+        "under token 100 after it had seen 101",
+    );
     accept(&format!("{GOOD}{}", late.replace("accepted", "stale")));
 }
 
@@ -200,9 +203,8 @@ fn a_waiter_that_is_never_answered_is_rejected() {
 
 #[test]
 fn a_call_that_outlives_its_limit_is_rejected() {
-    let late = |took: u64| {
-        format!("0 c1.0 1 request exclusive /m 0\n {took} c1.0 1 refused timeout")
-    };
+    let late =
+        |took: u64| format!("0 c1.0 1 request exclusive /m 0\n {took} c1.0 1 refused timeout");
     accept(&late(5));
     reject(&late(6), "which took 6ns");
     // A process that stands still can't return.

@@ -78,7 +78,8 @@ fn isolate(name: &str, trusts_pings: bool) -> Seen {
     let hosts = run.ensemble.server(follower).hosts();
     if trusts_pings {
         let switch = ("ZKLOCK_CHAOS_TRUST_PINGS", "1");
-        run.environment.push((switch.0.to_owned(), switch.1.to_owned()));
+        run.environment
+            .push((switch.0.to_owned(), switch.1.to_owned()));
     }
     run.hire(OLD, HOLDER, &[&hosts, &path]);
     run.worker(OLD.slot).expect("ready");
@@ -88,7 +89,9 @@ fn isolate(name: &str, trusts_pings: bool) -> Seen {
     run.worker(NEW.slot).expect("ready");
     wait(1000);
 
-    run.fault(&format!("follower {follower}, with {OLD}, is cut off from the servers"));
+    run.fault(&format!(
+        "follower {follower}, with {OLD}, is cut off from the servers"
+    ));
     let cut = run.history().last().map_or(0, |entry| entry.at);
     cut_off(&run, follower);
     run.worker(NEW.slot).expect("held");
@@ -120,7 +123,9 @@ fn look(run: &Run) -> Seen {
     Seen {
         old_valid: valid.map(|entry| entry.at).max().unwrap_or(0),
         new_granted: new.find(granted).map_or(0, |entry| entry.at),
-        story: check(&entries, &run.rules()).err().map(|story| story.to_string()),
+        story: check(&entries, &run.rules())
+            .err()
+            .map(|story| story.to_string()),
     }
 }
 

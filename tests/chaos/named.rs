@@ -41,7 +41,9 @@ fn under_load(name: &str, timeout: Duration, schedule: impl Fn(&mut Run)) -> Sum
 fn a_rolling_restart_loses_no_guard() {
     const HOLDERS: usize = 4;
     let timeout = Duration::from_secs(20);
-    let builder = ZooKeeper::builder().fsync(false).tick(Duration::from_secs(1));
+    let builder = ZooKeeper::builder()
+        .fsync(false)
+        .tick(Duration::from_secs(1));
     let mut run = Run::start_with("rolling restart", timeout, None, &builder);
     run.staff(CLIENTS);
     let hosts = run.ensemble.hosts();

@@ -60,6 +60,10 @@ fn show(entries: &[Entry]) {
             continue;
         }
         let at = (entry.at - start) as f64 / 1e9;
-        row(&format!("paused | {at:9.4} s  {:<5} {}", entry.who.to_string(), entry.what));
+        row(&format!(
+            "paused | {at:9.4} s  {:<5} {}",
+            entry.who.to_string(),
+            entry.what
+        ));
     }
 }

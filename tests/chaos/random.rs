@@ -64,7 +64,11 @@ fn break_something(run: &mut Run, rng: &mut Rng) {
     };
     let other = (server + rng.usize(1..SERVERS)) % SERVERS;
     let slot = rng.usize(0..CLIENTS);
-    let role = if server == leader { "the leader" } else { "a follower" };
+    let role = if server == leader {
+        "the leader"
+    } else {
+        "a follower"
+    };
     let kinds = if run.network.is_some() { 12 } else { 5 };
     match rng.u32(0..kinds) {
         0 => {
@@ -76,7 +80,9 @@ fn break_something(run: &mut Run, rng: &mut Rng) {
             run.ensemble.pause(server);
         }
         2 => {
-            run.fault(&format!("server {server}, {role}, is killed and started again"));
+            run.fault(&format!(
+                "server {server}, {role}, is killed and started again"
+            ));
             run.ensemble.restart_without_waiting(server);
         }
         3 => {

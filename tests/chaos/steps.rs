@@ -59,7 +59,9 @@ fn a_leader_killed_at_each_step_harms_nobody() {
         for step in STEPS {
             let leader = run.ensemble.wait_for_leader();
             let after = Duration::from_micros(rng.u64(0..LATEST));
-            run.fault(&format!("leader {leader} is killed {after:?} into {step:?}"));
+            run.fault(&format!(
+                "leader {leader} is killed {after:?} into {step:?}"
+            ));
             let kill = || {
                 thread::sleep(after);
                 run.ensemble.kill(leader);

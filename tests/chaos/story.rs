@@ -57,9 +57,8 @@ fn concerns(violation: &Violation, entry: &Entry) -> bool {
 /// Of a row of checks that passed or of writes, the first and the last.
 fn without_repetition(entries: Vec<Entry>) -> Vec<Entry> {
     let dull = |what: &What| matches!(what, What::Valid | What::Write { .. });
-    let same = |a: &Entry, b: &Entry| {
-        (a.who, a.op) == (b.who, b.op) && dull(&a.what) && dull(&b.what)
-    };
+    let same =
+        |a: &Entry, b: &Entry| (a.who, a.op) == (b.who, b.op) && dull(&a.what) && dull(&b.what);
     let keep = |i: usize| {
         let (Some(before), Some(after)) = (i.checked_sub(1), entries.get(i + 1)) else {
             return true;
@@ -81,7 +80,11 @@ impl fmt::Display for Story {
             }
             let at = Duration::from_nanos(entry.at.saturating_sub(self.start));
             let Entry { who, op, what, .. } = entry;
-            writeln!(f, "  {:>11.6} s  {who:>6}  {op:>5}  {what}", at.as_secs_f64())?;
+            writeln!(
+                f,
+                "  {:>11.6} s  {who:>6}  {op:>5}  {what}",
+                at.as_secs_f64()
+            )?;
         }
         Ok(())
     }

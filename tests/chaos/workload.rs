@@ -193,7 +193,9 @@ impl<'a> Actor<'a> {
         let mutex = self.client.mutex(path).expect("a mutex");
         let op = self.request(Kind::Exclusive, &[path], limit);
         let taken = mutex.lock_with(self.options(op, limit));
-        self.go_on(op, &[path], taken, |guard| vec![guard.fencing_token().get()]);
+        self.go_on(op, &[path], taken, |guard| {
+            vec![guard.fencing_token().get()]
+        });
     }
 
     fn take_read(&mut self, limit: Option<Duration>) {
@@ -210,7 +212,9 @@ impl<'a> Actor<'a> {
         let lock = self.client.rwlock(path).expect("a read-write lock");
         let op = self.request(Kind::Exclusive, &[path], limit);
         let taken = lock.write_with(self.options(op, limit));
-        self.go_on(op, &[path], taken, |guard| vec![guard.fencing_token().get()]);
+        self.go_on(op, &[path], taken, |guard| {
+            vec![guard.fencing_token().get()]
+        });
     }
 
     fn take_permit(&mut self, limit: Option<Duration>) {

@@ -97,7 +97,9 @@ impl Network {
         for (i, name) in network.members.iter().enumerate() {
             let (hub, member) = (hub_address(i), network.address(i));
             ip(&format!("netns add {name}"));
-            ip(&format!("link add link{i} type veth peer name eth0 netns {name}"));
+            ip(&format!(
+                "link add link{i} type veth peer name eth0 netns {name}"
+            ));
             ip(&format!("address add {hub}/30 dev link{i}"));
             ip(&format!("link set link{i} up"));
             ip(&format!("-n {name} address add {member}/30 dev eth0"));
@@ -126,7 +128,9 @@ impl Network {
     pub(crate) fn cut_one_way(&self, from: usize, to: usize) {
         let (from, to) = (self.address(from), self.address(to));
         // Fails if the way was cut before.
-        try_ip(&format!("rule add priority 100 from {from} to {to} blackhole"));
+        try_ip(&format!(
+            "rule add priority 100 from {from} to {to} blackhole"
+        ));
     }
 
     /// Drops all packets between a member and all others.
@@ -150,7 +154,10 @@ impl Network {
     pub(crate) fn heal(&self) {
         while try_ip("rule del priority 100") {}
         for (i, name) in self.members.iter().enumerate() {
-            for link in [format!("-n {name} qdisc del dev eth0"), format!("qdisc del dev link{i}")] {
+            for link in [
+                format!("-n {name} qdisc del dev eth0"),
+                format!("qdisc del dev link{i}"),
+            ] {
                 // Fails where there is nothing to mend.
                 try_run("tc", &format!("{link} root"));
             }
@@ -159,8 +166,14 @@ impl Network {
 
     fn shape(&self, member: usize, how: &str) {
         let name = &self.members[member];
-        run("tc", &format!("-n {name} qdisc replace dev eth0 root tbf {how}"));
-        run("tc", &format!("qdisc replace dev link{member} root tbf {how}"));
+        run(
+            "tc",
+            &format!("-n {name} qdisc replace dev eth0 root tbf {how}"),
+        );
+        run(
+            "tc",
+            &format!("qdisc replace dev link{member} root tbf {how}"),
+        );
     }
 }
 
