@@ -21,7 +21,7 @@ const CLIENTS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn wall_clocks_that_jump_lose_no_guard() {
     if !Path::new(FAKETIME).exists() {
         return println!("no jumps of the clock: they take libfaketime");
