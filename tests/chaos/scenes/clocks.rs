@@ -2,7 +2,7 @@
 //!
 //! The library `faketime` shifts what the C library says of `CLOCK_REALTIME`, in the client
 //! processes, by a file that the test changes; it leaves monotonic clocks alone, as a step
-//! of NTP does. The servers keep their clocks: a Java machine does not stand it.
+//! of NTP does. The servers keep their clocks: Java hardly runs like that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
