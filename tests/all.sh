@@ -105,7 +105,8 @@ for feature in $(features); do
 done
 step 900 "testing, without servers" cargo test --all-features
 step 900 "testing, with real servers" \
-  cargo test --all-features --lib --bins --tests -- --ignored
+  cargo test --all-features --lib --bins --tests -- --ignored --skip scenes::
+step 900 "breaking servers, links and clients" tests/chaos.sh
 RUSTDOCFLAGS="-D warnings" \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
 if compgen -G "benches/*.rs" >/dev/null; then

@@ -49,19 +49,19 @@ run() {
 }
 
 cargo test --quiet --test chaos
-run 0 named:: steps:: paused:: clocks:: isolated::
-run $((random / 3)) random::random_faults_of_processes --exact
-run $((random * 2 / 3)) random::random_faults_of_processes_and_links --exact
+run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated
+run $((random / 3)) scenes::random::random_faults_of_processes --exact
+run $((random * 2 / 3)) scenes::random::random_faults_of_processes_and_links --exact
 
 echo
 echo "what was done and seen:"
 sed -n 's/^CHAOS \([^|]*\)$/  \1/p' "$log"
 violations=$(grep -c '^VIOLATION\|^thread .* panicked' "$log" || true)
-faults=$(sed -n 's/^CHAOS .*: \([0-9]*\) faults (.*/\1/p' "$log" | paste -sd+ - | bc)
+faults=$(sed -n 's/^CHAOS .*: \([0-9]*\) faults (.*/\1/p' "$log" | awk '{ sum += $1 } END { print sum + 0 }')
 echo
 if [ "$failed" -eq 0 ]; then
-  echo "chaos.sh: ${faults:-0} faults, no promise broken"
+  echo "chaos.sh: $faults faults, no promise broken"
 else
-  echo "chaos.sh: ${faults:-0} faults, FAILED: see VIOLATION or panicked above ($violations)"
+  echo "chaos.sh: $faults faults, FAILED: see VIOLATION or panicked above ($violations)"
   exit 1
 fi

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::eventually;
+use support::proxy::Proxy;
 use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
@@ -126,4 +127,32 @@ fn hundreds_wait_without_a_herd() {
         }
     });
     eventually("nothing is left", || left(&client) == 0);
+}
+
+#[test]
+fn a_cancel_at_any_time_is_heard() {
+    let server = Server::start().unwrap();
+    let network = Proxy::start(server.hosts());
+    network.delay(Duration::from_millis(30));
+    // The first call of a client has most to ask; it takes half a second here.
+    for cancelled_after in (0..400).step_by(40).map(Duration::from_millis) {
+        let client = Client::connect(&network.hosts()).unwrap();
+        let semaphore = client.semaphore(PATH, 2).unwrap();
+        let (cancel, cancelled) = crossbeam_channel::bounded(1);
+        let (done, returned) = crossbeam_channel::bounded(1);
+        thread::spawn(move || {
+            let options = LockOptions::new().cancel(cancelled);
+            let acquired = semaphore.acquire_with(options);
+            drop(done.send(acquired.map(drop)));
+        });
+        thread::sleep(cancelled_after);
+        network.blackhole();
+        // Fails if the call has returned already.
+        let _ = cancel.send(());
+        let returned = returned.recv_timeout(Duration::from_secs(5));
+        network.heal();
+        returned
+            .unwrap_or_else(|_| panic!("cancelled after {cancelled_after:?}, and not heard"))
+            .unwrap();
+    }
 }

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::history::{Entry, Kind, NOBODY, Process, Time, What, nanos};
+use crate::history::{Entry, Kind, Process, Time, What, nanos};
+use crate::ops::{Op, TIMEOUT, conflict, gather};
 use crate::story::Story;
 
 /// How patient the checker is; all of it far beyond what is promised.
@@ -50,31 +51,6 @@ pub(crate) struct Summary {
     pub(crate) paused: usize,
     pub(crate) died: usize,
     pub(crate) longest_wait: Duration,
-}
-
-/// One call that takes a lock, and what became of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Op {
-    pub(crate) who: Process,
-    pub(crate) number: usize,
-    kind: Kind,
-    pub(crate) paths: Vec<String>,
-    limit: Option<Duration>,
-    requested: Time,
-    queued: Option<(Time, i64)>,
-    granted: Option<Grant>,
-    refused: Option<(Time, String)>,
-    last_valid: Option<Time>,
-    lost: bool,
-    release: Option<Time>,
-    released: Option<Time>,
-}
-
-#[derive(Clone, Debug)]
-struct Grant {
-    at: Time,
-    session: i64,
-    tokens: Vec<i64>,
 }
 
 /// What is wrong, since when it can be seen, and who takes part in it.
@@ -329,7 +305,7 @@ impl<'a> Case<'a> {
         let mut found = Vec::new();
         for op in self.ops.iter().filter(|op| op.granted.is_some()) {
             let died = self.died.get(&op.who).copied();
-            let Some(since) = op.release.or(died.is_none().then_some(self.end)) else {
+            let Some(since) = op.release.or_else(|| died.is_none().then_some(self.end)) else {
                 continue;
             };
             let end = op.released.or(died).unwrap_or(self.end);
@@ -475,50 +451,6 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What a call is refused with when its time was up.
-pub(crate) const TIMEOUT: &str = "timeout";
-
-impl Op {
-    fn id(&self) -> (Process, usize) {
-        (self.who, self.number)
-    }
-
-    fn name(&self) -> String {
-        format!("{} (operation {})", self.who, self.number)
-    }
-
-    fn violation(&self, at: Time, what: String) -> Violation {
-        Violation {
-            at,
-            what,
-            ops: vec![self.id()],
-            paths: self.paths.clone(),
-        }
-    }
-
-    fn granted_at(&self) -> Time {
-        self.granted.as_ref().map_or(Time::MAX, |grant| grant.at)
-    }
-
-    /// When the call returned.
-    fn over_at(&self) -> Option<Time> {
-        let granted = self.granted.as_ref().map(|grant| grant.at);
-        granted.or(self.refused.as_ref().map(|(at, _)| *at))
-    }
-
-    /// Had a place in the queue before `time`, and kept it: a new session means a new place.
-    fn queued_before(&self, time: Time) -> bool {
-        let Some((queued, session)) = self.queued else {
-            return false;
-        };
-        let kept = self
-            .granted
-            .as_ref()
-            .is_some_and(|grant| grant.session == session);
-        kept && queued < time && !matches!(self.kind, Kind::Permit(_))
-    }
-}
-
 impl Violation {
     fn new(at: Time, what: String, ops: &[&Op], path: &str) -> Self {
         Self {
@@ -530,68 +462,6 @@ impl Violation {
     }
 }
 
-/// Whether these two can't be held at the same time on a path that both name.
-fn conflict(a: &Op, b: &Op) -> bool {
-    a.kind == Kind::Exclusive || b.kind == Kind::Exclusive
-}
-
 fn greater<'a>(old: Option<Span<'a>>, new: Span<'a>) -> Option<Span<'a>> {
     Some(old.filter(|old| new.token <= old.token).unwrap_or(new))
-}
-
-/// Gathers what belongs to one call.
-fn gather(entries: &[Entry]) -> Vec<Op> {
-    let mut ops: Vec<Op> = Vec::new();
-    let mut at: HashMap<(Process, usize), usize> = HashMap::new();
-    for entry in entries.iter().filter(|entry| entry.who != NOBODY) {
-        let id = (entry.who, entry.op);
-        if let What::Request { kind, paths, limit } = &entry.what {
-            at.insert(id, ops.len());
-            ops.push(Op {
-                who: entry.who,
-                number: entry.op,
-                kind: *kind,
-                paths: paths.clone(),
-                limit: *limit,
-                requested: entry.at,
-                queued: None,
-                granted: None,
-                refused: None,
-                last_valid: None,
-                lost: false,
-                release: None,
-                released: None,
-            });
-        } else if let Some(op) = at.get(&id).and_then(|at| ops.get_mut(*at)) {
-            op.take_in(entry);
-        }
-    }
-    ops
-}
-
-impl Op {
-    fn take_in(&mut self, entry: &Entry) {
-        let at = entry.at;
-        match &entry.what {
-            // The first look at a place is the one that counts, in its session.
-            What::Queued { session } => {
-                if self.queued.is_none_or(|(_, before)| before != *session) {
-                    self.queued = Some((at, *session));
-                }
-            }
-            What::Granted { session, tokens } => {
-                self.granted = Some(Grant {
-                    at,
-                    session: *session,
-                    tokens: tokens.clone(),
-                });
-            }
-            What::Refused { why } => self.refused = Some((at, why.clone())),
-            What::Valid => self.last_valid = self.last_valid.max(Some(at)),
-            What::Lost => self.lost = true,
-            What::Release => self.release = Some(at),
-            What::Released { .. } => self.released = Some(at),
-            _ => {}
-        }
-    }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::checker::{Rules, Summary, check};
 use crate::history::{self, Entry, Journal, NOBODY, Process, What};
+use crate::ops::TIMEOUT;
 use crate::store;
 use crate::support::ensemble::Ensemble;
 use crate::support::netns::{self, Network};
@@ -293,6 +294,11 @@ impl Run {
         }
         match check(&entries, &self.rules()) {
             Ok(summary) => {
+                for entry in &entries {
+                    if matches!(&entry.what, What::Refused { why } if why != TIMEOUT) {
+                        println!("{}: {entry}", self.name);
+                    }
+                }
                 tell(&self.name, &summary, self.seed);
                 summary
             }

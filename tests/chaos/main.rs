@@ -7,16 +7,12 @@
 #![cfg(target_os = "linux")]
 
 mod checker;
-mod clocks;
 mod cluster;
 mod forged;
 mod history;
 mod holder;
-mod isolated;
-mod named;
-mod paused;
-mod random;
-mod steps;
+mod ops;
+mod scenes;
 mod store;
 mod story;
 #[path = "../support/mod.rs"]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use zklock::{Client, Error, GuardState, LockGuard, LockOptions, Result};
 
-use crate::checker::TIMEOUT;
 use crate::history::{Journal, Kind, Process, What, now};
+use crate::ops::TIMEOUT;
 use crate::store::Writer;
 use crate::support::worker;
 

@@ -17,7 +17,7 @@ const NEXT: Process = Process { slot: 1, life: 0 };
 const WRITER: Process = Process { slot: 2, life: 0 };
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_client_stopped_between_check_and_write_is_turned_away_by_its_token() {
     let mut run = Run::start("paused in the critical section", TIMEOUT, None);
     let path = format!("{ROOT}/paused");

@@ -14,17 +14,17 @@ const CLIENTS: usize = 6;
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn random_faults_of_processes_and_links() {
     if netns::is_inside() {
         break_things("random, with links", Some(Network::new(SERVERS + CLIENTS)));
     } else if netns::available() {
-        netns::run_inside("random::random_faults_of_processes_and_links");
+        netns::run_inside("scenes::random::random_faults_of_processes_and_links");
     }
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn random_faults_of_processes() {
     break_things("random, on loopback", None);
 }

@@ -49,7 +49,7 @@ struct Party {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_leader_killed_at_each_step_harms_nobody() {
     let mut run = Run::start("leader killed at each step", TIMEOUT, None);
     let mut rng = Rng::with_seed(run.seed);

@@ -37,7 +37,7 @@ fn under_load(name: &str, timeout: Duration, schedule: impl Fn(&mut Run)) -> Sum
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_rolling_restart_loses_no_guard() {
     const HOLDERS: usize = 4;
     let timeout = Duration::from_secs(20);
@@ -83,7 +83,7 @@ fn roll(run: &mut Run) {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_leader_that_is_stopped_for_longer_than_a_session_harms_nobody() {
     under_load("leader stopped for 2 T", TIMEOUT, |run| {
         let leader = run.ensemble.wait_for_leader();
@@ -94,7 +94,7 @@ fn a_leader_that_is_stopped_for_longer_than_a_session_harms_nobody() {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn an_outage_shorter_than_a_session_harms_nobody() {
     under_load("all servers stopped for T/4", TIMEOUT, |run| {
         run.fault("all servers are stopped for 1 s");
@@ -104,7 +104,7 @@ fn an_outage_shorter_than_a_session_harms_nobody() {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn an_outage_longer_than_a_session_harms_nobody() {
     under_load("all servers stopped for 2 T", TIMEOUT, |run| {
         run.fault("all servers are stopped for 8 s");
@@ -114,7 +114,7 @@ fn an_outage_longer_than_a_session_harms_nobody() {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_restart_of_all_servers_at_once_harms_nobody() {
     under_load("all servers killed for 2 T", TIMEOUT, |run| {
         run.fault("all servers are killed and stay away for 8 s");
@@ -124,7 +124,7 @@ fn a_restart_of_all_servers_at_once_harms_nobody() {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn clients_that_are_stopped_for_longer_than_their_session_harm_nobody() {
     under_load("clients stopped for 2 T", TIMEOUT, |run| {
         for slot in 0..CLIENTS / 2 {
@@ -136,12 +136,12 @@ fn clients_that_are_stopped_for_longer_than_their_session_harm_nobody() {
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn links_that_come_and_go_harm_nobody() {
     if netns::is_inside() {
         flap();
     } else if netns::available() {
-        netns::run_inside("named::links_that_come_and_go_harm_nobody");
+        netns::run_inside("scenes::named::links_that_come_and_go_harm_nobody");
     }
 }
 

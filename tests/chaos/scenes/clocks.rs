@@ -2,7 +2,7 @@
 //!
 //! The library `faketime` shifts what the C library says of `CLOCK_REALTIME`, in the client
 //! processes, by a file that the test changes; it leaves monotonic clocks alone, as a step
-//! of NTP does. The servers keep their clocks: a Java machine does not stand it.
+//! of NTP does. The servers keep their clocks: Java hardly runs like that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const CLIENTS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn wall_clocks_that_jump_lose_no_guard() {
     if !Path::new(FAKETIME).exists() {
         return println!("no jumps of the clock: they take libfaketime");

@@ -23,7 +23,7 @@ const OLD: Process = Process { slot: 0, life: 0 };
 const NEW: Process = Process { slot: 1, life: 0 };
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
     if netns::is_inside() {
         for i in 0..number("ZKLOCK_CHAOS_ISOLATIONS").unwrap_or(2) {
@@ -32,13 +32,13 @@ fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
         }
     } else if netns::available() {
         netns::run_inside(
-            "isolated::a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds",
+            "scenes::isolated::a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds",
         );
     }
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn without_the_proof_of_life_two_hold_at_a_time() {
     if netns::is_inside() {
         let name = "isolated follower, trusting pings";
@@ -48,7 +48,7 @@ fn without_the_proof_of_life_two_hold_at_a_time() {
         assert!(story.contains("both had a valid hold"), "{story}");
         println!("{story}");
     } else if netns::available() {
-        netns::run_inside("isolated::without_the_proof_of_life_two_hold_at_a_time");
+        netns::run_inside("scenes::isolated::without_the_proof_of_life_two_hold_at_a_time");
     }
 }
 
@@ -135,7 +135,7 @@ fn tell(name: &str, cut: Time, seen: &Seen, entries: &[Entry]) {
         told && entry.who == OLD && cut <= entry.at
     });
     let after = |at: Time| format!("{:.2} s", (at as f64 - cut as f64) / 1e9);
-    let suspect = suspect.map_or("never".to_owned(), |entry| after(entry.at));
+    let suspect = suspect.map_or_else(|| "never".to_owned(), |entry| after(entry.at));
     let (valid, granted) = (after(seen.old_valid), after(seen.new_granted));
     row(&format!(
         "{name}: after the cut, the old holder was told Suspect: {suspect}, its check() \

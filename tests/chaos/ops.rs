@@ -1,0 +1,138 @@
+//! The calls in a history: what was asked for, and what became of it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::checker::Violation;
+use crate::history::{Entry, Kind, NOBODY, Process, Time, What};
+
+/// One call that takes a lock, and what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) who: Process,
+    pub(crate) number: usize,
+    pub(crate) kind: Kind,
+    pub(crate) paths: Vec<String>,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) requested: Time,
+    pub(crate) queued: Option<(Time, i64)>,
+    pub(crate) granted: Option<Grant>,
+    pub(crate) refused: Option<(Time, String)>,
+    pub(crate) last_valid: Option<Time>,
+    pub(crate) lost: bool,
+    pub(crate) release: Option<Time>,
+    pub(crate) released: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) at: Time,
+    pub(crate) session: i64,
+    pub(crate) tokens: Vec<i64>,
+}
+
+/// What a call is refused with when its time was up.
+pub(crate) const TIMEOUT: &str = "timeout";
+
+impl Op {
+    pub(crate) fn id(&self) -> (Process, usize) {
+        (self.who, self.number)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{} (operation {})", self.who, self.number)
+    }
+
+    pub(crate) fn violation(&self, at: Time, what: String) -> Violation {
+        Violation {
+            at,
+            what,
+            ops: vec![self.id()],
+            paths: self.paths.clone(),
+        }
+    }
+
+    pub(crate) fn granted_at(&self) -> Time {
+        self.granted.as_ref().map_or(Time::MAX, |grant| grant.at)
+    }
+
+    /// When the call returned.
+    pub(crate) fn over_at(&self) -> Option<Time> {
+        let granted = self.granted.as_ref().map(|grant| grant.at);
+        granted.or_else(|| self.refused.as_ref().map(|(at, _)| *at))
+    }
+
+    /// Had a place in the queue before `time`, and kept it: a new session means a new place.
+    pub(crate) fn queued_before(&self, time: Time) -> bool {
+        let Some((queued, session)) = self.queued else {
+            return false;
+        };
+        let kept = self
+            .granted
+            .as_ref()
+            .is_some_and(|grant| grant.session == session);
+        kept && queued < time && !matches!(self.kind, Kind::Permit(_))
+    }
+}
+
+/// Whether these two can't be held at the same time on a path that both name.
+pub(crate) fn conflict(a: &Op, b: &Op) -> bool {
+    a.kind == Kind::Exclusive || b.kind == Kind::Exclusive
+}
+
+/// Gathers what belongs to one call.
+pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
+    let mut ops: Vec<Op> = Vec::new();
+    let mut at: HashMap<(Process, usize), usize> = HashMap::new();
+    for entry in entries.iter().filter(|entry| entry.who != NOBODY) {
+        let id = (entry.who, entry.op);
+        if let What::Request { kind, paths, limit } = &entry.what {
+            at.insert(id, ops.len());
+            ops.push(Op {
+                who: entry.who,
+                number: entry.op,
+                kind: *kind,
+                paths: paths.clone(),
+                limit: *limit,
+                requested: entry.at,
+                queued: None,
+                granted: None,
+                refused: None,
+                last_valid: None,
+                lost: false,
+                release: None,
+                released: None,
+            });
+        } else if let Some(op) = at.get(&id).and_then(|at| ops.get_mut(*at)) {
+            op.take_in(entry);
+        }
+    }
+    ops
+}
+
+impl Op {
+    fn take_in(&mut self, entry: &Entry) {
+        let at = entry.at;
+        match &entry.what {
+            // The first look at a place is the one that counts, in its session.
+            What::Queued { session }
+                if self.queued.is_none_or(|(_, before)| before != *session) =>
+            {
+                self.queued = Some((at, *session));
+            }
+            What::Granted { session, tokens } => {
+                self.granted = Some(Grant {
+                    at,
+                    session: *session,
+                    tokens: tokens.clone(),
+                });
+            }
+            What::Refused { why } => self.refused = Some((at, why.clone())),
+            What::Valid => self.last_valid = self.last_valid.max(Some(at)),
+            What::Lost => self.lost = true,
+            What::Release => self.release = Some(at),
+            What::Released { .. } => self.released = Some(at),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The schedules. `tests/chaos.sh` runs them, one after the other.
+
+mod clocks;
+mod isolated;
+mod named;
+mod paused;
+mod random;
+mod steps;
