@@ -268,6 +268,8 @@ mod onlooker;
 mod options;
 mod owner;
 mod path;
+// One half of it is the embedded server's.
+#[cfg_attr(not(feature = "embedded"), allow(dead_code))]
 mod proto;
 #[doc(hidden)]
 pub mod protocol;
