@@ -95,7 +95,7 @@ install_what_is_missing
 have_the_toolchain
 
 step 60 "checking the format" cargo fmt --check
-step 900 "linting with all features" \
+step 1500 "linting with all features" \
   cargo clippy --quiet --all-targets --all-features -- -D warnings
 step 600 "linting without features" \
   cargo clippy --quiet --lib --bins --no-default-features -- -D warnings
@@ -103,12 +103,12 @@ for feature in $(features); do
   step 600 "linting with $feature alone" \
     cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
 done
-step 900 "testing, without servers" cargo test --all-features
-step 900 "testing, with real servers" \
+step 1800 "testing, without servers" cargo test --all-features
+step 1800 "testing, with real servers" \
   cargo test --all-features --lib --bins --tests -- --ignored --skip scenes::
-step 900 "breaking servers, links and clients" tests/chaos.sh
+step 1500 "breaking servers, links and clients" tests/chaos.sh
 RUSTDOCFLAGS="-D warnings" \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
 if compgen -G "benches/*.rs" >/dev/null; then
-  step 600 "running every bench once" cargo bench --all-features --bench '*' -- --test
+  step 1500 "running every bench once" cargo bench --all-features --bench '*' -- --test
 fi
