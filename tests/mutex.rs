@@ -1,4 +1,4 @@
-//! What a mutex promises, on a real ZooKeeper and on every transport.
+//! What a mutex promises, on every transport, on the embedded server and on a real one.
 
 mod support;
 #[path = "support/transport.rs"]
@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
-use support::zookeeper::ZooKeeper;
 use support::{eventually, fresh_path, timed};
-use transport::{TIMEOUT, Transport, on_every_transport};
+use transport::{Place, TIMEOUT, Transport, in_every_place};
 use zklock::{Client, Error, LockOptions};
 
 /// Longer than any call takes that does not hang, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
-on_every_transport! {
+in_every_place! {
     a_lock_excludes_the_threads_of_one_client
     a_lock_excludes_clients
     a_lock_excludes_processes
@@ -59,9 +58,9 @@ impl Room {
     }
 }
 
-fn a_lock_excludes_the_threads_of_one_client(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("threads"));
-    let client = transport.connect(&server.hosts());
+fn a_lock_excludes_the_threads_of_one_client(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("threads"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let room = Room::default();
     thread::scope(|scope| {
@@ -78,13 +77,13 @@ fn a_lock_excludes_the_threads_of_one_client(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_lock_excludes_clients(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("clients"));
+fn a_lock_excludes_clients(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("clients"));
     let room = Room::default();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let client = transport.connect(&server.hosts());
+                let client = place.connect(&server.hosts());
                 let mutex = client.mutex(&path).unwrap();
                 for _ in 0..25 {
                     let guard = mutex.lock().unwrap();
@@ -115,13 +114,18 @@ fn holder(transport: Transport, hosts: &str, path: &str, timeout: Duration) -> W
     Worker::spawn("worker_that_locks_and_waits", &input)
 }
 
-fn a_lock_excludes_processes(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("processes"));
-    let client = transport.connect(&server.hosts());
+fn a_lock_excludes_processes(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("processes"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap();
 
-    let other = holder(transport, &server.hosts(), &path, Duration::from_secs(1));
+    let other = holder(
+        place.transport,
+        &server.hosts(),
+        &path,
+        Duration::from_secs(1),
+    );
     wait_for_children(&server.hosts(), &path, 2);
     assert!(other.lines().is_empty());
     guard.unlock().unwrap();
@@ -133,16 +137,16 @@ fn a_lock_excludes_processes(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn clients_get_the_lock_in_the_order_in_which_they_asked(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("order"));
-    let client = transport.connect(&server.hosts());
+fn clients_get_the_lock_in_the_order_in_which_they_asked(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("order"));
+    let client = place.connect(&server.hosts());
     let first = client.mutex(&path).unwrap().lock().unwrap();
     let order = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for i in 0..6 {
             let (order, path) = (&order, &path);
             scope.spawn(move || {
-                let client = transport.connect(&server.hosts());
+                let client = place.connect(&server.hosts());
                 let _guard = client.mutex(path).unwrap().lock().unwrap();
                 order.lock().unwrap().push(i);
             });
@@ -155,11 +159,11 @@ fn clients_get_the_lock_in_the_order_in_which_they_asked(transport: Transport) {
 }
 
 /// CURATOR-716: as many nodes as threads, and a stampede at each release.
-fn the_threads_of_one_client_show_the_server_one_node(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("one-node"));
-    let holder = transport.connect(&server.hosts());
+fn the_threads_of_one_client_show_the_server_one_node(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("one-node"));
+    let holder = place.connect(&server.hosts());
     let guard = holder.mutex(&path).unwrap().lock().unwrap();
-    let client = transport.connect(&server.hosts());
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let most = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -178,9 +182,9 @@ fn the_threads_of_one_client_show_the_server_one_node(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_free_lock_is_got_without_waiting(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("free"));
-    let client = transport.connect(&server.hosts());
+fn a_free_lock_is_got_without_waiting(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("free"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     assert_eq!(mutex.path(), path);
     let guard = mutex.try_lock().unwrap().expect("nobody has it");
@@ -196,11 +200,11 @@ fn a_free_lock_is_got_without_waiting(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn trying_a_taken_lock_finds_it_taken_and_leaves_nothing(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("taken"));
+fn trying_a_taken_lock_finds_it_taken_and_leaves_nothing(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("taken"));
     let (one, two) = (
-        transport.connect(&server.hosts()),
-        transport.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
     // Across clients, and between the threads of one.
@@ -213,11 +217,11 @@ fn trying_a_taken_lock_finds_it_taken_and_leaves_nothing(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_limited_wait_ends_in_time_and_leaves_nothing(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("limit"));
+fn a_limited_wait_ends_in_time_and_leaves_nothing(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("limit"));
     let (one, two) = (
-        transport.connect(&server.hosts()),
-        transport.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
     let limit = Duration::from_millis(300);
@@ -232,11 +236,11 @@ fn a_limited_wait_ends_in_time_and_leaves_nothing(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_deadline_that_has_passed_does_not_block(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("passed"));
-    let client = transport.connect(&server.hosts());
+fn a_deadline_that_has_passed_does_not_block(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("passed"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
-    let other = transport.connect(&server.hosts());
+    let other = place.connect(&server.hosts());
     let _guard = other.mutex(&path).unwrap().lock().unwrap();
     let (result, took) = timed(|| mutex.try_lock_until(Instant::now()));
     assert!(result.unwrap().is_none());
@@ -244,9 +248,9 @@ fn a_deadline_that_has_passed_does_not_block(transport: Transport) {
     wait_for_children(&server.hosts(), &path, 1);
 }
 
-fn a_deadline_holds_while_the_server_is_stopped(transport: Transport) {
-    let server = ZooKeeper::start();
-    let client = transport.connect(&server.hosts());
+fn a_deadline_holds_while_the_server_is_stopped(place: Place) {
+    let server = place.start();
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex("/stopped").unwrap();
     server.pause();
     let limit = Duration::from_millis(500);
@@ -258,9 +262,9 @@ fn a_deadline_holds_while_the_server_is_stopped(transport: Transport) {
 }
 
 /// CURATOR-559, spring-integration #1863: a try hung while the server was down.
-fn a_deadline_holds_while_the_server_is_gone(transport: Transport) {
-    let server = ZooKeeper::start();
-    let client = transport.connect(&server.hosts());
+fn a_deadline_holds_while_the_server_is_gone(place: Place) {
+    let server = place.start();
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex("/gone").unwrap();
     let guard = mutex.lock().unwrap();
     server.kill();
@@ -278,11 +282,11 @@ fn a_deadline_holds_while_the_server_is_gone(transport: Transport) {
     assert_nothing_left(&server.hosts(), "/gone");
 }
 
-fn a_cancelled_wait_ends_and_leaves_nothing(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("cancel"));
+fn a_cancelled_wait_ends_and_leaves_nothing(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("cancel"));
     let (one, two) = (
-        transport.connect(&server.hosts()),
-        transport.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
     let (cancel, cancelled) = bounded(1);
@@ -304,9 +308,9 @@ fn a_cancelled_wait_ends_and_leaves_nothing(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_cancel_in_the_local_queue_ends_the_wait(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("local-cancel"));
-    let client = transport.connect(&server.hosts());
+fn a_cancel_in_the_local_queue_ends_the_wait(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("local-cancel"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap();
     // Nobody will ever send, which counts as a cancel, too.
@@ -325,9 +329,9 @@ fn a_cancel_in_the_local_queue_ends_the_wait(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn dropping_a_guard_does_not_wait_for_a_stopped_server(transport: Transport) {
-    let server = ZooKeeper::start();
-    let client = transport.connect(&server.hosts());
+fn dropping_a_guard_does_not_wait_for_a_stopped_server(place: Place) {
+    let server = place.start();
+    let client = place.connect(&server.hosts());
     let guard = client.mutex("/drop").unwrap().lock().unwrap();
     server.pause();
     let ((), took) = timed(|| drop(guard));
@@ -336,9 +340,9 @@ fn dropping_a_guard_does_not_wait_for_a_stopped_server(transport: Transport) {
     assert_nothing_left(&server.hosts(), "/drop");
 }
 
-fn a_panic_in_the_critical_section_releases_the_lock(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("panic"));
-    let client = transport.connect(&server.hosts());
+fn a_panic_in_the_critical_section_releases_the_lock(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("panic"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let _guard = mutex.lock().unwrap();
@@ -349,14 +353,12 @@ fn a_panic_in_the_critical_section_releases_the_lock(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before(
-    transport: Transport,
-) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("killed"));
+fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("killed"));
     let timeout = Duration::from_secs(3);
-    let mut holder = holder(transport, &server.hosts(), &path, timeout);
+    let mut holder = holder(place.transport, &server.hosts(), &path, timeout);
     holder.expect("locked");
-    let client = transport.connect(&server.hosts());
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let (guard, took) = timed(|| {
         holder.kill();
@@ -371,9 +373,9 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
 }
 
 /// Netflix/curator #75, kazoo #315: the thread waited for itself.
-fn locking_twice_in_one_thread_is_an_error_at_once(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("twice"));
-    let client = transport.connect(&server.hosts());
+fn locking_twice_in_one_thread_is_an_error_at_once(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("twice"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap();
     let twin = client.clone().mutex(&path).unwrap();
@@ -394,9 +396,9 @@ fn locking_twice_in_one_thread_is_an_error_at_once(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_guard_that_may_change_threads_is_released_in_another(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("send"));
-    let client = transport.connect(&server.hosts());
+fn a_guard_that_may_change_threads_is_released_in_another(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("send"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap().into_send();
     assert!(guard.is_held());
@@ -408,11 +410,11 @@ fn a_guard_that_may_change_threads_is_released_in_another(transport: Transport) 
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn fencing_tokens_grow_with_every_grant(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("tokens"));
+fn fencing_tokens_grow_with_every_grant(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("tokens"));
     let clients = [
-        transport.connect(&server.hosts()),
-        transport.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
     ];
     let mut tokens = Vec::new();
     for i in 0..10 {
@@ -425,9 +427,9 @@ fn fencing_tokens_grow_with_every_grant(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn unlocking_waits_until_the_server_has_let_go(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("unlock"));
-    let client = transport.connect(&server.hosts());
+fn unlocking_waits_until_the_server_has_let_go(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("unlock"));
+    let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     for _ in 0..10 {
         mutex.lock().unwrap().unlock().unwrap();
@@ -435,11 +437,11 @@ fn unlocking_waits_until_the_server_has_let_go(transport: Transport) {
     }
 }
 
-fn whoever_waits_is_told_who_is_ahead(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("waiting"));
+fn whoever_waits_is_told_who_is_ahead(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("waiting"));
     let (one, two) = (
-        transport.connect(&server.hosts()),
-        transport.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
     let node = guard.node().to_owned();
@@ -463,12 +465,12 @@ fn whoever_waits_is_told_who_is_ahead(transport: Transport) {
 }
 
 /// kazoo #83, kazoo #482: a lock of a closed client hung.
-fn closing_a_client_frees_its_locks_and_ends_its_waits(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("close"));
+fn closing_a_client_frees_its_locks_and_ends_its_waits(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("close"));
     let held = fresh_path("close-held");
-    let other = transport.connect(&server.hosts());
+    let other = place.connect(&server.hosts());
     let taken = other.mutex(&path).unwrap().lock().unwrap();
-    let client = transport.connect(&server.hosts());
+    let client = place.connect(&server.hosts());
     let guard = client.mutex(&held).unwrap().lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| client.mutex(&path).unwrap().lock().map(drop));
@@ -485,9 +487,9 @@ fn closing_a_client_frees_its_locks_and_ends_its_waits(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn the_last_drop_of_a_client_frees_what_it_left(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("last"));
-    let client: Client = transport.connect(&server.hosts());
+fn the_last_drop_of_a_client_frees_what_it_left(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("last"));
+    let client: Client = place.connect(&server.hosts());
     let guard = client.mutex(&path).unwrap().lock().unwrap();
     drop(client);
     guard.verify().unwrap();
