@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::hold::Hold;
-use crate::proto::{ErrorCode, Op, Reply, Request};
+use crate::proto::{ErrorCode, Op, Reply, Request, failure};
 use crate::session::ask::{over, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::transport::Failure;
@@ -112,14 +112,11 @@ impl Hold {
         ]);
         let answered = self.session().asker().insist(&mark, limit)?;
         match answered {
-            Ok(Ok(Reply::Multi(results))) => {
-                let code = results.iter().filter_map(|result| result.as_ref().err());
-                match code.copied().find(|code| *code != ErrorCode::OK) {
-                    None => Ok(true),
-                    Some(ErrorCode::NO_NODE) => Err(self.vigil().lost()),
-                    Some(code) => Err(refused(dir, code)),
-                }
-            }
+            Ok(Ok(Reply::Multi(results))) => match failure(&results) {
+                None => Ok(true),
+                Some(ErrorCode::NO_NODE) => Err(self.vigil().lost()),
+                Some(code) => Err(refused(dir, code)),
+            },
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
             Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
             Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),

@@ -16,7 +16,7 @@ use crate::guard::FencingToken;
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
+use crate::proto::{CreateMode, ErrorCode, Op, OpReply, Reply, Request, failure};
 use crate::protocol::attempt::{Born, Leftover, Mine, Patience};
 use crate::protocol::dialect::Role;
 use crate::protocol::name::prefix;
@@ -258,14 +258,8 @@ fn creates(session: &Session, paths: &[String], prefix: &str, note: Option<&str>
 fn created(
     results: &[std::result::Result<OpReply, ErrorCode>],
 ) -> std::result::Result<Vec<String>, ErrorCode> {
-    let cause =
-        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
-    if let Some(code) = results
-        .iter()
-        .filter_map(|result| result.as_ref().err())
-        .find(|code| cause(code))
-    {
-        return Err(*code);
+    if let Some(code) = failure(results) {
+        return Err(code);
     }
     let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
         Ok(OpReply::Created { path, .. }) => Ok(path::name(path).to_owned()),

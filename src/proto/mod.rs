@@ -19,7 +19,7 @@ mod types;
 pub(crate) use self::code::ErrorCode;
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
 pub(crate) use self::jute::Malformed;
-pub(crate) use self::multi::{Op, OpReply};
+pub(crate) use self::multi::{Op, OpReply, failure};
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub(crate) use self::request::{OpCode, Request};
 pub(crate) use self::types::{

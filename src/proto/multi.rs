@@ -31,6 +31,19 @@ pub(crate) enum Op {
     },
 }
 
+/// Returns what a multi failed with, if it did: the error of the part that is to blame, not
+/// of those before and after it, which share its fate.
+pub(crate) fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
+    let errors = || {
+        results
+            .iter()
+            .filter_map(|result| result.as_ref().err().copied())
+    };
+    let to_blame =
+        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
+    errors().find(to_blame).or_else(|| errors().next())
+}
+
 /// What came of one part of a multi.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum OpReply {

@@ -350,3 +350,20 @@ fn the_bytes_are_those_of_zookeeper() {
     .concat();
     assert_eq!(out, expected);
 }
+
+#[test]
+fn a_failed_multi_is_told_by_the_part_that_is_to_blame() {
+    let inconsistent = Err(ErrorCode::RUNTIME_INCONSISTENCY);
+    let parts = |middle| [Err(ErrorCode::OK), middle, inconsistent.clone()];
+    let checked = [Ok(OpReply::Checked), Ok(OpReply::Deleted)];
+    assert_eq!(failure(&checked), None);
+    assert_eq!(
+        failure(&parts(Err(ErrorCode::NO_NODE))),
+        Some(ErrorCode::NO_NODE)
+    );
+    // Whatever was not carried out has failed, even if nobody is to blame.
+    assert_eq!(
+        failure(&[inconsistent]),
+        Some(ErrorCode::RUNTIME_INCONSISTENCY)
+    );
+}

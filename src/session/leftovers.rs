@@ -18,7 +18,7 @@ use super::transport::{Call, Failure, Transport};
 use crate::abandonment::clear;
 use crate::metrics::Counters;
 use crate::path;
-use crate::proto::{ErrorCode, OpReply, Reply, Request};
+use crate::proto::{ErrorCode, Reply, Request, failure};
 use crate::protocol::attempt::Leftover;
 use crate::protocol::farewell::{Action, Event, Farewell};
 
@@ -303,16 +303,6 @@ fn event(action: &Action, answered: Answered) -> Result<Event, Failure> {
         (_, Err(failure)) => Err(failure),
         (_, Ok(_)) => Err(Failure::Lost),
     }
-}
-
-/// What a multi failed with.
-fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
-    let cause =
-        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
-    results
-        .iter()
-        .filter_map(|result| result.as_ref().err().copied())
-        .find(cause)
 }
 
 impl fmt::Debug for Leftovers {
