@@ -56,14 +56,15 @@ fn a_client_counts_what_went_wrong() {
 
     let guard = mutex.lock().unwrap();
     server.disconnect(client.session_id());
-    eventually("a reconnect", || client.metrics().reconnects == 1);
-    eventually("a suspicion", || client.metrics().suspicions == 1);
+    eventually("a reconnect", || client.metrics().reconnects >= 1);
+    eventually("a suspicion", || client.metrics().suspicions >= 1);
     server.expire_session(client.session_id());
     eventually("a loss", || client.metrics().losses == 1);
     assert!(guard.check().is_err());
     drop(guard);
+    // The lock may be lost by the clock before the server says that the session is gone.
+    eventually("an expiry", || client.metrics().expiries == 1);
     assert_eq!(client.metrics().losses, 1);
-    assert_eq!(client.metrics().expiries, 1);
 }
 
 #[test]
