@@ -86,6 +86,27 @@ impl Asker {
         first
     }
 
+    /// Makes a call that others are to send, and that may never be; `told` runs after its
+    /// answer has been put where [`wait`](Self::wait) finds it.
+    pub(crate) fn prepare(
+        &mut self,
+        request: Request,
+        told: impl FnOnce() + Send + 'static,
+    ) -> (Ticket, Call) {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let forward = forward(ticket, self.to.clone());
+        let call = Call {
+            request,
+            watch: None,
+            answer: Box::new(move |answered| {
+                forward(answered);
+                told();
+            }),
+        };
+        (ticket, call)
+    }
+
     /// Waits for the answer to one request.
     pub(crate) fn wait(
         &mut self,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
-use crate::proto::{ErrorCode, Reply, Request};
+use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
 /// A connection that makes itself anew when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -60,17 +60,36 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
 pub(crate) struct WatchId(pub(crate) u64);
 
 /// Where the event of a one-shot watch goes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
     pub(crate) to: Sender<Fired>,
+    /// What to send when the node goes, instead of telling so: its answer tells. A transport
+    /// that cannot do this just tells.
+    pub(crate) then: Option<Box<Call>>,
+}
+
+impl Watch {
+    pub(crate) fn new(id: WatchId, to: Sender<Fired>) -> Self {
+        Self { id, to, then: None }
+    }
 }
 
 /// A watch fired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fired {
     pub(crate) id: WatchId,
-    pub(crate) kind: crate::proto::EventKind,
+    pub(crate) kind: EventKind,
+    /// Whether what was to be sent then was sent, and is answered.
+    pub(crate) asked: bool,
+}
+
+impl Fired {
+    /// The event as such, with nothing asked yet.
+    pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
+        let asked = false;
+        Self { id, kind, asked }
+    }
 }
 
 /// Why a request has no reply.

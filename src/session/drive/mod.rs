@@ -125,6 +125,8 @@ struct Drive<'a, 'q> {
     proven: Option<Moment>,
     /// The listing that was sent in the same write as the create.
     listing: Option<Ticket>,
+    /// The listing that is sent when the nearest node goes.
+    relisting: Option<Ticket>,
     /// The watch on the nearest node.
     watching: Option<(String, WatchId)>,
     /// The watch on our own node.
@@ -170,6 +172,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             since,
             proven: None,
             listing: None,
+            relisting: None,
             watching: None,
             guarding: None,
             fired: unbounded(),
@@ -349,10 +352,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn new_watch(&self) -> Watch {
-        Watch {
-            id: self.session.next_watch(),
-            to: self.fired.0.clone(),
-        }
+        Watch::new(self.session.next_watch(), self.fired.0.clone())
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {

@@ -7,7 +7,7 @@ use super::{Drive, Step, born};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Reply, Request, Stat};
+use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
 use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
@@ -17,7 +17,7 @@ use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
-use crate::session::transport::Failure;
+use crate::session::transport::{Call, Failure, Fired, Watch};
 use crate::session::{list, sync};
 
 /// From this number on a directory is worth a warning.
@@ -180,10 +180,23 @@ impl Drive<'_, '_> {
 
     pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
         let path = self.full(&behind.nearest);
-        let watch = self.watch_instead(&path);
+        let mut watch = self.watch_instead(&path);
+        watch.then = Some(self.listing_then(&watch));
         let read = Request::GetData { path, watch: true };
         let ticket = self.asker.post([(read, Some(watch))]);
         self.watching(behind, ticket, limit)
+    }
+
+    /// Has the queue listed as soon as the nearest node goes: this thread is then woken for
+    /// the listing, and not for the event before.
+    fn listing_then(&mut self, watch: &Watch) -> Box<Call> {
+        let (id, to) = (watch.id, watch.to.clone());
+        let (ticket, call) = self.asker.prepare(list(self.quest.dir), move || {
+            let (kind, asked) = (EventKind::Deleted, true);
+            let _ = to.send(Fired { id, kind, asked });
+        });
+        self.relisting = Some(ticket);
+        Box::new(call)
     }
 
     /// What the read of the nearest node, which leaves a watch on it, has brought.

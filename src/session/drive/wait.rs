@@ -46,10 +46,9 @@ impl Drive<'_, '_> {
         if self.listening.is_some() {
             return;
         }
-        let Watch { id, to } = self.new_watch();
-        let kind = EventKind::None;
+        let Watch { id, to, .. } = self.new_watch();
         let awake = self.session.hub.on_change(move || {
-            let _ = to.send(Fired { id, kind });
+            let _ = to.send(Fired::told(id, EventKind::None));
         });
         self.listening = Some(awake);
     }
@@ -68,7 +67,10 @@ impl Drive<'_, '_> {
         // What a new connection has to tell comes in any order.
         let ordered = self.asker.is_steady(&self.link);
         Step::Report(match fired.kind {
-            EventKind::Deleted if ordered => Event::Deleted,
+            EventKind::Deleted if ordered => {
+                self.listing = self.relisting.take_if(|_| fired.asked);
+                Event::Deleted
+            }
             _ => Event::Woken,
         })
     }

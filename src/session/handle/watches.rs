@@ -28,7 +28,7 @@ impl Watches {
             if let Some(to) = watches.remove(id) {
                 let kind = kind(event.event_type);
                 // It fails when nobody waits any more, or knows of enough to look already.
-                let _ = to.try_send(Fired { id, kind });
+                let _ = to.try_send(Fired::told(id, kind));
             }
         }
     }

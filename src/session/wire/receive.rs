@@ -165,7 +165,10 @@ impl<'a> Connection<'a> {
             return;
         }
         if let Some(path) = below(self.root(), &event.path) {
-            self.shared.state.lock().watches.fire(path, event.kind);
+            let calls = self.shared.state.lock().watches.fire(path, event.kind);
+            if !calls.is_empty() {
+                self.shared.send(calls);
+            }
         }
     }
 
