@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, iter, mem};
 
-use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use crossbeam_channel::{Receiver, after, select};
 use parking_lot::Mutex;
 
 use super::hub::{Changes, Hub, Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::mailbox::{Mailbox, Slot};
 use super::transport::{Answer, Call, Failure, Transport, Watch};
 use crate::error::{Error, Result};
 use crate::proto::{ErrorCode, Reply, Request};
@@ -38,8 +39,7 @@ pub(crate) struct Asker {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
     next: u64,
-    to: Sender<Delivery>,
-    answers: Receiver<Delivery>,
+    answers: Mailbox<Delivery>,
     /// Answers that came while another one was waited for.
     early: Vec<(Ticket, Answered)>,
     changes: Option<Changes>,
@@ -47,13 +47,11 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(hub: &Arc<Hub>, transport: &Arc<dyn Transport>) -> Self {
-        let (to, answers) = unbounded();
         Self {
             hub: hub.clone(),
             transport: transport.clone(),
             next: 0,
-            to,
-            answers,
+            answers: Mailbox::new(),
             early: Vec::new(),
             changes: None,
         }
@@ -68,7 +66,7 @@ impl Asker {
     ) -> Ticket {
         let first = Ticket(self.next);
         let requests: Vec<_> = requests.into_iter().collect();
-        let batch = (requests.len() > 1).then(|| Batch::new(requests.len(), &self.to));
+        let batch = (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot()));
         let mut calls = Vec::with_capacity(requests.len());
         for (request, watch) in requests {
             let ticket = Ticket(self.next);
@@ -77,7 +75,7 @@ impl Asker {
                 request,
                 watch,
                 answer: match &batch {
-                    None => forward(ticket, self.to.clone()),
+                    None => forward(ticket, self.answers.slot()),
                     Some(batch) => gather(ticket, batch.clone()),
                 },
             });
@@ -95,7 +93,7 @@ impl Asker {
     ) -> (Ticket, Call) {
         let ticket = Ticket(self.next);
         self.next += 1;
-        let forward = forward(ticket, self.to.clone());
+        let forward = forward(ticket, self.answers.slot());
         let call = Call {
             request,
             watch: None,
@@ -117,7 +115,7 @@ impl Asker {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, others) = limit.recv(&self.answers)?;
+            let (first, others) = self.answers.recv(limit)?;
             let mut found = None;
             for (of, answered) in iter::once(first).chain(others) {
                 let answered = answered.map_err(sort);
@@ -225,15 +223,15 @@ impl Asker {
 struct Batch {
     left: usize,
     answers: Vec<(Ticket, Answered)>,
-    to: Sender<Delivery>,
+    to: Slot<Delivery>,
 }
 
 impl Batch {
-    fn new(count: usize, to: &Sender<Delivery>) -> Arc<Mutex<Self>> {
+    fn new(count: usize, to: Slot<Delivery>) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             left: count,
             answers: Vec::with_capacity(count),
-            to: to.clone(),
+            to,
         }))
     }
 
@@ -243,16 +241,12 @@ impl Batch {
             return self.answers.push((ticket, answered));
         }
         let others = mem::take(&mut self.answers);
-        // Nobody waits any more if this fails.
-        let _ = self.to.send(((ticket, answered), others));
+        self.to.put(((ticket, answered), others));
     }
 }
 
-fn forward(ticket: Ticket, to: Sender<Delivery>) -> Answer {
-    Box::new(move |answered| {
-        // Nobody waits any more if this fails.
-        let _ = to.send(((ticket, answered), Vec::new()));
-    })
+fn forward(ticket: Ticket, to: Slot<Delivery>) -> Answer {
+    Box::new(move |answered| to.put(((ticket, answered), Vec::new())))
 }
 
 fn gather(ticket: Ticket, batch: Arc<Mutex<Batch>>) -> Answer {

@@ -8,8 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
-
+use super::mailbox::Slot;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
 /// A connection that makes itself anew when it breaks.
@@ -63,15 +62,19 @@ pub(crate) struct WatchId(pub(crate) u64);
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
-    pub(crate) to: Sender<Fired>,
+    pub(crate) to: Slot<Fired>,
     /// What to send when the node goes, instead of telling so: its answer tells. A transport
     /// that cannot do this just tells.
     pub(crate) then: Option<Box<Call>>,
 }
 
 impl Watch {
-    pub(crate) fn new(id: WatchId, to: Sender<Fired>) -> Self {
-        Self { id, to, then: None }
+    pub(crate) fn new(id: WatchId, to: impl Into<Slot<Fired>>) -> Self {
+        Self {
+            id,
+            to: to.into(),
+            then: None,
+        }
     }
 }
 

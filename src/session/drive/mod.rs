@@ -12,13 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use uuid::Uuid;
 
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::mailbox::Mailbox;
 use super::overdue::Overdue;
 use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
@@ -131,7 +131,7 @@ struct Drive<'a, 'q> {
     watching: Option<(String, WatchId)>,
     /// The watch on our own node.
     guarding: Option<WatchId>,
-    fired: (Sender<Fired>, Receiver<Fired>),
+    fired: Mailbox<Fired>,
     /// Changes of the connection are told in the same place.
     listening: Option<Awake>,
     told: Option<(String, usize)>,
@@ -175,7 +175,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             relisting: None,
             watching: None,
             guarding: None,
-            fired: unbounded(),
+            fired: Mailbox::new(),
             listening: None,
             told: None,
             listed: Vec::new(),
@@ -352,7 +352,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn new_watch(&self) -> Watch {
-        Watch::new(self.session.next_watch(), self.fired.0.clone())
+        Watch::new(self.session.next_watch(), self.fired.slot())
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {

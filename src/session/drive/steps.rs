@@ -193,7 +193,7 @@ impl Drive<'_, '_> {
         let (id, to) = (watch.id, watch.to.clone());
         let (ticket, call) = self.asker.prepare(list(self.quest.dir), move || {
             let (kind, asked) = (EventKind::Deleted, true);
-            let _ = to.send(Fired { id, kind, asked });
+            to.put(Fired { id, kind, asked });
         });
         self.relisting = Some(ticket);
         Box::new(call)

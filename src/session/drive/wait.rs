@@ -26,10 +26,10 @@ impl Drive<'_, '_> {
         let period = self.quest.overdue.as_ref().map(Overdue::period);
         let under = self.quest.under.map(|under| under.events().clone());
         let fired = match (period, under) {
-            (None, None) => limit.recv(&self.fired.1),
+            (None, None) => self.fired.recv(limit),
             (period, under) => select! {
                 recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
-                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
+                recv(self.fired.letters()) -> fired => fired.map_err(|_| GaveUp),
                 recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
                 recv(limit.timer()) -> _ => Err(GaveUp),
                 recv(limit.cancel) -> _ => Err(limit.cancelled()),
@@ -47,9 +47,8 @@ impl Drive<'_, '_> {
             return;
         }
         let Watch { id, to, .. } = self.new_watch();
-        let awake = self.session.hub.on_change(move || {
-            let _ = to.send(Fired::told(id, EventKind::None));
-        });
+        let told = move || to.put(Fired::told(id, EventKind::None));
+        let awake = self.session.hub.on_change(told);
         self.listening = Some(awake);
     }
 

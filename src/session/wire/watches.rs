@@ -71,8 +71,7 @@ impl Watches {
         for watch in watchers.take(kind) {
             match watch.then {
                 Some(then) if kind == EventKind::Deleted => calls.push(*then),
-                // Whoever waited may have gone, and a full channel has been heard already.
-                _ => drop(watch.to.try_send(Fired::told(watch.id, kind))),
+                _ => watch.to.put(Fired::told(watch.id, kind)),
             }
         }
         if watchers.is_empty() {
