@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what `compare.py --json` has measured.
 
-    benches/peers/plots.py FILE FOLDER
+    benches/peers/plots.py FILE.. FOLDER
 
 Writes FOLDER/performance-{clients,queue,delay}.svg: the time that a grant takes against
 the number of clients on one lock, the length of a queue and the delay of the network.
@@ -56,8 +56,10 @@ def draw(table, name, prefix, mark, axis, folder):
 
 
 def main():
-    source, folder = map(pathlib.Path, sys.argv[1:3])
-    table = json.loads(source.read_text())
+    *sources, folder = map(pathlib.Path, sys.argv[1:])
+    table = {}
+    for source in sources:
+        table.update(json.loads(source.read_text()))
     for plot in PLOTS:
         draw(table, *plot, folder)
 
