@@ -275,6 +275,19 @@ fn sort(failure: Failure) -> Failure {
     }
 }
 
+/// The error of directories that could not be made.
+pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
+    match code {
+        // We make all that is above the directory, as far as we see.
+        ErrorCode::NO_NODE => Error::Refused {
+            path: dir.to_owned(),
+            code: code.0,
+            text: "the chroot at the end of the servers' addresses does not exist; create it",
+        },
+        code => refused(dir, code),
+    }
+}
+
 /// The error of a request that was turned down.
 pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
     match code {

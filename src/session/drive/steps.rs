@@ -12,7 +12,7 @@ use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::{Answered, Ticket, refused};
+use crate::session::ask::{Answered, Ticket, not_made, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
@@ -80,7 +80,7 @@ impl Drive<'_, '_> {
             ticket = ticket.next();
         }
         match refusals.trouble() {
-            Some(code) => self.trouble(Err(Failure::Refused(code)), limit),
+            Some(code) => Err(not_made(self.quest.dir, code)),
             None => Ok(Step::Report(Event::ParentsMade)),
         }
     }
