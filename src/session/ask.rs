@@ -66,7 +66,8 @@ impl Asker {
     ) -> Ticket {
         let first = Ticket(self.next);
         let requests: Vec<_> = requests.into_iter().collect();
-        let batch = (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot()));
+        let batch =
+            (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot(), None));
         let mut calls = Vec::with_capacity(requests.len());
         for (request, watch) in requests {
             let ticket = Ticket(self.next);
@@ -84,25 +85,12 @@ impl Asker {
         first
     }
 
-    /// Makes a call that others are to send, and that may never be; `told` runs after its
-    /// answer has been put where [`wait`](Self::wait) finds it.
-    pub(crate) fn prepare(
-        &mut self,
-        request: Request,
-        told: impl FnOnce() + Send + 'static,
-    ) -> (Ticket, Call) {
-        let ticket = Ticket(self.next);
-        self.next += 1;
-        let forward = forward(ticket, self.answers.slot());
-        let call = Call {
-            request,
-            watch: None,
-            answer: Box::new(move |answered| {
-                forward(answered);
-                told();
-            }),
-        };
-        (ticket, call)
+    /// Sets tickets aside for requests that somebody else is to send, and that may never be.
+    pub(crate) fn reserve(&mut self, count: usize) -> Reserved {
+        let first = Ticket(self.next);
+        self.next += count as u64;
+        let to = self.answers.slot();
+        Reserved { first, to }
     }
 
     /// Waits for the answer to one request.
@@ -219,19 +207,49 @@ impl Asker {
     }
 }
 
+/// Tickets that were set aside.
+pub(crate) struct Reserved {
+    pub(crate) first: Ticket,
+    to: Slot<Delivery>,
+}
+
+impl Reserved {
+    /// Makes the calls; `told` runs when all answers are where [`Asker::wait`] finds them.
+    pub(crate) fn calls(
+        self,
+        requests: Vec<Request>,
+        told: impl FnOnce() + Send + 'static,
+    ) -> Vec<Call> {
+        let batch = Batch::new(requests.len(), self.to, Some(Box::new(told)));
+        let tickets = iter::successors(Some(self.first), |ticket| Some(ticket.next()));
+        let call = |(ticket, request)| Call {
+            request,
+            watch: None,
+            answer: gather(ticket, Arc::clone(&batch)),
+        };
+        tickets.zip(requests).map(call).collect()
+    }
+}
+
 /// Keeps the answers to several requests until there are all of them.
 struct Batch {
     left: usize,
     answers: Vec<(Ticket, Answered)>,
     to: Slot<Delivery>,
+    told: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Batch {
-    fn new(count: usize, to: Slot<Delivery>) -> Arc<Mutex<Self>> {
+    fn new(
+        count: usize,
+        to: Slot<Delivery>,
+        told: Option<Box<dyn FnOnce() + Send>>,
+    ) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             left: count,
             answers: Vec::with_capacity(count),
             to,
+            told,
         }))
     }
 
@@ -242,6 +260,9 @@ impl Batch {
         }
         let others = mem::take(&mut self.answers);
         self.to.put(((ticket, answered), others));
+        if let Some(told) = self.told.take() {
+            told();
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::mailbox::Slot;
+use crate::clock::Moment;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
 /// A connection that makes itself anew when it breaks.
@@ -59,14 +60,16 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
 pub(crate) struct WatchId(pub(crate) u64);
 
 /// Where the event of a one-shot watch goes.
-#[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
     pub(crate) to: Slot<Fired>,
-    /// What to send when the node goes, instead of telling so: its answer tells. A transport
+    /// What to send when the node goes, instead of telling so: the answers tell. A transport
     /// that cannot do this just tells.
-    pub(crate) then: Option<Box<Call>>,
+    pub(crate) then: Option<Then>,
 }
+
+/// Runs on the transport's own thread: it may make calls, and nothing else.
+pub(crate) type Then = Box<dyn FnOnce() -> Vec<Call> + Send>;
 
 impl Watch {
     pub(crate) fn new(id: WatchId, to: impl Into<Slot<Fired>>) -> Self {
@@ -83,14 +86,21 @@ impl Watch {
 pub(crate) struct Fired {
     pub(crate) id: WatchId,
     pub(crate) kind: EventKind,
-    /// Whether what was to be sent then was sent, and is answered.
-    pub(crate) asked: bool,
+    /// What was to be sent then was sent, and is answered.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// Requests that were sent when a watch fired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) sent: Moment,
+    pub(crate) answers: usize,
 }
 
 impl Fired {
     /// The event as such, with nothing asked yet.
     pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
-        let asked = false;
+        let asked = None;
         Self { id, kind, asked }
     }
 }
@@ -106,6 +116,13 @@ pub(crate) enum Failure {
     Refused(ErrorCode),
     /// The client is closed, for good.
     Closed,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Watch");
+        shown.field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Call {

@@ -125,7 +125,7 @@ struct Drive<'a, 'q> {
     proven: Option<Moment>,
     /// The listing that was sent in the same write as the create.
     listing: Option<Ticket>,
-    /// The listing that is sent when the nearest node goes.
+    /// What is sent when the nearest node goes: a listing, and a proof if it is due.
     relisting: Option<Ticket>,
     /// The watch on the nearest node.
     watching: Option<(String, WatchId)>,

@@ -36,7 +36,7 @@ impl Drive<'_, '_> {
             },
         };
         Ok(match fired {
-            Ok(fired) => self.woken(fired),
+            Ok(fired) => self.woken(fired, limit),
             Err(GaveUp) => Step::Report(Event::Cancel),
         })
     }
@@ -52,7 +52,7 @@ impl Drive<'_, '_> {
         self.listening = Some(awake);
     }
 
-    fn woken(&mut self, fired: Fired) -> Step {
+    fn woken(&mut self, fired: Fired, limit: &Limit) -> Step {
         // A server that closes our session tells of our own node, too, before we hear of
         // that: the next listing tells the one from the other.
         if self.guarding.take_if(|id| *id == fired.id).is_some() {
@@ -67,7 +67,9 @@ impl Drive<'_, '_> {
         let ordered = self.asker.is_steady(&self.link);
         Step::Report(match fired.kind {
             EventKind::Deleted if ordered => {
-                self.listing = self.relisting.take_if(|_| fired.asked);
+                if let Some(asked) = fired.asked {
+                    self.take_in(asked, limit);
+                }
                 Event::Deleted
             }
             _ => Event::Woken,

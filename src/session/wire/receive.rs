@@ -165,9 +165,9 @@ impl<'a> Connection<'a> {
             return;
         }
         if let Some(path) = below(self.root(), &event.path) {
-            let calls = self.shared.state.lock().watches.fire(path, event.kind);
-            if !calls.is_empty() {
-                self.shared.send(calls);
+            let due = self.shared.state.lock().watches.fire(path, event.kind);
+            for then in due {
+                self.shared.send(then());
             }
         }
     }

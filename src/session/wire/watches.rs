@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use crate::proto::{EventKind, WatchKind, WatchLists};
-use crate::session::transport::{Call, Fired, Watch, WatchId};
+use crate::session::transport::{Fired, Then, Watch, WatchId};
 
 /// The largest part of a setWatches frame: well below what any server accepts.
 const PART_BYTES: usize = 128 * 1024;
@@ -63,21 +63,21 @@ impl Watches {
 
     /// Takes out whoever waits for such an event, and tells them, but for those who want
     /// something to be sent instead.
-    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Call> {
-        let mut calls = Vec::new();
+    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Then> {
+        let mut due = Vec::new();
         let Some(watchers) = self.0.get_mut(path) else {
-            return calls;
+            return due;
         };
         for watch in watchers.take(kind) {
             match watch.then {
-                Some(then) if kind == EventKind::Deleted => calls.push(*then),
+                Some(then) if kind == EventKind::Deleted => due.push(then),
                 _ => watch.to.put(Fired::told(watch.id, kind)),
             }
         }
         if watchers.is_empty() {
             self.0.remove(path);
         }
-        calls
+        due
     }
 
     /// Forgets everything: the session that these watches belonged to is over.
@@ -194,7 +194,6 @@ mod tests {
     use crossbeam_channel::{Receiver, unbounded};
 
     use super::*;
-    use crate::proto::Request;
 
     fn watch(id: u64) -> (Watch, Receiver<Fired>) {
         let (to, fired) = unbounded();
@@ -256,11 +255,7 @@ mod tests {
         for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
             let mut watches = Watches::default();
             let (mut watch, told) = watch(1);
-            watch.then = Some(Box::new(Call {
-                request: Request::Ping,
-                watch: None,
-                answer: Box::new(drop),
-            }));
+            watch.then = Some(Box::new(Vec::new));
             watches.add("/a".to_owned(), Kind::Data, watch);
             assert_eq!(watches.fire("/a", event).len(), sent);
             assert_eq!(heard(&told).len(), 1 - sent, "{event:?}");

@@ -110,8 +110,9 @@ fn what_is_to_be_sent_when_a_node_goes_is_sent_then() {
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
     let (to, fired) = unbounded();
     let (answer, answers) = unbounded();
+    let listing = children(&dir, false);
     let mut watch = Watch::new(WatchId(1), to);
-    watch.then = Some(Box::new(call(children(&dir, false), None, &answer)));
+    watch.then = Some(Box::new(move || vec![call(listing, None, &answer)]));
     let (set, sets) = unbounded();
     rig.wire
         .send(vec![call(data(&path, true), Some(watch), &set)]);
