@@ -6,6 +6,8 @@
 mod faults;
 mod leases;
 mod locks;
+#[path = "../support/port.rs"]
+mod port;
 mod support;
 mod tables;
 
