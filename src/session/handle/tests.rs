@@ -294,7 +294,7 @@ fn a_network_that_swallows_everything_ends_the_transport_within_the_session_time
     });
     assert_eq!(answers, vec![Err(Failure::Lost); 10]);
     assert!(TIMEOUT - Duration::from_millis(100) < took, "{took:?}");
-    assert!(took < 2 * TIMEOUT, "{took:?}");
+    assert!(took < 5 * TIMEOUT, "{took:?}");
     client.expect(SessionEvent::Disconnected);
     client.expect(SessionEvent::Closed);
     assert_eq!(client.ask(exists("/", false)), Err(Failure::Closed));
