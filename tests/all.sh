@@ -9,12 +9,16 @@ cd "$(dirname "$0")/.."
 
 started=$SECONDS
 doing="getting started"
-running=
+logs=$(mktemp -d)
+# What runs, by the number of its process.
+declare -A running=()
 
 finish() {
   local status=$?
-  # A step that was interrupted must not go on behind our back.
-  [ -z "$running" ] || kill "$running" 2>/dev/null || true
+  # What was interrupted must not go on behind our back.
+  [ ${#running[@]} -eq 0 ] || kill "${!running[@]}" 2>/dev/null || true
+  wait
+  rm -rf "$logs"
   if [ "$status" -eq 0 ]; then
     echo "all.sh: everything passed in $((SECONDS - started)) s"
   else
@@ -33,10 +37,49 @@ step() {
   echo "==> $doing"
   # `timeout` ends the whole process group of the step, and with it what the step started.
   timeout --kill-after=10 "$limit" "$@" &
-  running=$!
-  wait "$running"
-  running=
+  running[$!]=$doing
+  wait "$!"
+  running=()
   echo "    $doing: $((SECONDS - began)) s"
+}
+
+# side_by_side LIMIT WHAT FILE: runs the suites in the file, each a line of a name and a
+# command, a few at a time, because most of them mostly wait. Says a line of each that
+# passes, and everything of one that fails.
+side_by_side() {
+  local limit=$1 began=$SECONDS name command
+  local -A since=()
+  doing=$2
+  echo "==> $doing"
+  # The suites have another input, not to read the file themselves.
+  while read -r name command <&3; do
+    [ ${#running[@]} -lt 3 ] || reap
+    mkdir -p "$logs/${name%/*}"
+    # shellcheck disable=SC2086 # The command is words.
+    timeout --kill-after=10 "$limit" $command >"$logs/$name" 2>&1 3<&- &
+    running[$!]=$name since[$name]=$SECONDS
+  done 3<"$3"
+  while [ ${#running[@]} -gt 0 ]; do reap; done
+  echo "    $2: $((SECONDS - began)) s"
+}
+
+# Waits until one of the suites has ended.
+reap() {
+  local pid name status=0
+  wait -n -p pid "${!running[@]}" || status=$?
+  name=${running[$pid]}
+  unset "running[$pid]"
+  if [ "$status" -ne 0 ]; then
+    doing="testing $name"
+    cat "$logs/$name"
+    return "$status"
+  fi
+  echo "    $name: $(passed <"$logs/$name"), $((SECONDS - since[$name])) s"
+}
+
+# How many tests passed, by what the suite said.
+passed() {
+  awk '/^test result: ok/ { sum += $4 } /^Success$/ { sum++ } END { print sum + 0, "passed" }'
 }
 
 # What the tests need, and the packages of Debian and Ubuntu that have it. `zookeeper` is
@@ -57,8 +100,15 @@ needed() {
   }
 }
 
+# What the tests do without where there is no such package: go-zookeeper, as a peer.
+welcome() {
+  command -v go >/dev/null || echo golang-go
+  [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ||
+    echo golang-github-samuel-go-zookeeper-dev
+}
+
 install_what_is_missing() {
-  local missing root=
+  local missing package root=
   missing=$(needed | xargs)
   [ -n "$missing" ] || return 0
   doing="installing $missing"
@@ -71,15 +121,22 @@ install_what_is_missing() {
     root=sudo
     command -v sudo >/dev/null || { echo "As root: apt-get install $missing"; return 1; }
   fi
-  echo "==> installing with apt-get: $missing"
   $root apt-get -qq update
+  for package in $(welcome); do
+    ! apt-cache show "$package" >/dev/null 2>&1 || missing+=" $package"
+  done
+  echo "==> installing with apt-get: $missing"
   # shellcheck disable=SC2086 # The packages are words, and so may be nothing before them.
   $root env DEBIAN_FRONTEND=noninteractive \
     apt-get -qq -y --no-install-recommends install $missing >/dev/null
 }
 
 have_the_toolchain() {
-  doing="looking for cargo, rustfmt and clippy"
+  doing="looking for bash, cargo, rustfmt and clippy"
+  if [ $((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1])) -lt 501 ]; then
+    echo "bash $BASH_VERSION is too old: install 5.1 or newer"
+    return 1
+  fi
   for tool in cargo rustfmt cargo-clippy; do
     command -v "$tool" >/dev/null && continue
     echo "$tool is missing: install Rust with rustup.rs; rustup component add rustfmt clippy"
@@ -92,8 +149,26 @@ features() {
   sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z-]*\) *=.*/\1/p' Cargo.toml | grep -vx default
 }
 
+# What is compiled for the tests. The benches are tests here: each runs once.
+targets=(--lib --bins --tests --benches)
+
+# What there is to test, a line of a name and a command each, what takes longest first.
+suites() {
+  local long='^tests/(session|mysql|processes|multi_lock|model|interop|readers_and_writers) '
+  # Nothing is compiled by this: it tells where the test binaries are.
+  CARGO_TERM_COLOR=never cargo test --no-run --all-features "${targets[@]}" 2>&1 |
+    sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
+    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e '/^benches/!s/$/ --include-ignored --skip scenes::/' \
+      >"$logs/compiled"
+  [ -s "$logs/compiled" ] || { echo "no test binaries?" >&2; return 1; }
+  grep -E "$long" "$logs/compiled"
+  echo "src/doctests cargo test --quiet --all-features --doc"
+  grep -vE "$long" "$logs/compiled"
+}
+
 install_what_is_missing
 have_the_toolchain
+[ -z "$(welcome)" ] || echo "leaving go-zookeeper out: install $(welcome | xargs)"
 
 step 60 "checking the format" cargo fmt --check
 step 1500 "linting with all features" \
@@ -104,12 +179,9 @@ for feature in $(features); do
   step 600 "linting with $feature alone" \
     cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
 done
-step 1800 "testing, without servers" cargo test --all-features
-step 1800 "testing, with real servers" \
-  cargo test --all-features --lib --bins --tests -- --ignored --skip scenes::
+step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
+suites >"$logs/suites"
+side_by_side 600 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh
 RUSTDOCFLAGS="-D warnings" \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
-if compgen -G "benches/*.rs" >/dev/null; then
-  step 1500 "running every bench once" cargo bench --all-features --bench '*' -- --test
-fi

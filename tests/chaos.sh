@@ -44,11 +44,11 @@ run() {
   local seconds=$1
   shift
   ZKLOCK_CHAOS_SECONDS=$seconds timeout --kill-after=10 $((seconds + 400 * rounds + 20 * isolations)) \
-    cargo test --quiet --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
+    cargo test --quiet --all-features --test chaos -- --ignored --nocapture --test-threads 1 "$@" 2>&1 |
     tee -a "$log" || failed=1
 }
 
-cargo test --quiet --test chaos
+cargo test --quiet --all-features --test chaos
 run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated
 run $((random / 3)) scenes::random::random_faults_of_processes --exact
 run $((random * 2 / 3)) scenes::random::random_faults_of_processes_and_links --exact

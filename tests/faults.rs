@@ -491,7 +491,7 @@ fn a_lock_that_nobody_wants_is_waited_for_one_round_trip() {
     let client = Transport::Wire.connect_with(&proxy.hosts(), Duration::from_secs(10));
     let mutex = client.mutex(&path).unwrap();
     mutex.lock().unwrap().unlock().unwrap();
-    let way = Duration::from_millis(250);
+    let way = Duration::from_millis(600);
     proxy.delay(way);
     let (guard, took) = timed(|| mutex.lock().unwrap());
     assert!(2 * way <= took && took < 4 * way, "{took:?}");

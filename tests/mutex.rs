@@ -335,7 +335,7 @@ fn dropping_a_guard_does_not_wait_for_a_stopped_server(place: Place) {
     let guard = client.mutex("/drop").unwrap().lock().unwrap();
     server.pause();
     let ((), took) = timed(|| drop(guard));
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
     server.resume();
     assert_nothing_left(&server.hosts(), "/drop");
 }

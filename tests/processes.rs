@@ -20,6 +20,7 @@ use support::raw::assert_nothing_left;
 use support::worker::{self, Worker};
 use support::zookeeper::{Folder, ZooKeeper};
 use transport::{Transport, on_every_transport};
+use zklock::Error;
 
 /// Short, because everyone waits this long behind each process that is killed. A process
 /// that is not scheduled for half of it loses its lock, which it notices.
@@ -76,11 +77,22 @@ fn worker_that_goes_in_and_out() {
         let entry = format!("{what} {slot} {life} {token}\n");
         journal.write_all(entry.as_bytes()).unwrap();
     };
-    let client = Transport::named(&transport).connect_with(&hosts, TIMEOUT);
-    let mutex = client.mutex(&path).unwrap();
+    let connect = || {
+        let client = Transport::named(&transport).connect_with(&hosts, TIMEOUT);
+        client.mutex(&path).unwrap()
+    };
+    let mut mutex = connect();
     let mut left: usize = cycles.parse().unwrap();
     while left > 0 {
-        let guard = mutex.lock().unwrap();
+        let guard = match mutex.lock() {
+            Ok(guard) => guard,
+            // A handle that was not served for a session timeout is given up for good.
+            Err(Error::Closed) if transport == "Handle" => {
+                mutex = connect();
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
         let token = guard.fencing_token();
         if guard.check().is_err() {
             continue;

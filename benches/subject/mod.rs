@@ -52,9 +52,11 @@ impl Subject {
     }
 }
 
-/// Whether this is only to see that the bench runs: `cargo bench -- --test`.
+/// Whether this is only to see that the bench runs: `cargo test --benches`, which leaves
+/// out what `cargo bench` adds, or `cargo bench -- --test`.
 pub(crate) fn is_trial() -> bool {
-    env::args().any(|arg| arg == "--test")
+    let is_given = |wanted| env::args().any(|arg| arg == wanted);
+    is_given("--test") || !is_given("--bench")
 }
 
 /// How long `count` cycles of all of the mutexes take, each in a thread of its own, with

@@ -223,12 +223,21 @@ impl Shared {
         for job in jobs {
             match job {
                 Job::Calls(session, errands) => self.run(&owned.handle, session, errands),
-                Job::Probe => {
-                    if owned.handle.exists("/", false).is_ok() {
-                        let _ = self.news.send(News::Alive);
-                    }
-                }
+                Job::Probe => self.probe(&owned.handle),
             }
+        }
+    }
+
+    fn probe(&self, handle: &ZooKeeper) {
+        let root = Request::Exists {
+            path: "/".to_owned(),
+            watch: false,
+        };
+        match calls::perform(handle, root, None, &self.watches) {
+            // As in `run`: a session may have begun since, and ended with this.
+            Err(Failure::Lost) => self.went_down(None),
+            // Whatever the server said, it was there to say it.
+            _ => drop(self.news.send(News::Alive)),
         }
     }
 

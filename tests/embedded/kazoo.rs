@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zklock::embedded::Server;
 
-const KAZOO: &str = "kazoo==2.11.0";
+use super::support::kazoo;
 
 #[test]
 #[ignore = "needs kazoo"]
@@ -21,20 +21,11 @@ fn kazoo_creates_watches_locks_and_counts() {
     assert_eq!(server.watch_count(), 0);
 }
 
-/// A python that has kazoo: installed below Cargo's own folder, the first time.
+/// A Python that has kazoo.
 fn python() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    let environment = folder.join("venv");
-    let python = environment.join("bin/python");
-    let installed = environment.join(KAZOO);
-    if !installed.exists() {
-        run(Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(&environment));
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", KAZOO]));
-        fs::write(installed, "").expect("remembering that kazoo is installed");
-    }
-    python
+    fs::create_dir_all(&folder).expect("making the peers' folder");
+    kazoo::python(&folder)
 }
 
 /// Returns what the command said.

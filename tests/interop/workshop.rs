@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The version of kazoo that the table of `docs/interop.md` is about.
-const KAZOO: &str = "kazoo==2.11.0";
+use crate::support::kazoo;
 
 /// Names the folder of the jars on systems that are not Debian's.
 const JARS: &str = "ZKLOCK_TEST_JARS";
@@ -96,17 +95,7 @@ fn java() -> Vec<String> {
 }
 
 fn kazoo() -> Vec<String> {
-    let environment = workshop().join("venv");
-    let python = environment.join("bin/python");
-    let installed = environment.join(KAZOO);
-    if !installed.exists() {
-        run(Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(&environment));
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", KAZOO]));
-        fs::write(installed, "").expect("remembering that kazoo is installed");
-    }
-    [python, source("kazoo_peer.py")]
+    [kazoo::python(&workshop()), source("kazoo_peer.py")]
         .map(|path| path.display().to_string())
         .into()
 }

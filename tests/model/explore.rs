@@ -207,6 +207,23 @@ impl Hasher for Fingerprint {
         self.mix(u64::from(byte));
     }
 
+    // Most of a world is numbers; as slices of bytes they cost an unoptimised build dear.
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+
+    fn write_i64(&mut self, word: i64) {
+        self.mix(word.cast_unsigned());
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.mix(word as u64);
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.mix(word.cast_unsigned() as u64);
+    }
+
     fn finish(&self) -> u64 {
         self.0
     }

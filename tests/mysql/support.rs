@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
+use super::port::free_port;
+
 /// Shows what the library logs, if `ZKLOCK_TEST_LOG` is set.
 struct Logger;
 
@@ -162,11 +164,6 @@ fn copy_template(to: &Path) {
     }
     let status = Command::new("cp").arg("-r").arg(&template).arg(to).status();
     assert!(status.expect("cp").success());
-}
-
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 pub(crate) fn opts(url: &str) -> Opts {

@@ -87,7 +87,7 @@ fn who_may_not_read_the_node_ahead_is_woken_all_the_same() {
         let (unlocked, took) = timed(|| waiting.join().unwrap());
         unlocked.unwrap();
         println!("woken after {took:?}");
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
     });
     assert_nothing_left(&hosts, &path);
 }

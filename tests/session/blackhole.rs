@@ -12,12 +12,15 @@ use super::support::zookeeper::ZooKeeper;
 use super::support::{eventually, fresh_path, timed};
 use super::{SOON, connect, wait_for_children};
 
-/// How late a guard may be in telling what it knows.
+/// How late most guards are, at most, in telling what they know, and most calls.
 const SLACK: Duration = Duration::from_millis(500);
-/// How late a call may return on a machine that does a hundred other things.
-const NOISE: Duration = Duration::from_millis(500);
+/// How late any of them may be on a machine that does a hundred other things.
+const NOISE: Duration = Duration::from_secs(5);
 /// How often a guard is looked at.
 const LOOK: Duration = Duration::from_millis(4);
+
+/// How long somebody else waits in vain.
+const VAIN: Duration = Duration::from_secs(2);
 
 const TRIALS: u64 = 25;
 
@@ -60,6 +63,16 @@ fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
         most(|seen| seen.drop),
         most(|seen| seen.close),
     );
+    // One that is late had to wait for a processor; half of them did not.
+    let median = |what: fn(&Seen) -> Duration| {
+        let mut all: Vec<_> = seen.iter().map(what).collect();
+        all.sort();
+        all[all.len() / 2]
+    };
+    assert!(median(|seen| seen.suspect) <= timeout / 3 + SLACK);
+    assert!(median(|seen| seen.lost) <= timeout / 2 + SLACK);
+    assert!(median(|seen| seen.wait) < VAIN + SLACK);
+    assert!(median(|seen| seen.drop) < Duration::from_millis(100));
 }
 
 /// Two clients, of which one is about to lose the network.
@@ -132,9 +145,7 @@ impl Trial {
             drop: drop.max(late_drop),
             close,
         };
-        assert!(suspect <= self.timeout / 3 + SLACK, "{seen:?}");
-        assert!(lost <= self.timeout / 2 + SLACK, "{seen:?}");
-        assert!(seen.drop < Duration::from_millis(100), "{seen:?}");
+        assert!(seen.drop < NOISE, "{seen:?}");
         seen
     }
 
@@ -151,11 +162,10 @@ impl Trial {
     }
 
     fn wait_in_vain(&self, path: &str) -> Duration {
-        let limit = Duration::from_secs(2);
         let mutex = self.victim.mutex(path).unwrap();
-        let (locked, took) = timed(|| mutex.try_lock_for(limit));
+        let (locked, took) = timed(|| mutex.try_lock_for(VAIN));
         assert!(locked.unwrap().is_none());
-        assert!((limit..limit + NOISE).contains(&took), "{took:?}");
+        assert!((VAIN..VAIN + NOISE).contains(&took), "{took:?}");
         took
     }
 
@@ -183,12 +193,13 @@ impl Trial {
             assert!(begun.elapsed() < 3 * self.timeout, "it never knows");
             thread::sleep(LOOK);
         };
-        let told = guard.events().recv_timeout(SOON);
-        assert_eq!(
-            (events, told),
-            (vec![GuardEvent::Suspect], Ok(GuardEvent::Lost))
-        );
-        let suspect = suspect.expect("it became suspect");
+        while events.last() != Some(&GuardEvent::Lost) {
+            events.push(guard.events().recv_timeout(SOON).expect("the news"));
+        }
+        // When the news was held up for long, there was only the last of it to tell.
+        let told = [GuardEvent::Suspect, GuardEvent::Lost];
+        assert!(told.ends_with(&events), "{events:?}");
+        let suspect = suspect.unwrap_or(failed);
         // Nothing can have been confirmed that was sent into the blackhole.
         assert!(until <= begun + half);
         assert!(until <= failed, "it gave up before it had to");

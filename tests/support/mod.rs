@@ -9,8 +9,10 @@
 #![allow(dead_code)]
 
 pub(crate) mod ensemble;
+pub(crate) mod kazoo;
 pub(crate) mod leash;
 pub(crate) mod netns;
+pub(crate) mod port;
 pub(crate) mod proxy;
 pub(crate) mod raw;
 pub(crate) mod worker;
@@ -19,8 +21,10 @@ pub(crate) mod zookeeper;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::port::free_port;
+
 /// How long [`eventually`] waits: far longer than anything it waits for should take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
 #[track_caller]
@@ -54,17 +58,4 @@ pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
 /// Returns a path that no other test and no other run uses.
 pub(crate) fn fresh_path(name: &str) -> String {
     format!("/tests/{name}-{:016x}", fastrand::u64(..))
-}
-
-/// Returns a port of the loopback interface that was free a moment ago.
-///
-/// It lies below the range from which the system takes the ports of outgoing
-/// connections, so a server can be stopped and started again on it.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let port = fastrand::u16(12_000..32_000);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }

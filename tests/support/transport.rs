@@ -35,6 +35,19 @@ impl Transport {
     /// Returns a client that is connected, with this session timeout.
     #[track_caller]
     pub(crate) fn connect_with(self, hosts: &str, timeout: Duration) -> Client {
+        let mut client = self.begin(hosts, timeout);
+        eventually("the client is connected", || {
+            // On a busy machine a handle may take longer than its session may last.
+            if client.state() == SessionState::Closed {
+                client = self.begin(hosts, timeout);
+            }
+            client.state() == SessionState::Connected
+        });
+        client
+    }
+
+    #[track_caller]
+    fn begin(self, hosts: &str, timeout: Duration) -> Client {
         let client = match self {
             Self::Wire => Client::builder(hosts).session_timeout(timeout).connect(),
             #[cfg(feature = "zookeeper")]
@@ -43,11 +56,7 @@ impl Transport {
                 Client::from_zookeeper(handle.expect("a handle"), timeout)
             }
         };
-        let client = client.expect("a client");
-        eventually("the client is connected", || {
-            client.state() == SessionState::Connected
-        });
-        client
+        client.expect("a client")
     }
 
     /// Returns the transport of this name, as `Debug` gives it.

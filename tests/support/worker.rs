@@ -20,7 +20,7 @@ const INPUT: &str = "ZKLOCK_TEST_WORKER";
 const MARK: &str = "@@ ";
 
 /// How long a worker may be silent before a test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A process that runs one function of this test binary; killed when dropped.
 #[derive(Debug)]

@@ -210,7 +210,7 @@ fn a_server_that_does_not_greet_is_given_up_and_close_does_not_wait_for_it() {
 
     let rig = Rig::open(config(&hosts, Duration::from_secs(60)));
     let ((), took) = timed(|| rig.wire.close(PATIENCE));
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < PATIENCE / 2, "{took:?}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_server_that_refuses_is_not_pestered() {
         "{connections} in five seconds"
     );
     let ((), took) = timed(|| rig.wire.close(PATIENCE));
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < PATIENCE / 2, "{took:?}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_full_socket_does_not_hold_up_the_callers() {
         .map(|_| {
             let request = write.clone();
             let (answers, took) = timed(|| rig.send(vec![request]));
-            assert!(took < Duration::from_millis(200), "{took:?}");
+            assert!(took < PATIENCE / 2, "{took:?}");
             answers
         })
         .collect();
