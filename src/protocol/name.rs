@@ -53,6 +53,20 @@ impl<'a> NodeName<'a> {
         })
     }
 
+    /// Returns whether this library made the name; nobody else writes ids of version 8.
+    pub fn is_ours(&self) -> bool {
+        // go-zookeeper's ids are 16 random bytes, of any version.
+        let random = matches!(self.kind, Kind::Apache | Kind::GoLock);
+        let id = self.text.strip_prefix("_c_").unwrap_or(self.text);
+        let id = id
+            .bytes()
+            .take_while(|b| b.is_ascii_hexdigit() || *b == b'-');
+        let digits: Vec<_> = id.filter(|b| *b != b'-').collect();
+        let [version, variant] = [12, 16].map(|place| digits.get(place).copied());
+        let marked = version == Some(b'8') && matches!(variant, Some(b'8' | b'9' | b'a' | b'b'));
+        !random && digits.len() == 32 && marked
+    }
+
     /// Returns whether the number says nothing about the contender's place.
     pub fn is_exhausted(&self) -> bool {
         self.sequence < 0 || LAST_SEQUENCE <= self.sequence
@@ -61,7 +75,8 @@ impl<'a> NodeName<'a> {
 
 /// Returns the name to ask ZooKeeper for; it appends the sequence number.
 ///
-/// `id` is a UUID in its usual form, with dashes.
+/// `id` is a UUID in its usual form, with dashes; of version 8, so that
+/// [`NodeName::is_ours`] knows it.
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {
@@ -137,6 +152,32 @@ mod tests {
                 sequence,
             };
             assert_eq!(NodeName::parse(text), Some(expected));
+        }
+    }
+
+    #[test]
+    fn our_names_are_told_from_those_of_other_libraries() {
+        const OURS: &str = "6f9c1c9e-5a0b-8b57-9a3e-0123456789ab";
+        for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {
+            for role in [Role::Exclusive, Role::Read, Role::Write] {
+                let is_ours = |id: &str| {
+                    let text = format!("{}2147483647", prefix(dialect, role, id));
+                    NodeName::parse(&text).is_some_and(|name| name.is_ours())
+                };
+                assert!(is_ours(OURS), "{dialect:?} {role:?}");
+                // Of version 4, as Curator and kazoo make them; of another variant.
+                assert!(!is_ours(ID), "{dialect:?} {role:?}");
+                assert!(!is_ours("6f9c1c9e-5a0b-8b57-0a3e-0123456789ab"));
+            }
+        }
+        let theirs = [
+            "_c_6f9c1c9e5a0b8b579a3e0123456789ab-lock-2147483647",
+            "x-6f9c1c9e5a0b8b579a3e0123456789ab-2147483647",
+            "6f9c-read-2147483647",
+            "lock-2147483647",
+        ];
+        for text in theirs {
+            assert!(!NodeName::parse(text).unwrap().is_ours(), "{text}");
         }
     }
 

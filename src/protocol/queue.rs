@@ -56,6 +56,8 @@ pub struct Foreign {
     pub library: &'static str,
     /// The dialect that excludes with it, if there is one.
     pub dialect: Option<Dialect>,
+    /// It goes by numbers where they are used up; until then it did wait for us.
+    pub by_number: bool,
 }
 
 /// One contender, with the key that orders it.
@@ -76,9 +78,6 @@ impl Contest {
             Err(foreign) => return Place::Foreign(foreign),
         };
         if entries.iter().any(|entry| entry.name.is_exhausted()) {
-            if let Some(foreign) = by_number_alone(&entries) {
-                return Place::Foreign(foreign);
-            }
             let names = entries.iter().map(|entry| entry.name.text.to_owned());
             return match entries.iter().any(|entry| entry.name.text == mine) {
                 true => Place::Exhausted(names.collect()),
@@ -171,11 +170,15 @@ impl Contest {
                         node: name.text.to_owned(),
                         library: name.kind.library(),
                         dialect,
+                        by_number: false,
                     });
                 }
             }
         }
-        Ok(entries)
+        match by_number(&entries) {
+            Some(foreign) => Err(foreign),
+            None => Ok(entries),
+        }
     }
 
     /// Finds what semaphores leave in a directory that is to be a lock's.
@@ -197,6 +200,7 @@ impl Contest {
             node: node.to_owned(),
             library,
             dialect: None,
+            by_number: false,
         })
     }
 
@@ -235,6 +239,7 @@ pub fn beside_semaphore(children: &[String]) -> Option<Foreign> {
         node: node.to_owned(),
         library,
         dialect: None,
+        by_number: false,
     })
 }
 
@@ -253,16 +258,17 @@ pub fn strangers(children: &[String]) -> impl Iterator<Item = &String> {
         .filter(|text| NodeName::parse(text).is_none())
 }
 
-/// Finds somebody whose names tell that it goes by the number, where numbers are used up
-/// and we go by birth: the two orders differ.
-fn by_number_alone(entries: &[Entry<'_>]) -> Option<Foreign> {
-    let other = entries
-        .iter()
-        .find(|entry| matches!(entry.name.kind, Kind::Apache | Kind::GoLock))?;
+/// Finds somebody else's contender where numbers are used up: it goes by them and we go by
+/// birth, and the two orders differ.
+fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
+    let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
+    let other = entries.iter().find(|entry| !entry.name.is_ours());
+    let other = other.filter(|_| used_up)?;
     Some(Foreign {
         node: other.name.text.to_owned(),
         library: other.name.kind.library(),
         dialect: None,
+        by_number: true,
     })
 }
 
@@ -303,8 +309,18 @@ mod tests {
             b'w' => Role::Write,
             _ => Role::Exclusive,
         };
-        let number: i64 = spec[1..].trim_end_matches('\'').parse().unwrap();
-        format!("{}{number:010}", prefix(Dialect::Curator, role, spec))
+        let number = number(spec);
+        format!("{}{number:010}", prefix(Dialect::Curator, role, &id(spec)))
+    }
+
+    fn number(spec: &str) -> i64 {
+        spec[1..].trim_end_matches('\'').parse().unwrap()
+    }
+
+    /// An id as we write them.
+    fn id(spec: &str) -> String {
+        let (number, length) = (number(spec), spec.len());
+        format!("{number:08x}-0000-8000-8000-{length:012x}")
     }
 
     fn behind(spec: &str, ahead: usize, last: bool) -> Place {
@@ -370,15 +386,38 @@ mod tests {
 
     #[test]
     fn used_up_numbers_exclude_nobody_who_goes_by_them() {
-        for other in [
-            "x-12-2147483647",
-            "_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-2147483646",
-        ] {
-            let mut queue = children("l2147483646");
-            queue.push(other.to_owned());
-            let place = MUTEX.place(&queue, &queue[0]);
-            let used_up = other.ends_with('7');
-            assert_eq!(matches!(place, Place::Foreign(_)), used_up, "{other}");
+        let kazoo = Contest {
+            dialect: Dialect::Kazoo,
+            ..MUTEX
+        };
+        #[rustfmt::skip]
+        let table = [
+            (MUTEX, "x-12-"),
+            (MUTEX, "_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-"),
+            (MUTEX, "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-"),
+            (READ,  "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__"),
+            (WRITE, "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__"),
+            (kazoo, "6f9c1c9e5a0b4b579a3e0123456789ab__lock__"),
+        ];
+        for (contest, other) in table {
+            for (ours, theirs) in [(7, 8), (7, 6), (6, 7), (6, 5)] {
+                let mine = prefix(contest.dialect, contest.role, &id("l7"));
+                let queue = [(mine, ours), (other.to_owned(), theirs)];
+                let queue = queue.map(|(name, digit)| format!("{name}214748364{digit}"));
+                let expected = Foreign {
+                    node: queue[1].clone(),
+                    library: NodeName::parse(&queue[1]).unwrap().kind.library(),
+                    dialect: None,
+                    by_number: true,
+                };
+                let used_up = 7 <= ours.max(theirs);
+                let place = contest.place(&queue, &queue[0]);
+                let refused = place == Place::Foreign(expected.clone());
+                assert_eq!(refused, used_up, "{queue:?}: {place:?}");
+                // Who comes now gets such a number, too, as soon as one was given out.
+                let taken = contest.is_taken(&queue);
+                assert_eq!(taken == Err(expected), used_up, "{queue:?}: {taken:?}");
+            }
         }
     }
 
@@ -474,10 +513,10 @@ mod tests {
     #[test]
     fn our_own_nodes_are_found_lowest_first() {
         let queue = children("l2 l7 l12 l1");
-        let mine = |id: &str| prefix(Dialect::Curator, Role::Exclusive, id);
+        let mine = |spec: &str| prefix(Dialect::Curator, Role::Exclusive, &id(spec));
         assert_eq!(own(&queue, &mine("l7"))[0].text, node("l7"));
         assert!(own(&queue, &mine("l9")).is_empty());
-        let twice = vec![mine("me") + "0000000012", mine("me") + "0000000009"];
-        assert_eq!(own(&twice, &mine("me"))[0].sequence, 9);
+        let twice = vec![mine("l3") + "0000000012", mine("l3") + "0000000009"];
+        assert_eq!(own(&twice, &mine("l3"))[0].sequence, 9);
     }
 }

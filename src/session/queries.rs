@@ -51,8 +51,16 @@ impl Session {
 
     /// The error of a queue with somebody who would not wait for us.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
+        let node = format!("{dir}/{}", foreign.node);
+        if foreign.by_number {
+            log::warn!("{node} goes by its number, and those under {dir} are used up");
+            return Error::Exhausted {
+                path: dir.to_owned(),
+                reason: "a contender of another library goes by them",
+            };
+        }
         Error::ForeignContender {
-            node: format!("{dir}/{}", foreign.node),
+            node,
             library: foreign.library,
             dialect: foreign.dialect,
         }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use uuid::Uuid;
 
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
+use super::fresh_id;
 use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::overdue::Overdue;
@@ -83,7 +83,7 @@ impl Session {
             if quest.is_pointless() {
                 return Ok(None);
             }
-            let id = Uuid::new_v4().to_string();
+            let id = fresh_id();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
             let drive = Drive::new(self, quest, attempt, &mut asker, link, since);

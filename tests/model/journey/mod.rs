@@ -20,7 +20,7 @@ use zklock::protocol::queue::Contest;
 pub(crate) use self::mutant::Detour;
 pub(crate) use self::steps::Step;
 use super::directory::{Directory, Maker, Overflow};
-use super::property::{Violation, name};
+use super::property::{Violation, id};
 use super::setting::budget;
 use super::world::Budget;
 
@@ -208,7 +208,7 @@ impl Traveller {
     }
 
     pub(crate) fn id(&self, seat: usize) -> String {
-        format!("{}{}", name(seat), self.ids)
+        id(seat, self.ids)
     }
 
     pub(crate) fn contest(&self, dir: usize) -> Contest {
