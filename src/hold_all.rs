@@ -106,13 +106,13 @@ impl<'a> Together<'a> {
             Ok(Ok(Reply::Multi(results))) => match created(&results) {
                 Ok(names) => names,
                 Err(ErrorCode::NO_NODE) => {
-                    session.make_directories(&mut asker, paths, limit)?;
+                    session.make_directories(&mut asker, paths, None, limit)?;
                     return Ok(Placed::Again);
                 }
                 Err(code) => return Err(refused(&paths.join(", "), code)),
             },
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {
-                session.make_directories(&mut asker, paths, limit)?;
+                session.make_directories(&mut asker, paths, None, limit)?;
                 return Ok(Placed::Again);
             }
             Ok(Err(Failure::Refused(code))) => return Err(refused(&paths.join(", "), code)),

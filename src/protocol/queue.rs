@@ -89,11 +89,21 @@ impl Contest {
 
     /// Any child stands for a permit: the others count them, too.
     fn place_in_crowd(self, children: &[String], mine: &str) -> Place {
+        if let Err(foreign) = self.is_taken(children) {
+            return Place::Foreign(foreign);
+        }
         match children.len().saturating_sub(self.permits) {
             _ if !children.iter().any(|name| name == mine) => Place::Missing,
             0 => Place::First,
             more => Place::Crowded(more),
         }
+    }
+
+    /// Whether a permit's node is made only where there is room for it.
+    ///
+    /// Curator creates it and counts then; to kazoo every node is a permit that is out.
+    pub fn looks_first(self) -> bool {
+        (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
     }
 
     /// As [`place`](Self::place), ordered by creation ids.
@@ -113,6 +123,11 @@ impl Contest {
 
     /// Says whether somebody who came now would have to wait, without being in the queue.
     pub fn is_taken(self, children: &[String]) -> Result<bool, Foreign> {
+        if self.looks_first()
+            && let Some(foreign) = beside_semaphore(self.dialect, children)
+        {
+            return Err(foreign);
+        }
         if self.role == Role::Permit {
             return Ok(self.permits <= children.len());
         }
@@ -153,7 +168,9 @@ impl Contest {
     }
 
     fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
-        if let Some(foreign) = self.semaphore(children) {
+        if self.role != Role::Permit
+            && let Some(foreign) = curators_semaphore(children)
+        {
             return Err(foreign);
         }
         let mut entries = Vec::with_capacity(children.len());
@@ -181,29 +198,6 @@ impl Contest {
         }
     }
 
-    /// Finds what semaphores leave in a directory that is to be a lock's.
-    ///
-    /// They count nodes that are no contenders here, and so would not wait for us.
-    fn semaphore(self, children: &[String]) -> Option<Foreign> {
-        if self.role == Role::Permit {
-            return None;
-        }
-        let has = |name: &str| children.iter().any(|child| child == name);
-        let curators = || (has("locks") && has("leases")).then_some("leases");
-        let kazoos = || children.iter().find(|child| is_hex_id(child));
-        let (node, library) = match (curators(), kazoos()) {
-            (Some(node), _) => (node, "Curator's InterProcessSemaphoreV2"),
-            (_, Some(node)) => (node.as_str(), "kazoo's Semaphore"),
-            _ => return None,
-        };
-        Some(Foreign {
-            node: node.to_owned(),
-            library,
-            dialect: None,
-            by_number: false,
-        })
-    }
-
     fn stand(self, entries: &[Entry<'_>], mine: &str, numbered: bool) -> Place {
         let Some(me) = entries.iter().find(|entry| entry.name.text == mine) else {
             return Place::Missing;
@@ -226,18 +220,35 @@ impl Contest {
     }
 }
 
-/// Finds a contender in the directory of a semaphore, which is to have none.
+/// Finds somebody in the directory of a semaphore who is not one of its own.
 ///
-/// Its permits are counted below; who stands here counts otherwise, and would not wait
-/// for us.
-pub fn beside_semaphore(children: &[String]) -> Option<Foreign> {
+/// He counts otherwise, and would not wait for us. The permits of most are counted below,
+/// and nobody is to stand here; kazoo's stand here.
+pub fn beside_semaphore(dialect: Dialect, children: &[String]) -> Option<Foreign> {
     let named = children.iter().filter_map(|text| NodeName::parse(text));
-    let known = named.map(|name| (name.text, name.kind.library())).next();
-    let kazoos = || children.iter().find(|child| is_hex_id(child));
-    let (node, library) = known.or_else(|| Some((kazoos()?.as_str(), "kazoo's Semaphore")))?;
-    Some(Foreign {
-        node: node.to_owned(),
-        library,
+    let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
+    let mut named = named.filter(other).map(|name| Foreign {
+        node: name.text.to_owned(),
+        library: name.kind.library(),
+        dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
+        by_number: false,
+    });
+    let curators = || {
+        let foreign = curators_semaphore(children).filter(|_| dialect == Dialect::Kazoo)?;
+        Some(Foreign {
+            dialect: Some(Dialect::Curator),
+            ..foreign
+        })
+    };
+    named.next().or_else(curators)
+}
+
+/// Finds the folders of Curator's semaphore in a directory that is to be something else's.
+fn curators_semaphore(children: &[String]) -> Option<Foreign> {
+    let has = |name: &str| children.iter().any(|child| child == name);
+    (has("locks") && has("leases")).then(|| Foreign {
+        node: "leases".to_owned(),
+        library: Kind::Lease.library(),
         dialect: None,
         by_number: false,
     })
@@ -270,11 +281,6 @@ fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
         dialect: None,
         by_number: true,
     })
-}
-
-/// `<32 hex digits>`
-fn is_hex_id(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -442,11 +448,33 @@ mod tests {
 
     #[test]
     fn a_lock_is_no_neighbour_for_a_semaphore() {
-        let alone = ["locks", "leases", "readme"].map(String::from);
-        assert_eq!(beside_semaphore(&alone), None);
-        for stranger in [node("l1"), "6f9c1c9e5a0b4b579a3e0123456789ab".to_owned()] {
-            let children = [alone[0].clone(), stranger.clone()];
-            assert_eq!(beside_semaphore(&children).unwrap().node, stranger);
+        const LEASE: &str = "6f9c1c9e5a0b4b579a3e0123456789ab";
+        let lock = node("l1");
+        let (curator, kazoo) = (Dialect::Curator, Dialect::Kazoo);
+        #[rustfmt::skip]
+        let table = [
+            (curator, ["locks", "leases", "readme"], None),
+            (curator, ["locks", "leases", &lock],    Some((lock.as_str(), None))),
+            (curator, ["locks", "leases", LEASE],    Some((LEASE, Some(kazoo)))),
+            (kazoo,   ["readme", "leases", LEASE],   None),
+            (kazoo,   [LEASE, "readme", &lock],      Some((lock.as_str(), None))),
+            (kazoo,   [LEASE, "locks", "leases"],    Some(("leases", Some(curator)))),
+        ];
+        for (dialect, names, expected) in table {
+            let children = names.map(str::to_owned);
+            let found = beside_semaphore(dialect, &children);
+            let found = found.as_ref().map(|f| (f.node.as_str(), f.dialect));
+            assert_eq!(found, expected, "{dialect:?}: {names:?}");
+            let permit = Contest {
+                dialect,
+                role: Role::Permit,
+                permits: 9,
+            };
+            // Where permits stand beside such neighbours they are seen with every look.
+            let refused = permit.is_taken(&children).is_err();
+            assert_eq!(refused, dialect == kazoo && expected.is_some());
+            let refused = matches!(permit.place(&children, names[0]), Place::Foreign(_));
+            assert_eq!(refused, dialect == kazoo && expected.is_some());
         }
     }
 

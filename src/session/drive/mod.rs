@@ -39,8 +39,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) note: Option<&'a str>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
     pub(crate) overdue: Option<Overdue>,
-    /// Whether the directory must not go when it is empty.
-    pub(crate) lasting: bool,
+    /// What is in the directory at first, if it must not go when it is empty.
+    pub(crate) lasting: Option<&'a [u8]>,
     /// Another lock: it is of no use to go on when that is lost.
     pub(crate) under: Option<&'a Vigil>,
 }
@@ -250,7 +250,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             Action::MakeParents => self.make_parents(limit),
             Action::Sync => self.sync(limit),
             Action::List => self.list(limit),
-            Action::ListAndWatch => self.list_and_watch(limit),
+            Action::ListAndWatch(queued) => self.list_and_watch(queued, limit),
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),

@@ -73,7 +73,7 @@ impl Journey {
             }
             Action::Sync => Event::Synced,
             Action::List => Event::Children(children(self)),
-            Action::ListAndWatch => {
+            Action::ListAndWatch(_) => {
                 if self.detour != Detour::DoesNotWatchTheLeases {
                     self.travellers[i].watch = Some(Watch::Children(dir));
                 }
