@@ -21,7 +21,8 @@ use std::time::Duration;
 use interop::cast::{
     APACHE, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE, CURATOR_SEMAPHORE,
     CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR, KAZOO_AS_CURATOR_READ,
-    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_WRITE, Kind, ours,
+    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE,
+    KAZOO_SEMAPHORE_OF_TWO, KAZOO_WRITE, Kind, Side, ours,
 };
 use interop::crowd::{queue_in_order, seat_all, traffic};
 use interop::line::Line;
@@ -33,10 +34,10 @@ use interop::table;
 use interop::workshop::Library;
 use support::proxy::Proxy;
 use support::raw::Raw;
-use support::worker;
+use support::worker::{self, Worker};
 use support::{eventually, fresh_path};
 use zklock::embedded::Server;
-use zklock::{Client, Dialect, LockOptions};
+use zklock::{Client, Dialect, LockOptions, Role};
 
 const MUTEX: Kind = ours(Dialect::Curator, "mutex");
 const READ: Kind = ours(Dialect::Curator, "read");
@@ -45,6 +46,8 @@ const PERMIT: Kind = ours(Dialect::Curator, "semaphore:1");
 const KAZOO_MUTEX: Kind = ours(Dialect::Kazoo, "mutex");
 const READ_AS_KAZOO: Kind = ours(Dialect::Kazoo, "read");
 const WRITE_AS_KAZOO: Kind = ours(Dialect::Kazoo, "write");
+const PERMIT_AS_KAZOO: Kind = ours(Dialect::Kazoo, "semaphore:1");
+const TWO_PERMITS_AS_KAZOO: Kind = ours(Dialect::Kazoo, "semaphore:2");
 const RECIPE_MUTEX: Kind = ours(Dialect::Recipe, "mutex");
 
 /// How long it takes at least to see that somebody waits and goes on to wait.
@@ -95,7 +98,7 @@ fn a_mixed_queue_of_readers_and_writers_lets_nobody_overtake() {
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_in_mixed_traffic() {
     // The WriteLock has a path for itself: it waits for Curator, but Curator not for it.
-    let paths: [&[Kind]; 6] = [
+    let paths: [&[Kind]; 7] = [
         &[
             MUTEX,
             RECIPE_MUTEX,
@@ -122,6 +125,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
         ],
         &[READ_AS_KAZOO, WRITE_AS_KAZOO, KAZOO_READ, KAZOO_WRITE],
         &[PERMIT, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX],
+        &[TWO_PERMITS_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO],
     ];
     thread::scope(|scope| {
         for kinds in paths {
@@ -157,10 +161,20 @@ fn worker_that_queues() {
         .connect()
         .unwrap();
     let options = LockOptions::new().on_wait(|_| worker::say("waiting"));
-    let guard = client.mutex(words[2]).unwrap().lock_with(options).unwrap();
+    let (mut guard, mut permit) = (None, None);
+    match words.get(3) {
+        Some(_) => {
+            permit = client
+                .semaphore(words[2], 1)
+                .unwrap()
+                .acquire_with(options)
+                .unwrap()
+        }
+        None => guard = client.mutex(words[2]).unwrap().lock_with(options).unwrap(),
+    }
     worker::say("held");
     thread::park();
-    drop(guard);
+    drop((guard, permit));
 }
 
 #[test]
@@ -177,6 +191,8 @@ fn the_place_of_a_killed_contender_passes_on() {
             scope.spawn(move || a_killed_peer_then_ours(dialect, theirs));
             scope.spawn(move || ours_killed_then_a_peer(dialect, theirs));
         }
+        scope.spawn(a_permit_of_a_killed_peer_comes_to_us);
+        scope.spawn(a_permit_of_ours_that_is_killed_goes_to_a_peer);
     });
 }
 
@@ -213,6 +229,103 @@ fn ours_killed_then_a_peer(dialect: Dialect, theirs: Kind) {
     their.release();
     mine.held();
     mine.release();
+}
+
+fn a_permit_of_a_killed_peer_comes_to_us() {
+    let (hosts, path) = (server().hosts(), fresh_path("permit"));
+    let mut peer = Peer::start(Library::Kazoo, &hosts).expect("a library at hand");
+    let doomed = peer.seat();
+    doomed.lock(KAZOO_SEMAPHORE.word, &path);
+    doomed.held();
+    let mine = PERMIT_AS_KAZOO.seat(&hosts);
+    mine.lock(PERMIT_AS_KAZOO.word, &path);
+    assert_eq!(mine.said().recv(), Ok(Said::Waiting));
+    peer.kill();
+    mine.held();
+    mine.release();
+}
+
+fn a_permit_of_ours_that_is_killed_goes_to_a_peer() {
+    let (hosts, path) = (server().hosts(), fresh_path("permit"));
+    let input = format!("{hosts} Kazoo {path} permit");
+    let mut worker = Worker::spawn("worker_that_queues", &input);
+    worker.expect("held");
+    let their = KAZOO_SEMAPHORE.seat(&hosts);
+    their.lock(KAZOO_SEMAPHORE.word, &path);
+    let mut witness = Raw::connect(&hosts);
+    eventually("theirs is in the line", || {
+        let line = witness.children(&format!("{path}-__lock__"));
+        line.is_some_and(|line| line.len() == 1)
+    });
+    worker.kill();
+    their.held();
+    their.release();
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server and kazoo: tests/all.sh"]
+fn who_counts_kazoos_permits_otherwise_is_told_on_both_sides() {
+    let hosts = server().hosts();
+    let (ours, two_of_ours) = (PERMIT_AS_KAZOO, TWO_PERMITS_AS_KAZOO);
+    let (theirs, two_of_theirs) = (KAZOO_SEMAPHORE, KAZOO_SEMAPHORE_OF_TWO);
+    let cast = [
+        (
+            ours,
+            two_of_theirs,
+            "Inconsistent max leases: 1, expected: 2",
+        ),
+        (
+            theirs,
+            two_of_ours,
+            "has 1 permits for another client and 2 for this one",
+        ),
+    ];
+    for (first, second, complaint) in cast {
+        let path = fresh_path("disagreement");
+        let (holder, comer) = (first.seat(&hosts), second.seat(&hosts));
+        holder.lock(first.word, &path);
+        holder.held();
+        comer.lock(second.word, &path);
+        match comer.hear() {
+            Said::Error(text) => assert!(text.contains(complaint), "{text}"),
+            other => panic!("{}: {other:?}", second.label),
+        }
+        holder.release();
+    }
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server and kazoo: tests/all.sh"]
+fn kazoo_reads_who_has_a_permit_and_we_read_it() {
+    let hosts = server().hosts();
+    let path = fresh_path("holders");
+    let (ours, theirs) = (TWO_PERMITS_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO);
+    let (mine, their) = (ours.seat(&hosts), theirs.seat(&hosts));
+    mine.lock(ours.word, &path);
+    let node = mine.held();
+    their.lock(theirs.word, &path);
+    their.held();
+    let third = ours.seat(&hosts);
+    third.lock(ours.word, &path);
+    assert_eq!(third.said().recv(), Ok(Said::Waiting));
+
+    let told = theirs.seat(&hosts).contenders(&path);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.contains(&"kazoo".to_owned()), "{told:?}");
+    let client = Client::connect(&hosts).unwrap();
+    let holders = client.contenders(&path).unwrap();
+    assert_eq!(holders.len(), 2, "{holders:?}");
+    assert!(
+        holders
+            .iter()
+            .all(|holder| holder.holds() && holder.role() == Role::Permit)
+    );
+    assert!(holders.iter().any(|holder| holder.node() == node));
+
+    mine.release();
+    third.held();
+    third.release();
+    their.release();
 }
 
 #[test]
@@ -316,17 +429,32 @@ fn where_numbers_are_used_up_we_refuse_who_goes_by_them() {
         .start_counter(path, i32::MAX)
         .start()
         .unwrap();
-    let peer = Peer::start(Library::Java, server.hosts()).unwrap();
-    let theirs = peer.seat();
-    theirs.lock(APACHE.word, path);
-    assert!(theirs.held().ends_with("-2147483647"));
-    let ours = seat_ours(server.hosts(), Dialect::Curator);
-    ours.lock(MUTEX.word, path);
-    assert!(matches!(ours.hear(), Said::Refused { .. }));
-    theirs.release();
-    ours.lock(MUTEX.word, path);
-    ours.held();
-    ours.release();
+    let cast = [
+        (Dialect::Curator, APACHE),
+        (Dialect::Curator, CURATOR_MUTEX),
+        (Dialect::Curator, GO),
+        (Dialect::Kazoo, KAZOO_LOCK),
+    ];
+    for (dialect, kind) in cast.into_iter().filter(|(_, kind)| kind.is_here()) {
+        let Side::Theirs(library) = kind.side else {
+            unreachable!("all of them are theirs")
+        };
+        let peer = Peer::start(library, server.hosts()).unwrap();
+        let theirs = peer.seat();
+        theirs.lock(kind.word, path);
+        let node = theirs.held();
+        assert!(node.ends_with("2147483647"), "{node}");
+        let ours = seat_ours(server.hosts(), dialect);
+        ours.lock(MUTEX.word, path);
+        match ours.hear() {
+            Said::Error(text) => assert!(text.contains("are used up"), "{text}"),
+            other => panic!("{}: {other:?}", kind.label),
+        }
+        theirs.release();
+        ours.lock(MUTEX.word, path);
+        ours.held();
+        ours.release();
+    }
 }
 
 #[test]

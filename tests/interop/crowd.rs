@@ -104,9 +104,9 @@ pub(crate) struct Room {
 impl Room {
     fn enter(&self, kind: Kind) {
         let mut inside = self.inside.lock();
-        let alone = |other: &Kind| !(other.only_reads() && kind.only_reads());
+        let alone = |other: &&Kind| !(other.only_reads() && kind.only_reads());
         assert!(
-            !inside.iter().any(alone),
+            inside.iter().filter(alone).count() < kind.permits(),
             "{kind:?} is in beside {inside:?}"
         );
         inside.push(kind);
