@@ -464,29 +464,39 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
     let proxies: Vec<_> = (0..4).map(|_| Proxy::start(&server.hosts())).collect();
     let java = Peer::start(Library::Java, &proxies[2].hosts()).unwrap();
     let kazoo = Peer::start(Library::Kazoo, &proxies[3].hosts()).unwrap();
-    let mut crowd = Vec::new();
+    let (mut lock, mut permits) = (Vec::new(), Vec::new());
     for proxy in &proxies[..2] {
-        crowd.push((MUTEX, MUTEX.seat(&proxy.hosts())));
-        crowd.push((CURATOR_MUTEX, java.seat()));
-        crowd.push((KAZOO_AS_CURATOR, kazoo.seat()));
+        let hosts = proxy.hosts();
+        lock.push((MUTEX, MUTEX.seat(&hosts)));
+        lock.push((CURATOR_MUTEX, java.seat()));
+        lock.push((KAZOO_AS_CURATOR, kazoo.seat()));
+        permits.push((TWO_PERMITS_AS_KAZOO, TWO_PERMITS_AS_KAZOO.seat(&hosts)));
+        permits.push((KAZOO_SEMAPHORE_OF_TWO, kazoo.seat()));
     }
-    let path = fresh_path("chaos");
-    let room = thread::scope(|scope| {
-        let traffic = scope.spawn(|| traffic(&crowd, &path));
-        while !traffic.is_finished() {
+    let crowds = [&lock, &permits].map(|crowd| (crowd, fresh_path("chaos")));
+    let rooms = thread::scope(|scope| {
+        let start = |(crowd, path): &(&Vec<_>, String)| traffic(crowd, path);
+        let traffic = crowds
+            .each_ref()
+            .map(|crowd| scope.spawn(move || start(crowd)));
+        while !traffic.iter().all(|traffic| traffic.is_finished()) {
             thread::sleep(Duration::from_millis(fastrand::u64(50..500)));
             proxies[fastrand::usize(..proxies.len())].cut();
         }
-        traffic.join().expect("no overlap")
+        traffic.map(|traffic| traffic.join().expect("no overlap"))
     });
-    for (kind, _) in &crowd[..3] {
-        println!("{}: {} times", kind.label, room.visits(*kind));
-        assert_ne!(room.visits(*kind), 0, "{} starved", kind.label);
-    }
     let mut witness = Raw::connect(&server.hosts());
-    eventually("nobody has left a node behind", || {
-        witness.children(&path).unwrap_or_default().is_empty()
-    });
+    for ((crowd, path), room) in crowds.iter().zip(rooms) {
+        for (kind, _) in *crowd {
+            println!("{}: {} times", kind.label, room.visits(*kind));
+            assert_ne!(room.visits(*kind), 0, "{} starved", kind.label);
+        }
+        for dir in [path.clone(), format!("{path}-__lock__")] {
+            eventually("nobody has left a node behind", || {
+                witness.children(&dir).unwrap_or_default().is_empty()
+            });
+        }
+    }
 }
 
 fn versions() -> String {

@@ -30,7 +30,7 @@ pub enum Dialect {
     /// Excludes with Apache Curator, go-zookeeper and kezhuw's client.
     #[default]
     Curator,
-    /// Excludes with kazoo.
+    /// Excludes with kazoo, and shares the permits of its semaphore.
     Kazoo,
     /// Excludes with clients that follow the ZooKeeper recipes page to the letter.
     Recipe,
