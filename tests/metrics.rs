@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use support::{eventually, fresh_path};
-use zklock::Client;
 use zklock::embedded::Server;
+use zklock::{Client, LockOptions};
 
 #[test]
 fn a_client_counts_its_grants_waits_and_requests() {
@@ -23,8 +24,14 @@ fn a_client_counts_its_grants_waits_and_requests() {
     }
     let guard = theirs.lock().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| mutex.lock().unwrap().unlock().unwrap());
-        eventually("a waiter", || client.contenders(&path).unwrap().len() == 2);
+        let (told, waits) = mpsc::channel();
+        let mutex = &mutex;
+        let waiter = scope.spawn(move || {
+            let options = LockOptions::new().on_wait(|_| told.send(()).unwrap());
+            let guard = mutex.lock_with(options).unwrap();
+            guard.unwrap().unlock().unwrap();
+        });
+        waits.recv_timeout(Duration::from_secs(30)).unwrap();
         drop(guard);
         waiter.join().unwrap();
     });
