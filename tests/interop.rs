@@ -10,6 +10,7 @@ mod interop {
     pub(crate) mod meeting;
     pub(crate) mod ours;
     pub(crate) mod peer;
+    pub(crate) mod permits;
     pub(crate) mod seat;
     pub(crate) mod table;
     pub(crate) mod workshop;
@@ -21,23 +22,24 @@ use std::time::Duration;
 use interop::cast::{
     APACHE, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE, CURATOR_SEMAPHORE,
     CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR, KAZOO_AS_CURATOR_READ,
-    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE,
-    KAZOO_SEMAPHORE_OF_TWO, KAZOO_WRITE, Kind, Side, ours,
+    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE_OF_TWO,
+    KAZOO_WRITE, Kind, Side, ours,
 };
 use interop::crowd::{queue_in_order, seat_all, traffic};
 use interop::line::Line;
 use interop::meeting::Outcome;
 use interop::ours::seat as seat_ours;
 use interop::peer::{Peer, server};
+use interop::permits::TWO_AS_KAZOO;
 use interop::seat::Said;
 use interop::table;
 use interop::workshop::Library;
 use support::proxy::Proxy;
 use support::raw::Raw;
-use support::worker::{self, Worker};
+use support::worker;
 use support::{eventually, fresh_path};
 use zklock::embedded::Server;
-use zklock::{Client, Dialect, LockOptions, Role};
+use zklock::{Client, Dialect, LockOptions};
 
 const MUTEX: Kind = ours(Dialect::Curator, "mutex");
 const READ: Kind = ours(Dialect::Curator, "read");
@@ -46,8 +48,6 @@ const PERMIT: Kind = ours(Dialect::Curator, "semaphore:1");
 const KAZOO_MUTEX: Kind = ours(Dialect::Kazoo, "mutex");
 const READ_AS_KAZOO: Kind = ours(Dialect::Kazoo, "read");
 const WRITE_AS_KAZOO: Kind = ours(Dialect::Kazoo, "write");
-const PERMIT_AS_KAZOO: Kind = ours(Dialect::Kazoo, "semaphore:1");
-const TWO_PERMITS_AS_KAZOO: Kind = ours(Dialect::Kazoo, "semaphore:2");
 const RECIPE_MUTEX: Kind = ours(Dialect::Recipe, "mutex");
 
 /// How long it takes at least to see that somebody waits and goes on to wait.
@@ -125,7 +125,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
         ],
         &[READ_AS_KAZOO, WRITE_AS_KAZOO, KAZOO_READ, KAZOO_WRITE],
         &[PERMIT, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX],
-        &[TWO_PERMITS_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO],
+        &[TWO_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO],
     ];
     thread::scope(|scope| {
         for kinds in paths {
@@ -191,8 +191,6 @@ fn the_place_of_a_killed_contender_passes_on() {
             scope.spawn(move || a_killed_peer_then_ours(dialect, theirs));
             scope.spawn(move || ours_killed_then_a_peer(dialect, theirs));
         }
-        scope.spawn(a_permit_of_a_killed_peer_comes_to_us);
-        scope.spawn(a_permit_of_ours_that_is_killed_goes_to_a_peer);
     });
 }
 
@@ -229,103 +227,6 @@ fn ours_killed_then_a_peer(dialect: Dialect, theirs: Kind) {
     their.release();
     mine.held();
     mine.release();
-}
-
-fn a_permit_of_a_killed_peer_comes_to_us() {
-    let (hosts, path) = (server().hosts(), fresh_path("permit"));
-    let mut peer = Peer::start(Library::Kazoo, &hosts).expect("a library at hand");
-    let doomed = peer.seat();
-    doomed.lock(KAZOO_SEMAPHORE.word, &path);
-    doomed.held();
-    let mine = PERMIT_AS_KAZOO.seat(&hosts);
-    mine.lock(PERMIT_AS_KAZOO.word, &path);
-    assert_eq!(mine.said().recv(), Ok(Said::Waiting));
-    peer.kill();
-    mine.held();
-    mine.release();
-}
-
-fn a_permit_of_ours_that_is_killed_goes_to_a_peer() {
-    let (hosts, path) = (server().hosts(), fresh_path("permit"));
-    let input = format!("{hosts} Kazoo {path} permit");
-    let mut worker = Worker::spawn("worker_that_queues", &input);
-    worker.expect("held");
-    let their = KAZOO_SEMAPHORE.seat(&hosts);
-    their.lock(KAZOO_SEMAPHORE.word, &path);
-    let mut witness = Raw::connect(&hosts);
-    eventually("theirs is in the line", || {
-        let line = witness.children(&format!("{path}-__lock__"));
-        line.is_some_and(|line| line.len() == 1)
-    });
-    worker.kill();
-    their.held();
-    their.release();
-}
-
-#[test]
-#[ignore = "needs a ZooKeeper server and kazoo: tests/all.sh"]
-fn who_counts_kazoos_permits_otherwise_is_told_on_both_sides() {
-    let hosts = server().hosts();
-    let (ours, two_of_ours) = (PERMIT_AS_KAZOO, TWO_PERMITS_AS_KAZOO);
-    let (theirs, two_of_theirs) = (KAZOO_SEMAPHORE, KAZOO_SEMAPHORE_OF_TWO);
-    let cast = [
-        (
-            ours,
-            two_of_theirs,
-            "Inconsistent max leases: 1, expected: 2",
-        ),
-        (
-            theirs,
-            two_of_ours,
-            "has 1 permits for another client and 2 for this one",
-        ),
-    ];
-    for (first, second, complaint) in cast {
-        let path = fresh_path("disagreement");
-        let (holder, comer) = (first.seat(&hosts), second.seat(&hosts));
-        holder.lock(first.word, &path);
-        holder.held();
-        comer.lock(second.word, &path);
-        match comer.hear() {
-            Said::Error(text) => assert!(text.contains(complaint), "{text}"),
-            other => panic!("{}: {other:?}", second.label),
-        }
-        holder.release();
-    }
-}
-
-#[test]
-#[ignore = "needs a ZooKeeper server and kazoo: tests/all.sh"]
-fn kazoo_reads_who_has_a_permit_and_we_read_it() {
-    let hosts = server().hosts();
-    let path = fresh_path("holders");
-    let (ours, theirs) = (TWO_PERMITS_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO);
-    let (mine, their) = (ours.seat(&hosts), theirs.seat(&hosts));
-    mine.lock(ours.word, &path);
-    let node = mine.held();
-    their.lock(theirs.word, &path);
-    their.held();
-    let third = ours.seat(&hosts);
-    third.lock(ours.word, &path);
-    assert_eq!(third.said().recv(), Ok(Said::Waiting));
-
-    let told = theirs.seat(&hosts).contenders(&path);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told.contains(&"kazoo".to_owned()), "{told:?}");
-    let client = Client::connect(&hosts).unwrap();
-    let holders = client.contenders(&path).unwrap();
-    assert_eq!(holders.len(), 2, "{holders:?}");
-    assert!(
-        holders
-            .iter()
-            .all(|holder| holder.holds() && holder.role() == Role::Permit)
-    );
-    assert!(holders.iter().any(|holder| holder.node() == node));
-
-    mine.release();
-    third.held();
-    third.release();
-    their.release();
 }
 
 #[test]
@@ -470,7 +371,7 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
         lock.push((MUTEX, MUTEX.seat(&hosts)));
         lock.push((CURATOR_MUTEX, java.seat()));
         lock.push((KAZOO_AS_CURATOR, kazoo.seat()));
-        permits.push((TWO_PERMITS_AS_KAZOO, TWO_PERMITS_AS_KAZOO.seat(&hosts)));
+        permits.push((TWO_AS_KAZOO, TWO_AS_KAZOO.seat(&hosts)));
         permits.push((KAZOO_SEMAPHORE_OF_TWO, kazoo.seat()));
     }
     let crowds = [&lock, &permits].map(|crowd| (crowd, fresh_path("chaos")));

@@ -109,6 +109,7 @@ public class JavaPeer {
                 try {
                     obey(words);
                 } catch (Throwable error) {
+                    error.printStackTrace();
                     say(id, "error", error.toString().replace('\n', ' '));
                 }
             });
