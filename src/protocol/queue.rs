@@ -243,11 +243,13 @@ pub fn beside_semaphore(dialect: Dialect, children: &[String]) -> Option<Foreign
     named.next().or_else(curators)
 }
 
-/// Finds the folders of Curator's semaphore in a directory that is to be something else's.
+/// Finds the permits of Curator's semaphore in a directory that is to be something else's.
+///
+/// Its line, `locks`, is a container, which the server takes away while nobody waits.
 fn curators_semaphore(children: &[String]) -> Option<Foreign> {
-    let has = |name: &str| children.iter().any(|child| child == name);
-    (has("locks") && has("leases")).then(|| Foreign {
-        node: "leases".to_owned(),
+    let leases = children.iter().find(|child| *child == "leases")?;
+    Some(Foreign {
+        node: leases.clone(),
         library: Kind::Lease.library(),
         dialect: None,
         by_number: false,

@@ -169,7 +169,9 @@ fn a_lock_is_no_neighbour_for_a_semaphore() {
         (curator, ["locks", "leases", "readme"], None),
         (curator, ["locks", "leases", &lock],    Some((lock.as_str(), None))),
         (curator, ["locks", "leases", LEASE],    Some((LEASE, Some(kazoo)))),
-        (kazoo,   ["readme", "leases", LEASE],   None),
+        (kazoo,   ["readme", "locks", LEASE],    None),
+        // The line of Curator's semaphore goes while nobody waits.
+        (kazoo,   ["readme", "leases", LEASE],   Some(("leases", Some(curator)))),
         (kazoo,   [LEASE, "readme", &lock],      Some((lock.as_str(), None))),
         (kazoo,   [LEASE, "locks", "leases"],    Some(("leases", Some(curator)))),
     ];
@@ -199,9 +201,9 @@ fn a_semaphore_is_no_neighbour_for_a_lock() {
             "6f9c1c9e5a0b4b579a3e0123456789ab",
             Some("6f9c1c9e5a0b4b579a3e0123456789ab"),
         ),
-        // Folders of other locks, whose names mean nothing by themselves.
+        // The folder of another lock, whose name means nothing.
         ("locks", None),
-        ("leases readme", None),
+        ("leases readme", Some("leases")),
     ];
     for (names, expected) in table {
         let queue: Vec<_> = names.split(' ').map(str::to_owned).collect();
