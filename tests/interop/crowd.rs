@@ -132,6 +132,8 @@ impl Room {
 /// Lets them come and go at one path, and sees that nobody is there beside another.
 pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str) -> Room {
     let room = Room::default();
+    // A container may be swept up between two, and kazoo takes that for an error.
+    Raw::connect(&server().hosts()).create_all(path);
     let end = Instant::now() + duration();
     thread::scope(|scope| {
         for (kind, seat) in crowd {
