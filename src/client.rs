@@ -206,7 +206,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
-    /// [`Error::Unsupported`] for no permits and in kazoo's dialect.
+    /// [`Error::Unsupported`] for no permits.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
         Semaphore::new(&self.session, path, permits)
     }

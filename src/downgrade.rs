@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
@@ -17,6 +15,7 @@ use crate::protocol::attempt::Leftover;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName, prefix};
 use crate::session::ask::{over, refused};
+use crate::session::fresh_id;
 use crate::session::hub::Link;
 use crate::session::limit::Limit;
 use crate::session::transport::Failure;
@@ -38,7 +37,7 @@ impl Hold {
                 reason: "a downgrade would lose its place",
             });
         };
-        let id = Uuid::new_v4().to_string();
+        let id = fresh_id();
         let prefix = prefix(self.session().settings.dialect, Role::Read, &id);
         let node = format!("{dir}/{prefix}{sequence:010}");
         match self.make(&node) {

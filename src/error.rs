@@ -120,7 +120,8 @@ pub enum Error {
         /// What the code means.
         text: &'static str,
     },
-    /// The server has used up the sequence numbers of the lock's directory.
+    /// The server has used up the sequence numbers of the lock's directory, and without them
+    /// there is no order.
     Exhausted {
         /// The lock.
         path: String,

@@ -36,8 +36,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) role: Role,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
-    /// Whether the directory must not go when it is empty.
-    pub(crate) lasting: bool,
+    /// What is in the directory at first, if it must not go when it is empty.
+    pub(crate) lasting: Option<&'a [u8]>,
     /// What must be held all the while.
     pub(crate) under: Option<&'a Hold>,
 }
@@ -68,7 +68,7 @@ impl<'a> Queue<'a> {
             dir: path,
             role,
             permits: 0,
-            lasting: false,
+            lasting: None,
             under: None,
         }
     }

@@ -8,8 +8,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::guard::FencingToken;
@@ -27,7 +25,7 @@ use crate::session::leftovers::Release;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
-use crate::session::{Session, list};
+use crate::session::{Session, fresh_id, list};
 
 /// How long to wait for the next lock with others in hand, without transactions.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -100,11 +98,7 @@ impl<'a> Together<'a> {
         if patience == Patience::Tries && any_taken(session, &mut asker, paths, limit)? {
             return Ok(Placed::GaveUp);
         }
-        let prefix = prefix(
-            session.settings.dialect,
-            Role::Exclusive,
-            &Uuid::new_v4().to_string(),
-        );
+        let prefix = prefix(session.settings.dialect, Role::Exclusive, &fresh_id());
         let sent = Moment::now();
         let ticket = asker.post([(Request::Multi(creates(session, paths, &prefix, note)), None)]);
         let answered = asker.wait(ticket, limit);
@@ -112,13 +106,13 @@ impl<'a> Together<'a> {
             Ok(Ok(Reply::Multi(results))) => match created(&results) {
                 Ok(names) => names,
                 Err(ErrorCode::NO_NODE) => {
-                    session.make_directories(&mut asker, paths, limit)?;
+                    session.make_directories(&mut asker, paths, None, limit)?;
                     return Ok(Placed::Again);
                 }
                 Err(code) => return Err(refused(&paths.join(", "), code)),
             },
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {
-                session.make_directories(&mut asker, paths, limit)?;
+                session.make_directories(&mut asker, paths, None, limit)?;
                 return Ok(Placed::Again);
             }
             Ok(Err(Failure::Refused(code))) => return Err(refused(&paths.join(", "), code)),

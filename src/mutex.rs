@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::abandonment::Tracking;
+use crate::abandonment::{CLEAN, Tracking};
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardState, guard_methods};
 use crate::hold::{Hold, Queue};
@@ -254,7 +254,7 @@ impl Mutex {
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
-        queue.lasting = self.tracking.is_some();
+        queue.lasting = self.tracking.map(|_| CLEAN);
         let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
         let settled = match (hold, self.tracking) {
             (None, _) => None,

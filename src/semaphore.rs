@@ -22,9 +22,11 @@ use crate::session::{Session, list};
 ///
 /// The layout is that of Curator's `InterProcessSemaphoreV2`, and excludes with it: a
 /// mutex under `locks` that lets one in after the other, and a node under `leases` for
-/// each permit. Only the first in line watches the leases, so hundreds may wait without a
-/// herd. How many permits there are is written into the semaphore's own node by the first
-/// client of this library, and the others are told if they disagree.
+/// each permit. With [`Dialect::Kazoo`] it is that of kazoo's `Semaphore`: the mutex is
+/// beside the path, and the permits are right below it. Only the first in line watches the
+/// permits, so hundreds may wait without a herd. How many there are is written into the
+/// semaphore's own node by the first client of this library or of kazoo, and the others are
+/// told if they disagree.
 ///
 /// # Example
 ///
@@ -79,11 +81,6 @@ impl Semaphore {
                 what: "a semaphore without permits",
             });
         }
-        if session.settings.dialect == Dialect::Kazoo {
-            return Err(Error::Unsupported {
-                what: "a semaphore in kazoo's dialect",
-            });
-        }
         Ok(Self {
             session: session.clone(),
             path: path.into(),
@@ -102,8 +99,8 @@ impl Semaphore {
     /// # Errors
     ///
     /// Fails with [`Error::PermitsDisagree`] if another client counts differently, with
-    /// [`Error::ForeignContender`] if the path is a lock's or kazoo's semaphore, if
-    /// somebody in the line would not wait for us or deleted our node, if the server turns
+    /// [`Error::ForeignContender`] if the path is a lock's or a semaphore of another dialect,
+    /// if somebody in the line would not wait for us or deleted our node, if the server turns
     /// a request down, and if the client is closed. Nothing is left in the line then.
     pub fn acquire(&self) -> Result<Permit> {
         loop {
@@ -125,11 +122,15 @@ impl Semaphore {
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session.hub.link().timeout);
         let limit = options.limit();
-        let leases = list(&self.leases());
-        match self.ask(&leases, &limit)? {
-            Some(Reply::Children { names, .. }) if self.permits as usize <= names.len() => Ok(None),
-            _ => self.enter(Patience::Tries, options, &limit),
+        if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.leases()), &limit)? {
+            let contest = self.session.contest(Role::Permit, self.permits as usize);
+            match contest.is_taken(&names) {
+                Ok(true) => return Ok(None),
+                Ok(false) => {}
+                Err(foreign) => return Err(self.session.foreign(&self.leases(), foreign)),
+            }
         }
+        self.enter(Patience::Tries, options, &limit)
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -191,7 +192,7 @@ impl Semaphore {
             Entry::OwnTurn => return Err(Error::WouldDeadlock { path: locks }),
             Entry::Taken => return Ok(None),
         };
-        let leases = self.leases();
+        let (leases, number) = (self.leases(), self.permits.to_string());
         let line = Queue {
             dir: &locks,
             ..Queue::of(&self.path, Role::Exclusive)
@@ -211,6 +212,7 @@ impl Semaphore {
                 dir: &leases,
                 role: Role::Permit,
                 permits: self.permits,
+                lasting: self.speaks_kazoo().then_some(number.as_bytes()),
                 under: Some(&first),
                 ..line
             };
@@ -227,46 +229,69 @@ impl Semaphore {
     }
 
     /// Compares the number of permits with what is written down, or writes it down, and
-    /// looks for those who count otherwise; once for each semaphore of a client.
+    /// looks for those who count otherwise; until the numbers were found to agree.
     fn agree(&self, limit: &Limit) -> Result<()> {
         if self.agreed.load(Ordering::Relaxed) {
             return Ok(());
         }
         if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.path), limit)?
-            && let Some(foreign) = beside_semaphore(&names)
+            && let Some(foreign) = beside_semaphore(self.session.settings.dialect, &names)
         {
             return Err(self.session.foreign(&self.path, foreign));
         }
-        let read = Request::GetData {
-            path: self.path.to_string(),
-            watch: false,
-        };
-        let Some(Reply::Data { data, stat }) = self.ask(&read, limit)? else {
+        let Some((data, version)) = self.written(limit)? else {
             return Ok(());
         };
-        let theirs = std::str::from_utf8(&data)
-            .ok()
-            .and_then(|text| text.trim().parse().ok());
-        match theirs {
-            Some(theirs) if theirs == self.permits => {}
-            Some(theirs) => {
+        let text = std::str::from_utf8(&data).unwrap_or_default();
+        match text.trim().parse() {
+            Ok(theirs) if theirs == self.permits => {}
+            Ok(theirs) => {
                 return Err(Error::PermitsDisagree {
                     path: self.path.to_string(),
                     ours: self.permits,
                     theirs,
                 });
             }
+            // kazoo leaves alone what is no number. It writes its own just after it has made
+            // the node, over ours if need be: that must be looked at again.
+            Err(_) if self.speaks_kazoo() && !data.is_empty() => return Ok(()),
+            Err(_) if self.speaks_kazoo() => return self.write(version, limit),
             // Curator leaves an address or nothing there.
-            None => {
-                let write = Request::SetData {
-                    path: self.path.to_string(),
-                    data: self.permits.to_string().into_bytes(),
-                    version: stat.version,
-                };
-                self.ask(&write, limit)?;
-            }
+            Err(_) => self.write(version, limit)?,
         }
         self.agreed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns what is in the semaphore's own node, and its version.
+    fn written(&self, limit: &Limit) -> Result<Option<(Vec<u8>, i32)>> {
+        let read = Request::GetData {
+            path: self.path.to_string(),
+            watch: false,
+        };
+        let mut answer = self.ask(&read, limit)?;
+        if answer.is_none() && self.speaks_kazoo() {
+            // Whoever makes it says how many permits there are, and nobody else does.
+            let (number, path) = (self.permits.to_string(), [self.path.to_string()]);
+            let mut asker = self.session.asker();
+            self.session
+                .make_directories(&mut asker, &path, Some(number.as_bytes()), limit)?;
+            answer = self.ask(&read, limit)?;
+        }
+        Ok(match answer {
+            Some(Reply::Data { data, stat }) => Some((data, stat.version)),
+            _ => None,
+        })
+    }
+
+    /// Writes down how many permits there are.
+    fn write(&self, version: i32, limit: &Limit) -> Result<()> {
+        let write = Request::SetData {
+            path: self.path.to_string(),
+            data: self.permits.to_string().into_bytes(),
+            version,
+        };
+        self.ask(&write, limit)?;
         Ok(())
     }
 
@@ -284,12 +309,24 @@ impl Semaphore {
         }
     }
 
+    /// Where one waits for one's turn.
     fn locks(&self) -> String {
-        format!("{}/locks", self.path)
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
     }
 
+    /// Where the permits are that are out.
     fn leases(&self) -> String {
-        format!("{}/leases", self.path)
+        match self.speaks_kazoo() {
+            true => self.path.to_string(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+
+    fn speaks_kazoo(&self) -> bool {
+        self.session.settings.dialect == Dialect::Kazoo
     }
 }
 

@@ -299,7 +299,8 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
         json["contenders"].as_array().map(Vec::len)
     };
     assert_eq!(count(), Some(0));
-    for args in ["run", "run -s", "run --permits 3"] {
+    let kazoos = "--dialect kazoo run --permits 3";
+    for args in ["run", "run -s", kazoos, "run --permits 3"] {
         assert_eq!(
             Zklock::run(hosts, &format!("{args} {path}"), "sleep 0.5").code,
             Some(0)

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::raw::op;
+use support::raw::{Raw, op};
 use support::{eventually, fresh_path};
 use zklock::embedded::Server;
-use zklock::{Client, MutexGuard};
+use zklock::{Client, Dialect, LockOptions, MutexGuard};
 
 /// What a free lock is taken with, in one write.
 const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
@@ -112,6 +112,48 @@ fn a_release_of_another_wakes_nobody_but_the_next() {
     let sent = scene.tap.take().concat();
     let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
     assert_eq!(listings, 2, "{sent:?}");
+}
+
+#[test]
+fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
+    // In kazoo's layout nothing of ours is among the permits before there is room.
+    for (dialect, expected) in [(Dialect::Curator, 1), (Dialect::Kazoo, 2)] {
+        let server = Server::start().unwrap();
+        let tap = Tap::start(server.hosts());
+        let semaphore = |hosts: &str| {
+            let client = Client::builder(hosts).dialect(dialect).connect().unwrap();
+            client.semaphore("/permits", 1).unwrap()
+        };
+        let (ours, theirs) = (semaphore(server.hosts()), semaphore(&tap.hosts));
+        let permit = ours.acquire().unwrap();
+        // Who comes is to be the first in the line at once.
+        let mut witness = Raw::connect(server.hosts());
+        eventually("the line is empty", || {
+            let mut empty = |dir: &str| witness.children(dir).is_none_or(|all| all.is_empty());
+            empty("/permits/locks") && empty("/permits-__lock__")
+        });
+        let (told, waits) = crossbeam_channel::bounded(1);
+        let listings = || {
+            let sent = tap.take().concat();
+            sent.iter().filter(|op| **op == op::GET_CHILDREN).count()
+        };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let options = LockOptions::new().on_wait(|_| {
+                    let _ = told.try_send(());
+                });
+                drop(theirs.acquire_with(options).unwrap().unwrap());
+            });
+            waits.recv().unwrap();
+            listings();
+            // Long enough for who polls to be seen.
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!(listings(), 0, "{dialect:?}");
+            drop(permit);
+            waiter.join().unwrap();
+        });
+        assert_eq!(listings(), expected, "{dialect:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod interop {
     pub(crate) mod meeting;
     pub(crate) mod ours;
     pub(crate) mod peer;
+    pub(crate) mod permits;
     pub(crate) mod seat;
     pub(crate) mod table;
     pub(crate) mod workshop;
@@ -21,13 +22,15 @@ use std::time::Duration;
 use interop::cast::{
     APACHE, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE, CURATOR_SEMAPHORE,
     CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR, KAZOO_AS_CURATOR_READ,
-    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_WRITE, Kind, ours,
+    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE_OF_TWO,
+    KAZOO_WRITE, Kind, Side, ours,
 };
 use interop::crowd::{queue_in_order, seat_all, traffic};
 use interop::line::Line;
 use interop::meeting::Outcome;
 use interop::ours::seat as seat_ours;
 use interop::peer::{Peer, server};
+use interop::permits::TWO_AS_KAZOO;
 use interop::seat::Said;
 use interop::table;
 use interop::workshop::Library;
@@ -95,7 +98,7 @@ fn a_mixed_queue_of_readers_and_writers_lets_nobody_overtake() {
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_in_mixed_traffic() {
     // The WriteLock has a path for itself: it waits for Curator, but Curator not for it.
-    let paths: [&[Kind]; 6] = [
+    let paths: [&[Kind]; 7] = [
         &[
             MUTEX,
             RECIPE_MUTEX,
@@ -122,6 +125,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
         ],
         &[READ_AS_KAZOO, WRITE_AS_KAZOO, KAZOO_READ, KAZOO_WRITE],
         &[PERMIT, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX],
+        &[TWO_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO],
     ];
     thread::scope(|scope| {
         for kinds in paths {
@@ -157,10 +161,20 @@ fn worker_that_queues() {
         .connect()
         .unwrap();
     let options = LockOptions::new().on_wait(|_| worker::say("waiting"));
-    let guard = client.mutex(words[2]).unwrap().lock_with(options).unwrap();
+    let (mut guard, mut permit) = (None, None);
+    match words.get(3) {
+        Some(_) => {
+            permit = client
+                .semaphore(words[2], 1)
+                .unwrap()
+                .acquire_with(options)
+                .unwrap()
+        }
+        None => guard = client.mutex(words[2]).unwrap().lock_with(options).unwrap(),
+    }
     worker::say("held");
     thread::park();
-    drop(guard);
+    drop((guard, permit));
 }
 
 #[test]
@@ -316,17 +330,32 @@ fn where_numbers_are_used_up_we_refuse_who_goes_by_them() {
         .start_counter(path, i32::MAX)
         .start()
         .unwrap();
-    let peer = Peer::start(Library::Java, server.hosts()).unwrap();
-    let theirs = peer.seat();
-    theirs.lock(APACHE.word, path);
-    assert!(theirs.held().ends_with("-2147483647"));
-    let ours = seat_ours(server.hosts(), Dialect::Curator);
-    ours.lock(MUTEX.word, path);
-    assert!(matches!(ours.hear(), Said::Refused { .. }));
-    theirs.release();
-    ours.lock(MUTEX.word, path);
-    ours.held();
-    ours.release();
+    let cast = [
+        (Dialect::Curator, APACHE),
+        (Dialect::Curator, CURATOR_MUTEX),
+        (Dialect::Curator, GO),
+        (Dialect::Kazoo, KAZOO_LOCK),
+    ];
+    for (dialect, kind) in cast.into_iter().filter(|(_, kind)| kind.is_here()) {
+        let Side::Theirs(library) = kind.side else {
+            unreachable!("all of them are theirs")
+        };
+        let peer = Peer::start(library, server.hosts()).unwrap();
+        let theirs = peer.seat();
+        theirs.lock(kind.word, path);
+        let node = theirs.held();
+        assert!(node.ends_with("2147483647"), "{node}");
+        let ours = seat_ours(server.hosts(), dialect);
+        ours.lock(MUTEX.word, path);
+        match ours.hear() {
+            Said::Error(text) => assert!(text.contains("are used up"), "{text}"),
+            other => panic!("{}: {other:?}", kind.label),
+        }
+        theirs.release();
+        ours.lock(MUTEX.word, path);
+        ours.held();
+        ours.release();
+    }
 }
 
 #[test]
@@ -336,29 +365,39 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
     let proxies: Vec<_> = (0..4).map(|_| Proxy::start(&server.hosts())).collect();
     let java = Peer::start(Library::Java, &proxies[2].hosts()).unwrap();
     let kazoo = Peer::start(Library::Kazoo, &proxies[3].hosts()).unwrap();
-    let mut crowd = Vec::new();
+    let (mut lock, mut permits) = (Vec::new(), Vec::new());
     for proxy in &proxies[..2] {
-        crowd.push((MUTEX, MUTEX.seat(&proxy.hosts())));
-        crowd.push((CURATOR_MUTEX, java.seat()));
-        crowd.push((KAZOO_AS_CURATOR, kazoo.seat()));
+        let hosts = proxy.hosts();
+        lock.push((MUTEX, MUTEX.seat(&hosts)));
+        lock.push((CURATOR_MUTEX, java.seat()));
+        lock.push((KAZOO_AS_CURATOR, kazoo.seat()));
+        permits.push((TWO_AS_KAZOO, TWO_AS_KAZOO.seat(&hosts)));
+        permits.push((KAZOO_SEMAPHORE_OF_TWO, kazoo.seat()));
     }
-    let path = fresh_path("chaos");
-    let room = thread::scope(|scope| {
-        let traffic = scope.spawn(|| traffic(&crowd, &path));
-        while !traffic.is_finished() {
+    let crowds = [&lock, &permits].map(|crowd| (crowd, fresh_path("chaos")));
+    let rooms = thread::scope(|scope| {
+        let start = |(crowd, path): &(&Vec<_>, String)| traffic(crowd, path);
+        let traffic = crowds
+            .each_ref()
+            .map(|crowd| scope.spawn(move || start(crowd)));
+        while !traffic.iter().all(|traffic| traffic.is_finished()) {
             thread::sleep(Duration::from_millis(fastrand::u64(50..500)));
             proxies[fastrand::usize(..proxies.len())].cut();
         }
-        traffic.join().expect("no overlap")
+        traffic.map(|traffic| traffic.join().expect("no overlap"))
     });
-    for (kind, _) in &crowd[..3] {
-        println!("{}: {} times", kind.label, room.visits(*kind));
-        assert_ne!(room.visits(*kind), 0, "{} starved", kind.label);
-    }
     let mut witness = Raw::connect(&server.hosts());
-    eventually("nobody has left a node behind", || {
-        witness.children(&path).unwrap_or_default().is_empty()
-    });
+    for ((crowd, path), room) in crowds.iter().zip(rooms) {
+        for (kind, _) in *crowd {
+            println!("{}: {} times", kind.label, room.visits(*kind));
+            assert_ne!(room.visits(*kind), 0, "{} starved", kind.label);
+        }
+        for dir in [path.clone(), format!("{path}-__lock__")] {
+            eventually("nobody has left a node behind", || {
+                witness.children(&dir).unwrap_or_default().is_empty()
+            });
+        }
+    }
 }
 
 fn versions() -> String {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use zklock::Dialect;
 use zklock::protocol::dialect::Role;
+use zklock::protocol::name::NodeName;
 use zklock::protocol::queue::{Behind, Contest, Place, own};
 
 /// Somebody in a queue.
@@ -73,7 +74,8 @@ fn queue(
         let contenders = kinds.iter().map(|(kind, id, gap)| {
             arrival += gap;
             let (role, name) = *kind.get(kinds_there);
-            let id = uuid::Uuid::from_u128(*id);
+            // As ours are.
+            let id = uuid::Builder::from_custom_bytes(id.to_be_bytes()).into_uuid();
             let stem = name
                 .replace("ID", &id.to_string())
                 .replace("HEX", &id.simple().to_string());
@@ -108,13 +110,10 @@ fn exhausted() -> impl Strategy<Value = Vec<Contender>> {
     })
 }
 
-/// Returns whether the name is of a library that knows no other order and says so: there is
-/// no queue with it once the numbers are used up.
+/// Returns whether the name is not ours: there is no queue with those who know no order but
+/// that of the numbers once these are used up.
 fn goes_by_numbers(name: &str) -> bool {
-    let id = name
-        .strip_prefix("_c_")
-        .and_then(|rest| rest.split('-').next());
-    name.starts_with("x-") || id.is_some_and(|id| id.len() == 32)
+    NodeName::parse(name).is_none_or(|name| !name.is_ours())
 }
 
 fn names(queue: &[Contender]) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! One attempt to get into a queue and to its head.
 //!
 //! ```text
-//!  Peek ──► (taken: Finish)         no parents
+//!  Peek ──► (taken: Finish, or wait without a node and peek again)
+//!   │                                no parents
 //!   │ free                  Create ◄───────────► Parents
 //!   └──────────────────────► │  │
 //!                  created   │  │ reply lost
@@ -66,8 +67,8 @@ pub enum Action {
     Sync,
     /// List the directory.
     List,
-    /// List the directory, leaving a watch on it.
-    ListAndWatch,
+    /// List the directory, leaving a watch on it. Our own node is there already, or not.
+    ListAndWatch(bool),
     /// Ask for this node's owner and birth.
     Inspect(String),
     /// Ask for the births of these nodes.
@@ -167,6 +168,7 @@ pub enum Leftover {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum State {
     Peek,
+    Full,
     Create,
     Parents,
     Sync,
@@ -189,8 +191,8 @@ impl Attempt {
             session,
             patience,
             state: match patience {
-                Patience::Waits => State::Create,
-                Patience::Tries => State::Peek,
+                Patience::Waits if !contest.looks_first() => State::Create,
+                Patience::Waits | Patience::Tries => State::Peek,
             },
             leftovers: Vec::new(),
         }
@@ -211,7 +213,8 @@ impl Attempt {
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {
-            State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch,
+            State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
+            State::Peek if self.patience == Patience::Waits => Action::ListAndWatch(false),
             State::Peek | State::Find | State::List(_) => Action::List,
             State::Create => Action::Create(self.prefix.clone()),
             State::Parents => Action::MakeParents,
@@ -222,7 +225,7 @@ impl Attempt {
                 Action::WatchBoth(behind.clone(), mine.name.clone())
             }
             State::Watch(_, behind) => Action::Watch(behind.clone()),
-            State::Wait(..) => Action::Wait,
+            State::Full | State::Wait(..) => Action::Wait,
             State::Prove(mine) => Action::Prove(mine.name.clone()),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
@@ -259,10 +262,12 @@ impl Attempt {
 
             (State::Peek, Event::Children(names)) => match self.contest.is_taken(&names) {
                 Ok(false) => State::Create,
+                Ok(true) if self.patience == Patience::Waits => State::Full,
                 Ok(true) => State::Finish(Outcome::Gone),
                 Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
             },
             (State::Peek, Event::NoNode) => State::Create,
+            (State::Full, Event::Deleted | Event::Woken) => State::Peek,
 
             (State::Create, Event::Created(name, Some(born))) => self.created(name, born),
             (State::Create, Event::Created(name, None)) => State::Inspect(name),
@@ -359,7 +364,7 @@ impl Attempt {
     fn leave(&mut self, state: State, outcome: Outcome) -> State {
         match state {
             // Cancelled in `Create` means that no request is under way.
-            State::Peek | State::Create | State::Parents | State::Finish(_) => {}
+            State::Peek | State::Full | State::Create | State::Parents | State::Finish(_) => {}
             State::Sync | State::Find => {
                 self.leftovers.push(Leftover::Prefix(self.prefix.clone()));
             }

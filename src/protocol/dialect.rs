@@ -30,7 +30,7 @@ pub enum Dialect {
     /// Excludes with Apache Curator, go-zookeeper and kezhuw's client.
     #[default]
     Curator,
-    /// Excludes with kazoo.
+    /// Excludes with kazoo, and shares the permits of its semaphore.
     Kazoo,
     /// Excludes with clients that follow the ZooKeeper recipes page to the letter.
     Recipe,
@@ -85,8 +85,12 @@ pub enum Kind {
     RecipeWrite,
     /// `x-<session>-`: the lock that comes with ZooKeeper's own source.
     Apache,
+    /// `..latch-`: Curator's leader latch.
+    Latch,
     /// `..lease-`: a permit of Curator's semaphore.
     Lease,
+    /// `<32 hex digits>`: a permit of kazoo's semaphore.
+    KazooLease,
 }
 
 /// How a contender of some kind stands to us.
@@ -120,23 +124,29 @@ impl Dialect {
             (Self::Kazoo, Role::Read) => "__rlock__",
             (Self::Recipe, Role::Read) => "-read-",
             (Self::Recipe, Role::Write) => "-write-",
-            (_, Role::Permit) => "-lease-",
+            (Self::Curator | Self::Recipe, Role::Permit) => "-lease-",
+            (Self::Kazoo, Role::Permit) => "",
         }
+    }
+
+    /// Returns whether ZooKeeper puts a number behind the name.
+    pub fn is_numbered(self, role: Role) -> bool {
+        (self, role) != (Self::Kazoo, Role::Permit)
     }
 
     /// Says how a contender of this `kind` stands to one of ours.
     pub fn stance(self, role: Role, kind: Kind) -> Stance {
         use Dialect::{Curator, Kazoo, Recipe};
         use Kind::{
-            Apache, CuratorRead, CuratorWrite, GoLock, KazooLock, KazooRead, Lease, Lock,
-            RecipeRead, RecipeWrite,
+            Apache, CuratorRead, CuratorWrite, GoLock, KazooLease, KazooLock, KazooRead, Lease,
+            Lock, RecipeRead, RecipeWrite,
         };
         use Role::{Exclusive, Permit, Read, Write};
 
         let alone = Stance::Contends(Sharing::Alone);
         let reader = Stance::Contends(Sharing::WithReaders);
         match (self, role, kind) {
-            (_, Permit, Lease) => alone,
+            (Curator | Recipe, Permit, Lease) | (Kazoo, Permit, KazooLease) => alone,
             (_, Permit, _) | (_, _, Lease) => Stance::Ignored,
 
             (Curator | Recipe, Exclusive, Lock | GoLock | Apache) => alone,
@@ -190,17 +200,21 @@ impl Kind {
             Self::KazooRead => "kazoo's ReadLock",
             Self::RecipeRead | Self::RecipeWrite => "the recipes' shared lock",
             Self::Apache => "the WriteLock of ZooKeeper's own recipes",
+            Self::Latch => "Curator's LeaderLatch",
             Self::Lease => "Curator's InterProcessSemaphoreV2",
+            Self::KazooLease => "kazoo's Semaphore",
         }
     }
 
     /// Returns what such a contender asks of its queue.
     pub fn role(self) -> Role {
         match self {
-            Self::Lock | Self::GoLock | Self::KazooLock | Self::Apache => Role::Exclusive,
+            Self::Lock | Self::GoLock | Self::KazooLock | Self::Apache | Self::Latch => {
+                Role::Exclusive
+            }
             Self::CuratorRead | Self::KazooRead | Self::RecipeRead => Role::Read,
             Self::CuratorWrite | Self::RecipeWrite => Role::Write,
-            Self::Lease => Role::Permit,
+            Self::Lease | Self::KazooLease => Role::Permit,
         }
     }
 }

@@ -10,7 +10,7 @@ pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
 const DIGITS: usize = 10;
 
 #[rustfmt::skip]
-const TOKENS: [(&str, Kind); 8] = [
+const TOKENS: [(&str, Kind); 9] = [
     ("__lock__",  Kind::KazooLock),
     ("__rlock__", Kind::KazooRead),
     ("__READ__",  Kind::CuratorRead),
@@ -18,6 +18,7 @@ const TOKENS: [(&str, Kind); 8] = [
     ("-read-",    Kind::RecipeRead),
     ("-write-",   Kind::RecipeWrite),
     ("lock-",     Kind::Lock),
+    ("latch-",    Kind::Latch),
     ("lease-",    Kind::Lease),
 ];
 
@@ -28,13 +29,20 @@ pub struct NodeName<'a> {
     pub text: &'a str,
     /// What the name says about the contender.
     pub kind: Kind,
-    /// Chosen by ZooKeeper.
+    /// Chosen by ZooKeeper; 0 where there is none.
     pub sequence: i64,
 }
 
 impl<'a> NodeName<'a> {
     /// Reads a name, or returns `None` if it is no contender's of any dialect.
     pub fn parse(text: &'a str) -> Option<Self> {
+        if is_hex_id(text) {
+            return Some(Self {
+                text,
+                kind: Kind::KazooLease,
+                sequence: 0,
+            });
+        }
         let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
         let digits = &text[stem.len()..];
         let (kind, number) = match kind_of(stem) {
@@ -53,21 +61,36 @@ impl<'a> NodeName<'a> {
         })
     }
 
+    /// Returns whether this library made the name; nobody else writes ids of version 8.
+    pub fn is_ours(&self) -> bool {
+        // go-zookeeper's ids are 16 random bytes, of any version.
+        let random = matches!(self.kind, Kind::Apache | Kind::GoLock);
+        let id = self.text.strip_prefix("_c_").unwrap_or(self.text);
+        let id = id
+            .bytes()
+            .take_while(|b| b.is_ascii_hexdigit() || *b == b'-');
+        let digits: Vec<_> = id.filter(|b| *b != b'-').collect();
+        let [version, variant] = [12, 16].map(|place| digits.get(place).copied());
+        let marked = version == Some(b'8') && matches!(variant, Some(b'8' | b'9' | b'a' | b'b'));
+        !random && digits.len() == 32 && marked
+    }
+
     /// Returns whether the number says nothing about the contender's place.
     pub fn is_exhausted(&self) -> bool {
         self.sequence < 0 || LAST_SEQUENCE <= self.sequence
     }
 }
 
-/// Returns the name to ask ZooKeeper for; it appends the sequence number.
+/// Returns the name to ask ZooKeeper for; it appends the sequence number, if there is to be
+/// one.
 ///
-/// `id` is a UUID in its usual form, with dashes.
+/// `id` is a UUID in its usual form, with dashes; of version 8, so that
+/// [`NodeName::is_ours`] knows it.
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {
         Dialect::Curator => format!("_c_{id}{token}"),
         Dialect::Recipe => format!("{id}{token}"),
-        Dialect::Kazoo if role == Role::Permit => format!("_c_{id}{token}"),
         Dialect::Kazoo => format!("{}{token}", id.replace('-', "")),
     }
 }
@@ -86,7 +109,12 @@ fn is_go(stem: &str) -> bool {
     let id = stem
         .strip_prefix("_c_")
         .and_then(|rest| rest.strip_suffix("-lock-"));
-    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()))
+    id.is_some_and(is_hex_id)
+}
+
+/// `<32 hex digits>`
+fn is_hex_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// `x-<session id, decimal or hexadecimal, perhaps negative>-`
@@ -124,6 +152,9 @@ mod tests {
             ("x--123-0000000009",                                           Kind::Apache, 9),
             ("x-0100a1b2c3d4e5f6-0000000009",                               Kind::Apache, 9),
             ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lease-0000000000",    Kind::Lease, 0),
+            ("_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-latch-0000000005",    Kind::Latch, 5),
+            ("6f9c1c9e5a0b4b579a3e0123456789ab",                            Kind::KazooLease, 0),
+            ("12345678901234567890123456789012",                            Kind::KazooLease, 0),
             ("_c_6f9c-lock-2147483648",                                     Kind::Lock, 2_147_483_648),
             ("_c_6f9c-lock--2147483648",                                    Kind::Lock, -2_147_483_648),
             ("_c_6f9c-lock--000000005",                                     Kind::Lock, -5),
@@ -141,11 +172,38 @@ mod tests {
     }
 
     #[test]
+    fn our_names_are_told_from_those_of_other_libraries() {
+        const OURS: &str = "6f9c1c9e-5a0b-8b57-9a3e-0123456789ab";
+        for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {
+            for role in [Role::Exclusive, Role::Read, Role::Write] {
+                let is_ours = |id: &str| {
+                    let text = format!("{}2147483647", prefix(dialect, role, id));
+                    NodeName::parse(&text).is_some_and(|name| name.is_ours())
+                };
+                assert!(is_ours(OURS), "{dialect:?} {role:?}");
+                // Of version 4, as Curator and kazoo make them; of another variant.
+                assert!(!is_ours(ID), "{dialect:?} {role:?}");
+                assert!(!is_ours("6f9c1c9e-5a0b-8b57-0a3e-0123456789ab"));
+            }
+        }
+        let theirs = [
+            "_c_6f9c1c9e5a0b8b579a3e0123456789ab-lock-2147483647",
+            "x-6f9c1c9e5a0b8b579a3e0123456789ab-2147483647",
+            "6f9c-read-2147483647",
+            "lock-2147483647",
+        ];
+        for text in theirs {
+            assert!(!NodeName::parse(text).unwrap().is_ours(), "{text}");
+        }
+    }
+
+    #[test]
     fn strangers_are_ignored() {
         #[rustfmt::skip]
         let strangers = [
             "", "readme", "locks", "leases", "0-config", "0000000001", "-0000000001", "x-0000000001",
-            "x--0000000001", "_c_7f-lock-", "_c_7f-lock-x", "_c_7f-lock-42", "_c_7f-latch-0000000001",
+            "x--0000000001", "_c_7f-lock-", "_c_7f-lock-x", "_c_7f-lock-42",
+            "6f9c1c9e5a0b4b579a3e0123456789a", "6f9c1c9e5a0b4b579a3e0123456789abc",
             "zlock#7f#0000000001", "lock-99999999999999999999999", "lock-\u{0661}000000000",
             "lock---0000000001", "LOCK-0000000001",
         ];
@@ -159,9 +217,12 @@ mod tests {
         fn our_own_names_read_back_as_written(sequence in 0_i64..=LAST_SEQUENCE) {
             for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {
                 for role in [Role::Exclusive, Role::Read, Role::Write, Role::Permit] {
-                    let text = format!("{}{sequence:010}", prefix(dialect, role, ID));
+                    let mut text = prefix(dialect, role, ID);
+                    if dialect.is_numbered(role) {
+                        text += &format!("{sequence:010}");
+                    }
                     let name = NodeName::parse(&text).unwrap();
-                    prop_assert_eq!(name.sequence, sequence);
+                    prop_assert_eq!(name.sequence == sequence, dialect.is_numbered(role) || sequence == 0);
                     prop_assert_eq!(name.kind.role().sharing(), role.sharing());
                 }
             }

@@ -56,6 +56,8 @@ pub struct Foreign {
     pub library: &'static str,
     /// The dialect that excludes with it, if there is one.
     pub dialect: Option<Dialect>,
+    /// It goes by numbers where they are used up; until then it did wait for us.
+    pub by_number: bool,
 }
 
 /// One contender, with the key that orders it.
@@ -76,9 +78,6 @@ impl Contest {
             Err(foreign) => return Place::Foreign(foreign),
         };
         if entries.iter().any(|entry| entry.name.is_exhausted()) {
-            if let Some(foreign) = by_number_alone(&entries) {
-                return Place::Foreign(foreign);
-            }
             let names = entries.iter().map(|entry| entry.name.text.to_owned());
             return match entries.iter().any(|entry| entry.name.text == mine) {
                 true => Place::Exhausted(names.collect()),
@@ -90,11 +89,21 @@ impl Contest {
 
     /// Any child stands for a permit: the others count them, too.
     fn place_in_crowd(self, children: &[String], mine: &str) -> Place {
+        if let Err(foreign) = self.is_taken(children) {
+            return Place::Foreign(foreign);
+        }
         match children.len().saturating_sub(self.permits) {
             _ if !children.iter().any(|name| name == mine) => Place::Missing,
             0 => Place::First,
             more => Place::Crowded(more),
         }
+    }
+
+    /// Whether a permit's node is made only where there is room for it.
+    ///
+    /// Curator creates it and counts then; to kazoo every node is a permit that is out.
+    pub fn looks_first(self) -> bool {
+        (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
     }
 
     /// As [`place`](Self::place), ordered by creation ids.
@@ -114,6 +123,11 @@ impl Contest {
 
     /// Says whether somebody who came now would have to wait, without being in the queue.
     pub fn is_taken(self, children: &[String]) -> Result<bool, Foreign> {
+        if self.looks_first()
+            && let Some(foreign) = beside_semaphore(self.dialect, children)
+        {
+            return Err(foreign);
+        }
         if self.role == Role::Permit {
             return Ok(self.permits <= children.len());
         }
@@ -154,7 +168,9 @@ impl Contest {
     }
 
     fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
-        if let Some(foreign) = self.semaphore(children) {
+        if self.role != Role::Permit
+            && let Some(foreign) = curators_semaphore(children)
+        {
             return Err(foreign);
         }
         let mut entries = Vec::with_capacity(children.len());
@@ -171,33 +187,15 @@ impl Contest {
                         node: name.text.to_owned(),
                         library: name.kind.library(),
                         dialect,
+                        by_number: false,
                     });
                 }
             }
         }
-        Ok(entries)
-    }
-
-    /// Finds what semaphores leave in a directory that is to be a lock's.
-    ///
-    /// They count nodes that are no contenders here, and so would not wait for us.
-    fn semaphore(self, children: &[String]) -> Option<Foreign> {
-        if self.role == Role::Permit {
-            return None;
+        match by_number(&entries) {
+            Some(foreign) => Err(foreign),
+            None => Ok(entries),
         }
-        let has = |name: &str| children.iter().any(|child| child == name);
-        let curators = || (has("locks") && has("leases")).then_some("leases");
-        let kazoos = || children.iter().find(|child| is_hex_id(child));
-        let (node, library) = match (curators(), kazoos()) {
-            (Some(node), _) => (node, "Curator's InterProcessSemaphoreV2"),
-            (_, Some(node)) => (node.as_str(), "kazoo's Semaphore"),
-            _ => return None,
-        };
-        Some(Foreign {
-            node: node.to_owned(),
-            library,
-            dialect: None,
-        })
     }
 
     fn stand(self, entries: &[Entry<'_>], mine: &str, numbered: bool) -> Place {
@@ -222,19 +220,39 @@ impl Contest {
     }
 }
 
-/// Finds a contender in the directory of a semaphore, which is to have none.
+/// Finds somebody in the directory of a semaphore who is not one of its own.
 ///
-/// Its permits are counted below; who stands here counts otherwise, and would not wait
-/// for us.
-pub fn beside_semaphore(children: &[String]) -> Option<Foreign> {
+/// He counts otherwise, and would not wait for us. The permits of most are counted below,
+/// and nobody is to stand here; kazoo's stand here.
+pub fn beside_semaphore(dialect: Dialect, children: &[String]) -> Option<Foreign> {
     let named = children.iter().filter_map(|text| NodeName::parse(text));
-    let known = named.map(|name| (name.text, name.kind.library())).next();
-    let kazoos = || children.iter().find(|child| is_hex_id(child));
-    let (node, library) = known.or_else(|| Some((kazoos()?.as_str(), "kazoo's Semaphore")))?;
+    let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
+    let mut named = named.filter(other).map(|name| Foreign {
+        node: name.text.to_owned(),
+        library: name.kind.library(),
+        dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
+        by_number: false,
+    });
+    let curators = || {
+        let foreign = curators_semaphore(children).filter(|_| dialect == Dialect::Kazoo)?;
+        Some(Foreign {
+            dialect: Some(Dialect::Curator),
+            ..foreign
+        })
+    };
+    named.next().or_else(curators)
+}
+
+/// Finds the permits of Curator's semaphore in a directory that is to be something else's.
+///
+/// Its line, `locks`, is a container, which the server takes away while nobody waits.
+fn curators_semaphore(children: &[String]) -> Option<Foreign> {
+    let leases = children.iter().find(|child| *child == "leases")?;
     Some(Foreign {
-        node: node.to_owned(),
-        library,
+        node: leases.clone(),
+        library: Kind::Lease.library(),
         dialect: None,
+        by_number: false,
     })
 }
 
@@ -253,231 +271,19 @@ pub fn strangers(children: &[String]) -> impl Iterator<Item = &String> {
         .filter(|text| NodeName::parse(text).is_none())
 }
 
-/// Finds somebody whose names tell that it goes by the number, where numbers are used up
-/// and we go by birth: the two orders differ.
-fn by_number_alone(entries: &[Entry<'_>]) -> Option<Foreign> {
-    let other = entries
-        .iter()
-        .find(|entry| matches!(entry.name.kind, Kind::Apache | Kind::GoLock))?;
+/// Finds somebody else's contender where numbers are used up: it goes by them and we go by
+/// birth, and the two orders differ.
+fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
+    let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
+    let other = entries.iter().find(|entry| !entry.name.is_ours());
+    let other = other.filter(|_| used_up)?;
     Some(Foreign {
         node: other.name.text.to_owned(),
         library: other.name.kind.library(),
         dialect: None,
+        by_number: true,
     })
 }
 
-/// `<32 hex digits>`
-fn is_hex_id(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::name::prefix;
-
-    const MUTEX: Contest = Contest {
-        dialect: Dialect::Curator,
-        role: Role::Exclusive,
-        permits: 0,
-    };
-    const READ: Contest = Contest {
-        dialect: Dialect::Curator,
-        role: Role::Read,
-        permits: 0,
-    };
-    const WRITE: Contest = Contest {
-        dialect: Dialect::Curator,
-        role: Role::Write,
-        permits: 0,
-    };
-
-    /// `w3 r1 l7` is a writer with the number 3, a reader with 1 and a mutex with 7.
-    fn children(spec: &str) -> Vec<String> {
-        spec.split_whitespace().map(node).collect()
-    }
-
-    fn node(spec: &str) -> String {
-        let role = match spec.as_bytes()[0] {
-            b'r' => Role::Read,
-            b'w' => Role::Write,
-            _ => Role::Exclusive,
-        };
-        let number: i64 = spec[1..].trim_end_matches('\'').parse().unwrap();
-        format!("{}{number:010}", prefix(Dialect::Curator, role, spec))
-    }
-
-    fn behind(spec: &str, ahead: usize, last: bool) -> Place {
-        Place::Behind(Behind {
-            nearest: node(spec),
-            ahead,
-            last,
-        })
-    }
-
-    #[test]
-    fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
-        #[rustfmt::skip]
-        let table = [
-            // queue           me     contest  place
-            ("l1",            "l1",  MUTEX,   Place::First),
-            ("l2 l1",         "l2",  MUTEX,   behind("l1", 1, true)),
-            ("l3 l1 l2",      "l3",  MUTEX,   behind("l2", 2, false)),
-            ("l1 l3",         "l9",  MUTEX,   Place::Missing),
-            ("w1",            "w1",  WRITE,   Place::First),
-            ("r1 r2",         "r2",  READ,    Place::First),
-            ("w1 r2 r3",      "r3",  READ,    behind("w1", 1, false)),
-            ("r1 w2 r3",      "r3",  READ,    behind("w2", 1, false)),
-            ("w1 w2 r3",      "r3",  READ,    behind("w2", 2, false)),
-            ("r1 w2",         "w2",  WRITE,   behind("r1", 1, false)),
-            ("r1 w2 r3",      "r1",  READ,    Place::First),
-            // A writer that has just downgraded has two nodes with one number.
-            ("w5 r5 w6",      "w6",  WRITE,   behind("r5", 2, false)),
-            ("w5 r5 r7",      "r7",  READ,    behind("w5", 1, false)),
-            ("r5 w6",         "r5",  READ,    Place::First),
-        ];
-        for (queue, me, contest, expected) in table {
-            let place = contest.place(&children(queue), &node(me));
-            // Two nodes with one number are equally near.
-            let place = match (place, queue) {
-                (Place::Behind(found), "w5 r5 w6") => behind("r5", found.ahead, found.last),
-                (place, _) => place,
-            };
-            assert_eq!(place, expected, "{me} in {queue}");
-        }
-    }
-
-    #[test]
-    fn used_up_numbers_are_ordered_by_birth() {
-        let queue = children("l2147483647 l2147483647' l2147483646");
-        let Place::Exhausted(names) = MUTEX.place(&queue, &queue[0]) else {
-            panic!("two nodes have the same number");
-        };
-        assert_eq!(names, queue);
-        let births = queue.iter().cloned().zip([30, 20, 10]).collect();
-        let last = |nearest: &String, ahead| {
-            Place::Behind(Behind {
-                nearest: nearest.clone(),
-                ahead,
-                last: false,
-            })
-        };
-        assert_eq!(MUTEX.place_by_birth(&births, &queue[2]), Place::First);
-        assert_eq!(MUTEX.place_by_birth(&births, &queue[1]), last(&queue[2], 1));
-        assert_eq!(MUTEX.place_by_birth(&births, &queue[0]), last(&queue[1], 2));
-        assert_eq!(MUTEX.place(&queue, "gone"), Place::Missing);
-    }
-
-    #[test]
-    fn used_up_numbers_exclude_nobody_who_goes_by_them() {
-        for other in [
-            "x-12-2147483647",
-            "_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-2147483646",
-        ] {
-            let mut queue = children("l2147483646");
-            queue.push(other.to_owned());
-            let place = MUTEX.place(&queue, &queue[0]);
-            let used_up = other.ends_with('7');
-            assert_eq!(matches!(place, Place::Foreign(_)), used_up, "{other}");
-        }
-    }
-
-    #[test]
-    fn nobody_pretends_to_exclude_who_would_not_wait() {
-        let mut queue = children("l1");
-        assert_eq!(MUTEX.is_taken(&queue), Ok(true));
-        queue.push("readme".into());
-        assert_eq!(MUTEX.place(&queue, &node("l1")), Place::First);
-        queue.push("6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000003".into());
-        let foreign = MUTEX.is_taken(&queue).unwrap_err();
-        assert_eq!(foreign.node, queue[2]);
-        assert_eq!(foreign.dialect, Some(Dialect::Kazoo));
-        assert_eq!(MUTEX.place(&queue, &node("l1")), Place::Foreign(foreign));
-        for contest in [READ, WRITE] {
-            assert!(matches!(
-                contest.place(&queue[..1], "me"),
-                Place::Foreign(_)
-            ));
-        }
-    }
-
-    #[test]
-    fn a_lock_is_no_neighbour_for_a_semaphore() {
-        let alone = ["locks", "leases", "readme"].map(String::from);
-        assert_eq!(beside_semaphore(&alone), None);
-        for stranger in [node("l1"), "6f9c1c9e5a0b4b579a3e0123456789ab".to_owned()] {
-            let children = [alone[0].clone(), stranger.clone()];
-            assert_eq!(beside_semaphore(&children).unwrap().node, stranger);
-        }
-    }
-
-    #[test]
-    fn a_semaphore_is_no_neighbour_for_a_lock() {
-        let table = [
-            ("locks leases", Some("leases")),
-            (
-                "6f9c1c9e5a0b4b579a3e0123456789ab",
-                Some("6f9c1c9e5a0b4b579a3e0123456789ab"),
-            ),
-            // Folders of other locks, whose names mean nothing by themselves.
-            ("locks", None),
-            ("leases readme", None),
-        ];
-        for (names, expected) in table {
-            let queue: Vec<_> = names.split(' ').map(str::to_owned).collect();
-            for contest in [MUTEX, READ, WRITE] {
-                let foreign = contest.is_taken(&queue).err();
-                assert_eq!(foreign.map(|f| f.node).as_deref(), expected, "{names}");
-            }
-            let permit = Contest {
-                role: Role::Permit,
-                ..MUTEX
-            };
-            assert!(permit.is_taken(&queue).is_ok(), "{names}");
-        }
-    }
-
-    #[test]
-    fn a_reader_is_let_in_beside_readers() {
-        assert_eq!(READ.is_taken(&children("r1 r2")), Ok(false));
-        assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
-        assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
-        assert_eq!(WRITE.is_taken(&[]), Ok(false));
-    }
-
-    #[test]
-    fn holders_are_told_from_those_who_wait() {
-        let queue = children("r1 r2 w3 r4");
-        let holds = |spec| WRITE.holds(&queue, &node(spec));
-        assert_eq!(
-            ["r1", "r2", "w3", "r4", "w9"].map(holds),
-            [true, true, false, false, false]
-        );
-    }
-
-    #[test]
-    fn a_permit_is_there_while_the_directory_is_not_crowded() {
-        let contest = Contest {
-            dialect: Dialect::Curator,
-            role: Role::Permit,
-            permits: 2,
-        };
-        let children =
-            ["_c_a-lease-0000000001", "stray", "_c_b-lease-0000000002"].map(String::from);
-        assert_eq!(contest.is_taken(&children[..1]), Ok(false));
-        assert_eq!(contest.is_taken(&children[..2]), Ok(true));
-        assert_eq!(contest.place(&children[..2], &children[0]), Place::First);
-        assert_eq!(contest.place(&children, &children[2]), Place::Crowded(1));
-        assert_eq!(contest.place(&children, "gone"), Place::Missing);
-    }
-
-    #[test]
-    fn our_own_nodes_are_found_lowest_first() {
-        let queue = children("l2 l7 l12 l1");
-        let mine = |id: &str| prefix(Dialect::Curator, Role::Exclusive, id);
-        assert_eq!(own(&queue, &mine("l7"))[0].text, node("l7"));
-        assert!(own(&queue, &mine("l9")).is_empty());
-        let twice = vec![mine("me") + "0000000012", mine("me") + "0000000009"];
-        assert_eq!(own(&twice, &mine("me"))[0].sequence, 9);
-    }
-}
+mod tests;

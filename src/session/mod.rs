@@ -37,6 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
+use uuid::{Builder, Uuid};
 
 use self::ask::Asker;
 use self::heart::Heart;
@@ -171,6 +172,15 @@ pub(crate) fn sync(dir: &str, supported: bool) -> Request {
             version: -1,
         },
     }
+}
+
+/// An id for a node's name that was never used.
+///
+/// It is of version 8, the one for one's own purposes. Other libraries write version 4, and
+/// so our nodes can be told from theirs.
+pub(crate) fn fresh_id() -> String {
+    let random = Uuid::new_v4().into_bytes();
+    Builder::from_custom_bytes(random).into_uuid().to_string()
 }
 
 pub(crate) fn list(dir: &str) -> Request {

@@ -7,7 +7,6 @@ use super::ask::{Asker, not_made, over, refused};
 use super::limit::{GaveUp, Limit};
 use super::proof::{self, Proof};
 use super::transport::Failure;
-use crate::abandonment::CLEAN;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::path;
@@ -51,8 +50,16 @@ impl Session {
 
     /// The error of a queue with somebody who would not wait for us.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
+        let node = format!("{dir}/{}", foreign.node);
+        if foreign.by_number {
+            log::warn!("{node} goes by its number, and those under {dir} are used up");
+            return Error::Exhausted {
+                path: dir.to_owned(),
+                reason: "a contender of another library goes by them",
+            };
+        }
         Error::ForeignContender {
-            node: format!("{dir}/{}", foreign.node),
+            node,
             library: foreign.library,
             dialect: foreign.dialect,
         }
@@ -63,10 +70,11 @@ impl Session {
         &self,
         asker: &mut Asker,
         dirs: &[String],
+        lasting: Option<&[u8]>,
         limit: &Limit,
     ) -> Result<()> {
         for dir in dirs {
-            let requests = self.parents(dir, false);
+            let requests = self.parents(dir, lasting);
             let count = requests.len();
             let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
             let mut refusals = Refusals::default();
@@ -121,7 +129,7 @@ impl Session {
     }
 
     /// The requests that create a lock's directory and what is above it.
-    pub(crate) fn parents(&self, dir: &str, lasting: bool) -> Vec<Request> {
+    pub(crate) fn parents(&self, dir: &str, lasting: Option<&[u8]>) -> Vec<Request> {
         let make = |path: &str, mode, data: &[u8]| Request::Create {
             path: path.to_owned(),
             data: data.to_vec(),
@@ -130,10 +138,10 @@ impl Session {
             stat: false,
         };
         // kazoo remembers that a directory exists, and fails if a container has gone.
-        let last = match self.settings.dialect {
-            _ if lasting => make(dir, CreateMode::Persistent, CLEAN),
-            Dialect::Kazoo => make(dir, CreateMode::Persistent, &[]),
-            Dialect::Curator | Dialect::Recipe => make(dir, CreateMode::Container, &[]),
+        let last = match (lasting, self.settings.dialect) {
+            (Some(data), _) => make(dir, CreateMode::Persistent, data),
+            (None, Dialect::Kazoo) => make(dir, CreateMode::Persistent, &[]),
+            (None, Dialect::Curator | Dialect::Recipe) => make(dir, CreateMode::Container, &[]),
         };
         let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent, &[]));
         above.chain([last]).collect()

@@ -16,6 +16,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -108,6 +109,7 @@ public class JavaPeer {
                 try {
                     obey(words);
                 } catch (Throwable error) {
+                    error.printStackTrace();
                     say(id, "error", error.toString().replace('\n', ' '));
                 }
             });
@@ -161,6 +163,12 @@ public class JavaPeer {
                     return "-";
                 case "leader":
                     return leader(path);
+                case "latch":
+                    LeaderLatch latch = new LeaderLatch(client, path);
+                    latch.start();
+                    latch.await();
+                    release = latch::close;
+                    return "-";
                 case "apache":
                     return apache(path);
                 default:

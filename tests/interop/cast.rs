@@ -53,6 +53,7 @@ pub(crate) const CURATOR_WRITE: Kind = theirs(
     "Curator InterProcessReadWriteLock, write",
 );
 pub(crate) const CURATOR_LEADER: Kind = theirs(Library::Java, "leader", "Curator LeaderSelector");
+pub(crate) const CURATOR_LATCH: Kind = theirs(Library::Java, "latch", "Curator LeaderLatch");
 pub(crate) const CURATOR_SEMAPHORE: Kind = theirs(
     Library::Java,
     "semaphore:1",
@@ -75,6 +76,8 @@ pub(crate) const KAZOO_WRITE: Kind = theirs(Library::Kazoo, "write", "kazoo Writ
 pub(crate) const KAZOO_ELECTION: Kind = theirs(Library::Kazoo, "election", "kazoo Election");
 pub(crate) const KAZOO_SEMAPHORE: Kind =
     theirs(Library::Kazoo, "semaphore:1", "kazoo Semaphore, 1 lease");
+pub(crate) const KAZOO_SEMAPHORE_OF_TWO: Kind =
+    theirs(Library::Kazoo, "semaphore:2", "kazoo Semaphore, 2 leases");
 pub(crate) const KAZOO_PATTERNED: Kind = theirs(
     Library::Kazoo,
     "patterned",
@@ -94,9 +97,10 @@ pub(crate) const KAZOO_AS_CURATOR_WRITE: Kind = theirs(
 );
 
 /// Everybody else's, in the order of the tables.
-pub(crate) const THEIRS: [Kind; 17] = [
+pub(crate) const THEIRS: [Kind; 18] = [
     CURATOR_MUTEX,
     CURATOR_LEADER,
+    CURATOR_LATCH,
     CURATOR_READ,
     CURATOR_WRITE,
     CURATOR_SEMAPHORE,
@@ -138,6 +142,12 @@ impl Kind {
     /// Returns whether two of the kind may hold at once.
     pub(crate) fn only_reads(self) -> bool {
         self.word.ends_with("read")
+    }
+
+    /// Returns how many of the kind may hold at once, if none of them only reads.
+    pub(crate) fn permits(self) -> usize {
+        let (_, permits) = self.word.split_once(':').unwrap_or((self.word, "1"));
+        permits.parse().expect("a number of permits")
     }
 
     /// Returns whether it waits for the children of a directory rather than for a node.

@@ -71,7 +71,9 @@ class Seat(threading.Thread):
             self.release()
             say(self.id, "released")
         elif command == "contenders":
-            texts = self.client.Lock(arguments[0], "", ["lock-"]).contenders()
+            path = arguments[0]
+            texts = self.client.Lock(path, "", ["lock-"]).contenders()
+            texts = texts or self.client.Semaphore(path).lease_holders()
             say(self.id, "contenders", "\t".join(texts))
         else:
             raise ValueError(command)
@@ -79,7 +81,7 @@ class Seat(threading.Thread):
     def lock(self, kind, path):
         kind, _, permits = kind.partition(":")
         if kind == "semaphore":
-            lock = self.client.Semaphore(path, max_leases=int(permits))
+            lock = self.client.Semaphore(path, "kazoo", int(permits))
         elif kind == "election":
             return self.elect(path)
         elif kind == "patterned":

@@ -47,6 +47,8 @@ pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
     let server = server();
     let path = fresh_path("meeting");
     let hosts = server.hosts();
+    // A container may be swept up between the two, and kazoo takes that for an error.
+    Raw::connect(&hosts).create_all(&path);
     let holder = first.seat(&hosts);
     holder.lock(first.word, &path);
     let node = holder.held();

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 12;
 /// A dialect and the locks of ours that there are in it.
 const OURS: [(Dialect, &[&str]); 3] = [
     (Dialect::Curator, &["mutex", "read", "write", "semaphore:1"]),
-    (Dialect::Kazoo, &["mutex", "read", "write"]),
+    (Dialect::Kazoo, &["mutex", "read", "write", "semaphore:1"]),
     (Dialect::Recipe, &["mutex", "read", "write"]),
 ];
 

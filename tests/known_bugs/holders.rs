@@ -8,9 +8,10 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 use super::support::eventually;
+use super::support::raw::{EPHEMERAL_SEQUENTIAL, Raw};
 use super::{PATH, SOON, client, nodes_in, wait_for_nodes};
 use zklock::embedded::{RequestKind, Server};
-use zklock::{Error, GuardEvent};
+use zklock::{Client, Dialect, Error, GuardEvent, MutexGuard, Result};
 
 /// kazoo #606, kazoo #730: after the last number everybody who came was let in.
 #[test]
@@ -43,6 +44,54 @@ fn when_the_numbers_are_used_up_one_holds_at_a_time_in_the_order_of_arrival() {
     assert_eq!(arrivals, [0, 1, 2, 3, 4, 5]);
     assert!(order.is_sorted_by_key(|(_, token)| *token), "{order:?}");
     wait_for_nodes(&server, PATH, 0);
+}
+
+/// The same where others go by the numbers, who cannot be waited for.
+#[test]
+fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
+    let names = [
+        (
+            Dialect::Curator,
+            "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-",
+        ),
+        (Dialect::Kazoo, "6f9c1c9e5a0b4b579a3e0123456789ab__lock__"),
+    ];
+    for (dialect, name) in names {
+        let server = Server::builder().start_counter(PATH, i32::MAX - 2);
+        let server = server.start().unwrap();
+        let mut other = Raw::connect(server.hosts());
+        let join = |other: &mut Raw| {
+            other
+                .create(&format!("{PATH}/{name}"), b"", EPHEMERAL_SEQUENTIAL)
+                .unwrap()
+        };
+        let client = || {
+            let client = Client::builder(server.hosts()).dialect(dialect);
+            client.connect().unwrap().mutex(PATH).unwrap()
+        };
+        // One number before the end all is well; theirs is the last but one.
+        let first = client().lock().unwrap();
+        let node = join(&mut other);
+        assert!(node.ends_with("2147483646"), "{node}");
+        let exhausted = |result: Result<Option<MutexGuard>>| match result {
+            Err(Error::Exhausted { path, .. }) => assert_eq!(path, PATH),
+            other => panic!("{dialect:?}: {other:?}"),
+        };
+        exhausted(client().lock().map(Some));
+        exhausted(client().try_lock_for(SOON));
+        first.check().unwrap();
+        wait_for_nodes(&server, PATH, 2);
+        first.unlock().unwrap();
+        // Theirs is the only one, with the last number, and what comes now gets the same.
+        let last = join(&mut other);
+        assert!(last.ends_with("2147483647"), "{last}");
+        exhausted(client().try_lock());
+        exhausted(client().lock().map(Some));
+        other.delete(&node).unwrap();
+        other.delete(&last).unwrap();
+        // Among ourselves it goes on.
+        client().lock().unwrap().unlock().unwrap();
+    }
 }
 
 /// go-zookeeper: who was not in the queue any more took itself for the first, next to the

@@ -273,3 +273,26 @@ fn every_lock_can_be_had_of_an_old_server() {
     let semaphore = client.semaphore("/old/4", 1).unwrap();
     semaphore.acquire().unwrap().unlock().unwrap();
 }
+
+/// The line of Curator's semaphore is a container, and goes while somebody has a permit.
+#[test]
+fn a_semaphore_nobody_waits_for_is_no_place_for_a_lock() {
+    let server = Server::builder().container_check(Duration::from_millis(1));
+    let server = server.start().unwrap();
+    let (ours, theirs) = (client(&server), client(&server));
+    let permit = ours.semaphore(PATH, 1).unwrap().acquire().unwrap();
+    let line = format!("{PATH}/locks");
+    eventually("the line is gone", || !server.nodes().contains(&line));
+    let refused = [
+        theirs.mutex(PATH).unwrap().lock().map(drop),
+        theirs.rwlock(PATH).unwrap().read().map(drop),
+        theirs.rwlock(PATH).unwrap().write().map(drop),
+    ];
+    for result in refused {
+        assert!(
+            matches!(result, Err(Error::ForeignContender { .. })),
+            "{result:?}"
+        );
+    }
+    permit.unlock().unwrap();
+}

@@ -57,7 +57,7 @@ impl World {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
             },
-            Action::ListAndWatch | Action::Wait | Action::Finish(_) => {
+            Action::ListAndWatch(_) | Action::Wait | Action::Finish(_) => {
                 unreachable!("nothing to serve")
             }
         }

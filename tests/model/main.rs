@@ -309,6 +309,20 @@ fn no_more_permits_are_out_than_there_are() {
 }
 
 #[test]
+fn in_kazoos_layout_there_is_never_a_node_more_than_there_are_permits() {
+    let table = [
+        ("k1 k1", "", 132),
+        ("k1 k1", "1 fault, 1 cancel", 1_786),
+        ("k1 k1", "1 fault, 1 expiry", 31_156),
+        ("k1 k1", "1 cancel, 1 crash", 860),
+        ("k1 k1 k1", "1 cancel", 5_980),
+        ("k2 k2 k2", "1 fault", 15_880),
+        ("k2 k2 k2", "1 crash", 8_825),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
 fn a_downgrade_lets_no_writer_in() {
     let table = [
         ("d w", "1 fault, 1 cancel, 1 expiry", 18_027),
@@ -347,11 +361,14 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 10] = [
+const DETOURS: [Detoured; 13] = [
     (Detour::CountsWithoutItself,   "p1 p1",    "1 expiry",  &[Exclusion]),
     (Detour::DoesNotWatchTheLeases, "p1 p1",    "",          &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly, "p1 p1 p1", "",          &[Progress, Herd, Liveness]),
     (Detour::RestartsTheLeaseAlone, "p1 p1",    "1 expiry",  &[Progress, Liveness]),
+    (Detour::DoesNotWatchTheLeases, "k1 k1",    "",          &[Sleep, Progress, Liveness]),
+    (Detour::DoesNotLook,           "k1 k1",    "",          &[Exclusion]),
+    (Detour::LooksAfterItsTurn,     "k1 k1",    "",          &[Exclusion, Progress, Liveness]),
     (Detour::DeletesTheWriterFirst, "d w",      "",          &[Exclusion]),
     (Detour::TakesANewNumber,       "d w",      "",          &[Exclusion]),
     (Detour::PlacesOneByOne,        "m m",      "",          &[Progress, Liveness]),

@@ -192,7 +192,12 @@ impl World {
     }
 }
 
-/// The client's name in messages, and the first letter of its ids.
+/// Returns an id for a node, as a client makes them up.
+pub(crate) fn id(client: usize, attempt: u8) -> String {
+    format!("{client:08x}-0000-8000-8000-{attempt:012x}")
+}
+
+/// The client's name in messages.
 pub(crate) fn name(i: usize) -> char {
     char::from(b'a' + i as u8)
 }

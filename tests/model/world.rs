@@ -19,7 +19,7 @@ use zklock::protocol::name::prefix;
 use super::client::Client;
 use super::directory::{Directory, Maker};
 use super::mutant::Mutant;
-use super::property::{Violation, name};
+use super::property::{Violation, id};
 use super::setting::Setting;
 
 /// How often each mishap may still happen.
@@ -156,7 +156,7 @@ impl World {
 
     fn enter_queued(&mut self, i: usize) {
         let role = self.clients[i].wish.role;
-        let prefix = prefix(Dialect::Curator, role, &name(i).to_string());
+        let prefix = prefix(Dialect::Curator, role, &id(i, u8::MAX));
         let maker = Maker {
             attempt: 1,
             ..self.maker(i)
@@ -197,7 +197,7 @@ impl World {
             Mutant::UsesOneId => 0,
             _ => client.attempts,
         };
-        client.enter(&format!("{}{attempts}", name(i)), knows_session);
+        client.enter(&id(i, attempts), knows_session);
     }
 
     /// The caller has got its result; perhaps it asks again.

@@ -2,13 +2,14 @@
 //!
 //! The contenders of a mutex or a read-write lock are the path's own children. Those of a
 //! semaphore are in two places: who has a permit in `leases`, and who waits in `locks`.
-//! The first of those who wait has a node in both while it waits for a permit.
+//! The first of those who wait has a node in both while it waits for a permit. Of kazoo's
+//! semaphore, the permits are the path's own children, and who waits is beside the path.
 
 use zklock::{Client, Contender, Result, Role};
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Queue([Vec<Contender>; 3]);
+pub(crate) struct Queue([Vec<Contender>; 4]);
 
 /// One line of the table.
 #[derive(Debug)]
@@ -20,11 +21,12 @@ pub(crate) struct Entry<'a> {
 
 impl Queue {
     pub(crate) fn read(client: &Client, path: &str) -> Result<Self> {
-        let [own, leases, line] = places(path);
+        let [own, leases, line, beside] = places(path);
         Ok(Self([
             client.contenders(&own)?,
             client.contenders(&leases)?,
             client.contenders(&line)?,
+            client.contenders(&beside)?,
         ]))
     }
 
@@ -42,7 +44,7 @@ impl Queue {
 
     /// Returns everybody, holders first.
     pub(crate) fn entries(&self) -> Vec<Entry<'_>> {
-        let [own, leases, line] = &self.0;
+        let [own, leases, line, beside] = &self.0;
         let own = own.iter().map(|contender| Entry {
             contender,
             holds: contender.holds(),
@@ -58,7 +60,7 @@ impl Queue {
             role: Role::Permit,
         });
         let line = line.iter().skip(usize::from(pending.is_some()));
-        let line = line.map(|contender| Entry {
+        let line = line.chain(beside).map(|contender| Entry {
             contender,
             holds: false,
             role: Role::Permit,
@@ -68,11 +70,12 @@ impl Queue {
 }
 
 /// The directories where contenders of `path` can be.
-pub(crate) fn places(path: &str) -> [String; 3] {
+pub(crate) fn places(path: &str) -> [String; 4] {
     [
         path.to_owned(),
         format!("{path}/leases"),
         format!("{path}/locks"),
+        format!("{path}-__lock__"),
     ]
 }
 

@@ -12,10 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
-
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
+use super::fresh_id;
 use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::mailbox::Mailbox;
@@ -39,8 +38,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) note: Option<&'a str>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
     pub(crate) overdue: Option<Overdue>,
-    /// Whether the directory must not go when it is empty.
-    pub(crate) lasting: bool,
+    /// What is in the directory at first, if it must not go when it is empty.
+    pub(crate) lasting: Option<&'a [u8]>,
     /// Another lock: it is of no use to go on when that is lost.
     pub(crate) under: Option<&'a Vigil>,
 }
@@ -83,7 +82,7 @@ impl Session {
             if quest.is_pointless() {
                 return Ok(None);
             }
-            let id = Uuid::new_v4().to_string();
+            let id = fresh_id();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
             let drive = Drive::new(self, quest, attempt, &mut asker, link, since);
@@ -253,7 +252,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             Action::MakeParents => self.make_parents(limit),
             Action::Sync => self.sync(limit),
             Action::List => self.list(limit),
-            Action::ListAndWatch => self.list_and_watch(limit),
+            Action::ListAndWatch(queued) => self.list_and_watch(queued, limit),
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),

@@ -28,16 +28,20 @@ impl Drive<'_, '_> {
     /// Creates the node and lists the directory in one write, so that a free lock costs
     /// one round trip.
     pub(super) fn create(&mut self, prefix: &str, limit: &Limit) -> Result<Step> {
+        let contest = self.quest.contest;
         let create = Request::Create {
             path: self.full(prefix),
             data: self.session.settings.card.text(self.quest.note),
             acl: self.acl(),
-            mode: CreateMode::EphemeralSequential,
+            mode: match contest.dialect.is_numbered(contest.role) {
+                true => CreateMode::EphemeralSequential,
+                false => CreateMode::Ephemeral,
+            },
             stat: true,
         };
         let sent = Moment::now();
         // A permit lists with a watch, for which the node must be there already.
-        let pipelined = self.quest.contest.role != Role::Permit;
+        let pipelined = contest.role != Role::Permit;
         let listing = pipelined.then(|| list(self.quest.dir));
         let ticket = self.post([create].into_iter().chain(listing));
         self.listing = None;
@@ -119,7 +123,7 @@ impl Drive<'_, '_> {
         }
     }
 
-    pub(super) fn list_and_watch(&mut self, limit: &Limit) -> Result<Step> {
+    pub(super) fn list_and_watch(&mut self, queued: bool, limit: &Limit) -> Result<Step> {
         let dir = self.quest.dir.to_owned();
         let read = Request::GetChildren {
             path: dir.clone(),
@@ -129,7 +133,8 @@ impl Drive<'_, '_> {
         match self.ask_watching(read, &dir, limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Children { names, .. })) => {
-                let ahead = names.len().saturating_sub(self.quest.contest.permits);
+                let count = names.len() + usize::from(!queued);
+                let ahead = count.saturating_sub(self.quest.contest.permits);
                 if ahead != 0 {
                     let behind = Behind {
                         nearest: String::new(),

@@ -20,7 +20,7 @@ use zklock::protocol::queue::Contest;
 pub(crate) use self::mutant::Detour;
 pub(crate) use self::steps::Step;
 use super::directory::{Directory, Maker, Overflow};
-use super::property::{Violation, name};
+use super::property::{Violation, id};
 use super::setting::budget;
 use super::world::Budget;
 
@@ -30,7 +30,7 @@ pub(crate) enum Goal {
     /// One lock.
     Lock(Role),
     /// One of so many permits: the first directory is the line, the second has the leases.
-    Permit(usize),
+    Permit(Dialect, usize),
     /// A writer's lock that becomes a reader's.
     Downgrade,
     /// The mutexes of both directories.
@@ -132,8 +132,9 @@ pub(crate) enum Seen {
 }
 
 impl Journey {
-    /// `p2` wants one of two permits, `d` downgrades, `m` wants both mutexes and `t` to hear
-    /// how the last one went; `x`, `r` and `w` want the first directory's lock.
+    /// `p2` wants one of two permits and `k2` one of kazoo's, `d` downgrades, `m` wants both
+    /// mutexes and `t` to hear how the last one went; `x`, `r` and `w` want the first
+    /// directory's lock.
     pub(crate) fn new(goals: &str, mishaps: &str, detour: Detour) -> Self {
         let dir = || Directory::new(true, 10, Overflow::Sticks);
         let goals = goals.split_whitespace().map(goal).enumerate();
@@ -208,18 +209,22 @@ impl Traveller {
     }
 
     pub(crate) fn id(&self, seat: usize) -> String {
-        format!("{}{}", name(seat), self.ids)
+        id(seat, self.ids)
     }
 
     pub(crate) fn contest(&self, dir: usize) -> Contest {
         let (role, permits) = match self.goal {
             Goal::Lock(role) => (role, 0),
             Goal::Downgrade => (Role::Write, 0),
-            Goal::Permit(permits) if dir == 1 => (Role::Permit, permits),
-            Goal::Permit(_) | Goal::All | Goal::Tracked => (Role::Exclusive, 0),
+            Goal::Permit(_, permits) if dir == 1 => (Role::Permit, permits),
+            Goal::Permit(..) | Goal::All | Goal::Tracked => (Role::Exclusive, 0),
+        };
+        let dialect = match self.goal {
+            Goal::Permit(dialect, _) => dialect,
+            _ => Dialect::Curator,
         };
         Contest {
-            dialect: Dialect::Curator,
+            dialect,
             role,
             permits,
         }
@@ -277,8 +282,10 @@ fn goal(text: &str) -> Goal {
         "d" => Goal::Downgrade,
         "m" => Goal::All,
         "t" => Goal::Tracked,
-        "p1" => Goal::Permit(1),
-        "p2" => Goal::Permit(2),
+        "p1" => Goal::Permit(Dialect::Curator, 1),
+        "p2" => Goal::Permit(Dialect::Curator, 2),
+        "k1" => Goal::Permit(Dialect::Kazoo, 1),
+        "k2" => Goal::Permit(Dialect::Kazoo, 2),
         _ => panic!("no goal is called {text}"),
     }
 }

@@ -11,6 +11,10 @@ pub(crate) enum Detour {
     LetsTheNextInTooEarly,
     RestartsTheLeaseAlone,
 
+    // Permits in kazoo's layout.
+    DoesNotLook,
+    LooksAfterItsTurn,
+
     // Downgrades.
     DeletesTheWriterFirst,
     TakesANewNumber,

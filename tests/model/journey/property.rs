@@ -1,7 +1,7 @@
 //! What must hold on every journey.
 
 use zklock::protocol::attempt::{Action, Event};
-use zklock::protocol::dialect::Role;
+use zklock::protocol::dialect::{Dialect, Role};
 
 use super::{Goal, Journey, Last, Stage, Traveller};
 use crate::property::{Property, Violation, excludes, name};
@@ -33,13 +33,27 @@ impl Journey {
     /// Never more than so many permits are out.
     fn check_permits(&mut self) {
         let out = |t: &&Traveller| {
-            let inside = t.stage == Stage::Inside && matches!(t.goal, Goal::Permit(_));
+            let inside = t.stage == Stage::Inside && matches!(t.goal, Goal::Permit(..));
             inside && t.holds.iter().all(|hold| hold.trusted)
         };
         let out = self.travellers.iter().filter(out).count();
-        let few = |t: &Traveller| matches!(t.goal, Goal::Permit(permits) if permits < out);
+        let few = |t: &Traveller| matches!(t.goal, Goal::Permit(_, permits) if permits < out);
         if self.travellers.iter().any(few) {
             self.blame(Property::Exclusion, format!("{out} permits are out"));
+        }
+        self.check_room();
+    }
+
+    /// kazoo counts before it makes a node, and not again: to it each one is a permit.
+    fn check_room(&mut self) {
+        let nodes = self.dirs[1].nodes.len();
+        let kazoo = |permits| Goal::Permit(Dialect::Kazoo, permits);
+        if self
+            .travellers
+            .iter()
+            .any(|t| (1..nodes).any(|few| t.goal == kazoo(few)))
+        {
+            self.blame(Property::Exclusion, format!("{nodes} permits are taken"));
         }
     }
 
@@ -90,7 +104,7 @@ impl Traveller {
     /// What it holds of the first directory's lock.
     fn held(&self) -> Option<Role> {
         let role = match (self.goal, self.stage) {
-            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Done) | (Goal::Permit(_), _) => None,
+            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Done) | (Goal::Permit(..), _) => None,
             (Goal::Downgrade, Stage::Inside) => Some(Role::Read),
             (Goal::Downgrade, _) => Some(Role::Write),
             (Goal::Lock(role), _) => Some(role),

@@ -23,11 +23,14 @@ impl Journey {
                 traveller.holds.push(hold(mine));
                 self.go_inside(i);
             }
-            (Goal::Permit(_), 0) => {
+            (Goal::Permit(..), 0) => {
                 traveller.holds.push(hold(mine));
+                if self.detour == Detour::LooksAfterItsTurn {
+                    traveller.release_line();
+                }
                 self.enter(i, 1);
             }
-            (Goal::Permit(_), _) => {
+            (Goal::Permit(..), _) => {
                 // The line's node is in the same session, and so still there.
                 traveller.release_line();
                 traveller.holds.push(hold(mine));
@@ -66,11 +69,11 @@ impl Journey {
 
     pub(crate) fn restart(&mut self, i: usize, dir: usize) {
         match (self.travellers[i].goal, dir) {
-            (Goal::Permit(_), 1) if self.detour == Detour::RestartsTheLeaseAlone => {
+            (Goal::Permit(..), 1) if self.detour == Detour::RestartsTheLeaseAlone => {
                 self.enter(i, 1);
             }
             // What it has reached with its other nodes is lost with the session.
-            (Goal::All | Goal::Permit(_), _) => {
+            (Goal::All | Goal::Permit(..), _) => {
                 self.travellers[i].leave();
                 self.begin(i);
             }

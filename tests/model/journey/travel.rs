@@ -73,7 +73,8 @@ impl Journey {
             }
             Action::Sync => Event::Synced,
             Action::List => Event::Children(children(self)),
-            Action::ListAndWatch => {
+            Action::ListAndWatch(false) if self.detour == Detour::DoesNotLook => Event::NoNode,
+            Action::ListAndWatch(_) => {
                 if self.detour != Detour::DoesNotWatchTheLeases {
                     self.travellers[i].watch = Some(Watch::Children(dir));
                 }
@@ -117,6 +118,12 @@ impl Journey {
 
     pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Born) {
         let (maker, session) = (self.maker(i, dir), self.travellers[i].session);
+        let contest = self.travellers[i].contest(dir);
+        if !contest.dialect.is_numbered(contest.role) {
+            let born = self.dirs[dir].plant(prefix, session, maker);
+            self.fire(dir, None);
+            return (prefix.to_owned(), born);
+        }
         let made = self.dirs[dir].create(prefix, session, maker);
         self.fire(dir, None);
         made.expect("the directory is there")

@@ -1,0 +1,263 @@
+use super::*;
+use crate::protocol::name::prefix;
+
+const MUTEX: Contest = Contest {
+    dialect: Dialect::Curator,
+    role: Role::Exclusive,
+    permits: 0,
+};
+const READ: Contest = Contest {
+    dialect: Dialect::Curator,
+    role: Role::Read,
+    permits: 0,
+};
+const WRITE: Contest = Contest {
+    dialect: Dialect::Curator,
+    role: Role::Write,
+    permits: 0,
+};
+
+/// `w3 r1 l7` is a writer with the number 3, a reader with 1 and a mutex with 7.
+fn children(spec: &str) -> Vec<String> {
+    spec.split_whitespace().map(node).collect()
+}
+
+fn node(spec: &str) -> String {
+    let role = match spec.as_bytes()[0] {
+        b'r' => Role::Read,
+        b'w' => Role::Write,
+        _ => Role::Exclusive,
+    };
+    let number = number(spec);
+    format!("{}{number:010}", prefix(Dialect::Curator, role, &id(spec)))
+}
+
+fn number(spec: &str) -> i64 {
+    spec[1..].trim_end_matches('\'').parse().unwrap()
+}
+
+/// An id as we write them.
+fn id(spec: &str) -> String {
+    let (number, length) = (number(spec), spec.len());
+    format!("{number:08x}-0000-8000-8000-{length:012x}")
+}
+
+fn behind(spec: &str, ahead: usize, last: bool) -> Place {
+    Place::Behind(Behind {
+        nearest: node(spec),
+        ahead,
+        last,
+    })
+}
+
+#[test]
+fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
+    #[rustfmt::skip]
+    let table = [
+        // queue           me     contest  place
+        ("l1",            "l1",  MUTEX,   Place::First),
+        ("l2 l1",         "l2",  MUTEX,   behind("l1", 1, true)),
+        ("l3 l1 l2",      "l3",  MUTEX,   behind("l2", 2, false)),
+        ("l1 l3",         "l9",  MUTEX,   Place::Missing),
+        ("w1",            "w1",  WRITE,   Place::First),
+        ("r1 r2",         "r2",  READ,    Place::First),
+        ("w1 r2 r3",      "r3",  READ,    behind("w1", 1, false)),
+        ("r1 w2 r3",      "r3",  READ,    behind("w2", 1, false)),
+        ("w1 w2 r3",      "r3",  READ,    behind("w2", 2, false)),
+        ("r1 w2",         "w2",  WRITE,   behind("r1", 1, false)),
+        ("r1 w2 r3",      "r1",  READ,    Place::First),
+        // A writer that has just downgraded has two nodes with one number.
+        ("w5 r5 w6",      "w6",  WRITE,   behind("r5", 2, false)),
+        ("w5 r5 r7",      "r7",  READ,    behind("w5", 1, false)),
+        ("r5 w6",         "r5",  READ,    Place::First),
+    ];
+    for (queue, me, contest, expected) in table {
+        let place = contest.place(&children(queue), &node(me));
+        // Two nodes with one number are equally near.
+        let place = match (place, queue) {
+            (Place::Behind(found), "w5 r5 w6") => behind("r5", found.ahead, found.last),
+            (place, _) => place,
+        };
+        assert_eq!(place, expected, "{me} in {queue}");
+    }
+}
+
+#[test]
+fn used_up_numbers_are_ordered_by_birth() {
+    let queue = children("l2147483647 l2147483647' l2147483646");
+    let Place::Exhausted(names) = MUTEX.place(&queue, &queue[0]) else {
+        panic!("two nodes have the same number");
+    };
+    assert_eq!(names, queue);
+    let births = queue.iter().cloned().zip([30, 20, 10]).collect();
+    let last = |nearest: &String, ahead| {
+        Place::Behind(Behind {
+            nearest: nearest.clone(),
+            ahead,
+            last: false,
+        })
+    };
+    assert_eq!(MUTEX.place_by_birth(&births, &queue[2]), Place::First);
+    assert_eq!(MUTEX.place_by_birth(&births, &queue[1]), last(&queue[2], 1));
+    assert_eq!(MUTEX.place_by_birth(&births, &queue[0]), last(&queue[1], 2));
+    assert_eq!(MUTEX.place(&queue, "gone"), Place::Missing);
+}
+
+#[test]
+fn used_up_numbers_exclude_nobody_who_goes_by_them() {
+    let kazoo = Contest {
+        dialect: Dialect::Kazoo,
+        ..MUTEX
+    };
+    #[rustfmt::skip]
+    let table = [
+        (MUTEX, "x-12-"),
+        (MUTEX, "_c_6f9c1c9e5a0b4b579a3e0123456789ab-lock-"),
+        (MUTEX, "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-"),
+        (READ,  "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__"),
+        (WRITE, "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__"),
+        (kazoo, "6f9c1c9e5a0b4b579a3e0123456789ab__lock__"),
+    ];
+    for (contest, other) in table {
+        for (ours, theirs) in [(7, 8), (7, 6), (6, 7), (6, 5)] {
+            let mine = prefix(contest.dialect, contest.role, &id("l7"));
+            let queue = [(mine, ours), (other.to_owned(), theirs)];
+            let queue = queue.map(|(name, digit)| format!("{name}214748364{digit}"));
+            let expected = Foreign {
+                node: queue[1].clone(),
+                library: NodeName::parse(&queue[1]).unwrap().kind.library(),
+                dialect: None,
+                by_number: true,
+            };
+            let used_up = 7 <= ours.max(theirs);
+            let place = contest.place(&queue, &queue[0]);
+            let refused = place == Place::Foreign(expected.clone());
+            assert_eq!(refused, used_up, "{queue:?}: {place:?}");
+            // Who comes now gets such a number, too, as soon as one was given out.
+            let taken = contest.is_taken(&queue);
+            assert_eq!(taken == Err(expected), used_up, "{queue:?}: {taken:?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_pretends_to_exclude_who_would_not_wait() {
+    let mut queue = children("l1");
+    assert_eq!(MUTEX.is_taken(&queue), Ok(true));
+    queue.push("readme".into());
+    assert_eq!(MUTEX.place(&queue, &node("l1")), Place::First);
+    queue.push("6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000003".into());
+    let foreign = MUTEX.is_taken(&queue).unwrap_err();
+    assert_eq!(foreign.node, queue[2]);
+    assert_eq!(foreign.dialect, Some(Dialect::Kazoo));
+    assert_eq!(MUTEX.place(&queue, &node("l1")), Place::Foreign(foreign));
+    for contest in [READ, WRITE] {
+        assert!(matches!(
+            contest.place(&queue[..1], "me"),
+            Place::Foreign(_)
+        ));
+    }
+}
+
+#[test]
+fn a_lock_is_no_neighbour_for_a_semaphore() {
+    const LEASE: &str = "6f9c1c9e5a0b4b579a3e0123456789ab";
+    let lock = node("l1");
+    let (curator, kazoo) = (Dialect::Curator, Dialect::Kazoo);
+    #[rustfmt::skip]
+    let table = [
+        (curator, ["locks", "leases", "readme"], None),
+        (curator, ["locks", "leases", &lock],    Some((lock.as_str(), None))),
+        (curator, ["locks", "leases", LEASE],    Some((LEASE, Some(kazoo)))),
+        (kazoo,   ["readme", "locks", LEASE],    None),
+        // The line of Curator's semaphore goes while nobody waits.
+        (kazoo,   ["readme", "leases", LEASE],   Some(("leases", Some(curator)))),
+        (kazoo,   [LEASE, "readme", &lock],      Some((lock.as_str(), None))),
+        (kazoo,   [LEASE, "locks", "leases"],    Some(("leases", Some(curator)))),
+    ];
+    for (dialect, names, expected) in table {
+        let children = names.map(str::to_owned);
+        let found = beside_semaphore(dialect, &children);
+        let found = found.as_ref().map(|f| (f.node.as_str(), f.dialect));
+        assert_eq!(found, expected, "{dialect:?}: {names:?}");
+        let permit = Contest {
+            dialect,
+            role: Role::Permit,
+            permits: 9,
+        };
+        // Where permits stand beside such neighbours they are seen with every look.
+        let refused = permit.is_taken(&children).is_err();
+        assert_eq!(refused, dialect == kazoo && expected.is_some());
+        let refused = matches!(permit.place(&children, names[0]), Place::Foreign(_));
+        assert_eq!(refused, dialect == kazoo && expected.is_some());
+    }
+}
+
+#[test]
+fn a_semaphore_is_no_neighbour_for_a_lock() {
+    let table = [
+        ("locks leases", Some("leases")),
+        (
+            "6f9c1c9e5a0b4b579a3e0123456789ab",
+            Some("6f9c1c9e5a0b4b579a3e0123456789ab"),
+        ),
+        // The folder of another lock, whose name means nothing.
+        ("locks", None),
+        ("leases readme", Some("leases")),
+    ];
+    for (names, expected) in table {
+        let queue: Vec<_> = names.split(' ').map(str::to_owned).collect();
+        for contest in [MUTEX, READ, WRITE] {
+            let foreign = contest.is_taken(&queue).err();
+            assert_eq!(foreign.map(|f| f.node).as_deref(), expected, "{names}");
+        }
+        let permit = Contest {
+            role: Role::Permit,
+            ..MUTEX
+        };
+        assert!(permit.is_taken(&queue).is_ok(), "{names}");
+    }
+}
+
+#[test]
+fn a_reader_is_let_in_beside_readers() {
+    assert_eq!(READ.is_taken(&children("r1 r2")), Ok(false));
+    assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
+    assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
+    assert_eq!(WRITE.is_taken(&[]), Ok(false));
+}
+
+#[test]
+fn holders_are_told_from_those_who_wait() {
+    let queue = children("r1 r2 w3 r4");
+    let holds = |spec| WRITE.holds(&queue, &node(spec));
+    assert_eq!(
+        ["r1", "r2", "w3", "r4", "w9"].map(holds),
+        [true, true, false, false, false]
+    );
+}
+
+#[test]
+fn a_permit_is_there_while_the_directory_is_not_crowded() {
+    let contest = Contest {
+        dialect: Dialect::Curator,
+        role: Role::Permit,
+        permits: 2,
+    };
+    let children = ["_c_a-lease-0000000001", "stray", "_c_b-lease-0000000002"].map(String::from);
+    assert_eq!(contest.is_taken(&children[..1]), Ok(false));
+    assert_eq!(contest.is_taken(&children[..2]), Ok(true));
+    assert_eq!(contest.place(&children[..2], &children[0]), Place::First);
+    assert_eq!(contest.place(&children, &children[2]), Place::Crowded(1));
+    assert_eq!(contest.place(&children, "gone"), Place::Missing);
+}
+
+#[test]
+fn our_own_nodes_are_found_lowest_first() {
+    let queue = children("l2 l7 l12 l1");
+    let mine = |spec: &str| prefix(Dialect::Curator, Role::Exclusive, &id(spec));
+    assert_eq!(own(&queue, &mine("l7"))[0].text, node("l7"));
+    assert!(own(&queue, &mine("l9")).is_empty());
+    let twice = vec![mine("l3") + "0000000012", mine("l3") + "0000000009"];
+    assert_eq!(own(&twice, &mine("l3"))[0].sequence, 9);
+}
