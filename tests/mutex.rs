@@ -14,11 +14,8 @@ use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
 use support::{eventually, fresh_path, timed};
-use transport::{Place, TIMEOUT, Transport, in_every_place};
+use transport::{Place, SOON, TIMEOUT, Transport, expire_whoever_waits, in_every_place};
 use zklock::{Client, Error, LockOptions};
-
-/// Longer than any call takes that does not hang, shorter than a hang.
-const SOON: Duration = Duration::from_secs(10);
 
 in_every_place! {
     a_lock_excludes_the_threads_of_one_client
@@ -37,6 +34,7 @@ in_every_place! {
     dropping_a_guard_does_not_wait_for_a_stopped_server
     a_panic_in_the_critical_section_releases_the_lock
     the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
+    a_waiter_whose_session_expires_queues_again
     locking_twice_in_one_thread_is_an_error_at_once
     a_guard_that_may_change_threads_is_released_in_another
     fencing_tokens_grow_with_every_grant
@@ -369,6 +367,24 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
     assert!(timeout / 2 < took, "{took:?}");
     assert!(took < timeout + SOON, "{took:?}");
     drop(guard);
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+fn a_waiter_whose_session_expires_queues_again(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("expired"));
+    let (ours, theirs) = (
+        place.connect(&server.hosts()),
+        place.connect(&server.hosts()),
+    );
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = theirs.mutex(&path).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| mutex.lock().map(|guard| guard.unlock()));
+        expire_whoever_waits(server, &path, guard.node(), &waiting);
+        guard.unlock().unwrap();
+        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+    });
     assert_nothing_left(&server.hosts(), &path);
 }
 

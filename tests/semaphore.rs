@@ -1,76 +1,97 @@
-//! The promises of the semaphore.
+//! The promises of the semaphore, on every transport, on the embedded server and on a real
+//! one.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::eventually;
 use support::proxy::Proxy;
-use zklock::embedded::Server;
+use support::raw::{Raw, assert_nothing_left, op};
+use support::{eventually, fresh_path};
+use transport::{Place, SOON, expire_owner, expire_whoever_waits, in_every_place, wait_for};
 use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
-const PATH: &str = "/limits/imports";
+in_every_place! {
+    no_more_permits_are_out_than_there_are
+    permits_that_disagree_are_reported
+    a_waiting_thread_is_told_and_gets_the_next_permit
+    a_permit_may_change_threads_and_is_lost_with_its_session
+    a_waiter_whose_session_expires_queues_again
+    a_session_that_expires_while_it_is_first_in_line_stops_nobody
+    hundreds_wait_without_a_herd
+    a_cancel_at_any_time_is_heard
+}
 
-fn semaphore(server: &Server, permits: u32) -> (Client, Semaphore) {
-    let client = Client::connect(server.hosts()).unwrap();
-    let semaphore = client.semaphore(PATH, permits).unwrap();
+fn semaphore(place: Place, path: &str, permits: u32) -> (Client, Semaphore) {
+    let client = place.connect(&place.shared().hosts());
+    let semaphore = client.semaphore(path, permits).unwrap();
     (client, semaphore)
 }
 
-fn left(client: &Client) -> usize {
-    let count = |dir: &str| client.contenders(&format!("{PATH}/{dir}")).unwrap().len();
-    count("locks") + count("leases")
+/// How many nodes are in the line and how many permits are out, or asked for by the first
+/// in the line.
+fn left(place: Place, path: &str) -> (usize, usize) {
+    let mut raw = Raw::connect(&place.shared().hosts());
+    let mut count = |dir: &str| {
+        let names = raw.children(&format!("{path}/{dir}"));
+        names.unwrap_or_default().len()
+    };
+    (count("locks"), count("leases"))
+}
+
+#[track_caller]
+fn nothing_is_left(place: Place, path: &str) {
+    let hosts = place.shared().hosts();
+    assert_nothing_left(&hosts, &format!("{path}/locks"));
+    assert_nothing_left(&hosts, &format!("{path}/leases"));
 }
 
 /// kazoo #214: by trying one got in when as many as may be were.
-#[test]
-fn no_more_permits_are_out_than_there_are() {
-    let server = Server::start().unwrap();
-    let (client, ours) = semaphore(&server, 2);
-    let (_other, theirs) = semaphore(&server, 2);
+fn no_more_permits_are_out_than_there_are(place: Place) {
+    let path = fresh_path("permits");
+    let (_client, ours) = semaphore(place, &path, 2);
+    let (_other, theirs) = semaphore(place, &path, 2);
     let one = ours.acquire().unwrap();
     let two = theirs.try_acquire().unwrap().unwrap();
     assert!(ours.try_acquire().unwrap().is_none());
-    assert!(
-        theirs
-            .try_acquire_for(Duration::from_millis(50))
-            .unwrap()
-            .is_none()
-    );
-    eventually("the one that gave up has gone", || left(&client) == 2);
+    let shortly = Duration::from_millis(50);
+    assert!(theirs.try_acquire_for(shortly).unwrap().is_none());
+    eventually("the one that gave up has gone", || {
+        left(place, &path) == (0, 2)
+    });
     one.verify().unwrap();
     drop(one);
     let three = ours.acquire().unwrap();
     two.unlock().unwrap();
     three.unlock().unwrap();
-    eventually("nothing is left", || left(&client) == 0);
+    nothing_is_left(place, &path);
 }
 
 /// Curator checks nothing here: each client counts by its own limit.
-#[test]
-fn permits_that_disagree_are_reported() {
-    let server = Server::start().unwrap();
-    let (client, two) = semaphore(&server, 2);
+fn permits_that_disagree_are_reported(place: Place) {
+    let path = fresh_path("disagree");
+    let (client, two) = semaphore(place, &path, 2);
     let permit = two.acquire().unwrap();
-    let (_other, three) = semaphore(&server, 3);
+    let (_other, three) = semaphore(place, &path, 3);
     let disagree = Error::PermitsDisagree {
-        path: PATH.into(),
+        path: path.clone(),
         ours: 3,
         theirs: 2,
     };
     assert_eq!(three.acquire().unwrap_err(), disagree);
     drop(permit);
-    eventually("nothing is left", || left(&client) == 0);
-    assert!(client.semaphore(PATH, 0).is_err());
+    nothing_is_left(place, &path);
+    assert!(client.semaphore(&path, 0).is_err());
 }
 
-#[test]
-fn a_waiting_thread_is_told_and_gets_the_next_permit() {
-    let server = Server::start().unwrap();
-    let (_client, ours) = semaphore(&server, 1);
-    let (_other, theirs) = semaphore(&server, 1);
+fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
+    let path = fresh_path("told");
+    let (_client, ours) = semaphore(place, &path, 1);
+    let (_other, theirs) = semaphore(place, &path, 1);
     let permit = ours.acquire().unwrap();
     let (told, waits) = crossbeam_channel::bounded(1);
     thread::scope(|scope| {
@@ -84,40 +105,93 @@ fn a_waiting_thread_is_told_and_gets_the_next_permit() {
         waits.recv().unwrap();
         permit.unlock().unwrap();
     });
+    nothing_is_left(place, &path);
 }
 
-#[test]
-fn a_permit_may_change_threads_and_is_lost_with_its_session() {
-    let server = Server::start().unwrap();
-    let (client, semaphore) = semaphore(&server, 1);
+fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
+    let path = fresh_path("lost");
+    let (_client, semaphore) = semaphore(place, &path, 1);
     let permit: Permit = semaphore.acquire().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| permit.verify().unwrap());
     });
-    server.expire_session(client.session_id());
-    assert!(
-        permit
-            .events()
-            .iter()
-            .any(|event| event == GuardEvent::Lost)
-    );
+    expire_owner(place.shared(), permit.node());
+    wait_for(&permit, GuardEvent::Lost);
     assert!(permit.unlock().unwrap_err().is_lost());
-    drop(semaphore.acquire().unwrap());
+    place.assert_got_in(semaphore.acquire().map(drop), ());
+    nothing_is_left(place, &path);
 }
 
-#[test]
-fn hundreds_wait_without_a_herd() {
+/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+fn a_waiter_whose_session_expires_queues_again(place: Place) {
+    let path = fresh_path("expired");
+    let (_client, ours) = semaphore(place, &path, 1);
+    let (_other, theirs) = semaphore(place, &path, 1);
+    let permit = ours.acquire().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| theirs.acquire().map(|permit| permit.unlock()));
+        let leases = format!("{path}/leases");
+        expire_whoever_waits(place.shared(), &leases, permit.node(), &waiting);
+        permit.unlock().unwrap();
+        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+    });
+    nothing_is_left(place, &path);
+}
+
+/// It has lost its node in the line and that of its permit: whoever made the one again
+/// without the other would wait for somebody who waits for him.
+fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("first"));
+    let (_client, ours) = semaphore(place, &path, 1);
+    let (_first, one) = semaphore(place, &path, 1);
+    let (_second, two) = semaphore(place, &path, 1);
+    let permit = ours.acquire().unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| one.acquire().map(|permit| permit.unlock()));
+        eventually("the first waits for a permit", || {
+            left(place, &path) == (1, 2)
+        });
+        let node = first_in_line(place, &path);
+        let second = scope.spawn(|| two.acquire().map(|permit| permit.unlock()));
+        eventually("the second waits in the line", || {
+            left(place, &path) == (2, 2)
+        });
+        expire_owner(server, &node);
+        eventually("both wait again", || {
+            first.is_finished()
+                || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
+        });
+        permit.unlock().unwrap();
+        assert_eq!(second.join().unwrap(), Ok(Ok(())));
+        place.assert_got_in(first.join().unwrap(), Ok(()));
+    });
+    nothing_is_left(place, &path);
+}
+
+fn first_in_line(place: Place, path: &str) -> String {
+    let locks = format!("{path}/locks");
+    let mut names = support::raw::children(&place.shared().hosts(), &locks);
+    names.sort_by(|one, other| one[one.len() - 10..].cmp(&other[other.len() - 10..]));
+    names
+        .first()
+        .map_or_else(String::new, |name| format!("{locks}/{name}"))
+}
+
+fn hundreds_wait_without_a_herd(place: Place) {
     const PERMITS: usize = 5;
-    let server = Server::start().unwrap();
+    const CLIENTS: usize = 20;
+    const EACH: usize = 10;
+    let path = fresh_path("hundreds");
+    let network = Proxy::start(&place.shared().hosts());
     let inside = AtomicUsize::new(0);
-    let (client, _) = semaphore(&server, PERMITS as u32);
-    let semaphores: Vec<_> = (0..20)
-        .map(|_| semaphore(&server, PERMITS as u32))
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| place.connect(&network.hosts()))
         .collect();
     thread::scope(|scope| {
-        for (_, semaphore) in &semaphores {
-            for _ in 0..10 {
+        for client in &clients {
+            for _ in 0..EACH {
                 scope.spawn(|| {
+                    let semaphore = client.semaphore(&path, PERMITS as u32).unwrap();
                     let permit = semaphore.acquire().unwrap();
                     assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -126,18 +200,19 @@ fn hundreds_wait_without_a_herd() {
             }
         }
     });
-    eventually("nothing is left", || left(&client) == 0);
+    nothing_is_left(place, &path);
+    // Were all woken by each permit that is given back, each would list as often.
+    let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
+    assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
 }
 
-#[test]
-fn a_cancel_at_any_time_is_heard() {
-    let server = Server::start().unwrap();
-    let network = Proxy::start(server.hosts());
+fn a_cancel_at_any_time_is_heard(place: Place) {
+    let network = Proxy::start(&place.shared().hosts());
     network.delay(Duration::from_millis(30));
     // The first call of a client has most to ask; it takes half a second here.
     for cancelled_after in (0..400).step_by(40).map(Duration::from_millis) {
-        let client = Client::connect(&network.hosts()).unwrap();
-        let semaphore = client.semaphore(PATH, 2).unwrap();
+        let client = place.connect(&network.hosts());
+        let semaphore = client.semaphore(&fresh_path("cancel"), 2).unwrap();
         let (cancel, cancelled) = crossbeam_channel::bounded(1);
         let (done, returned) = crossbeam_channel::bounded(1);
         thread::spawn(move || {
@@ -149,7 +224,7 @@ fn a_cancel_at_any_time_is_heard() {
         network.blackhole();
         // Fails if the call has returned already.
         let _ = cancel.send(());
-        let returned = returned.recv_timeout(Duration::from_secs(5));
+        let returned = returned.recv_timeout(SOON);
         network.heal();
         returned
             .unwrap_or_else(|_| panic!("cancelled after {cancelled_after:?}, and not heard"))

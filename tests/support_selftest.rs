@@ -55,6 +55,20 @@ fn a_session_expires_after_its_timeout_and_takes_its_nodes_along() {
 }
 
 #[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_session_that_is_ended_from_elsewhere_takes_its_nodes_along() {
+    let hosts = ZooKeeper::shared().hosts();
+    let node = support::fresh_path("ended");
+    let mut client = Raw::connect(&hosts);
+    client.create_all("/tests");
+    let mut victim = Raw::connect(&hosts);
+    victim.create(&node, b"", EPHEMERAL).unwrap();
+    raw::expire(&hosts, raw::owner(&hosts, &node));
+    assert_eq!(client.stat(&node), None);
+    assert!(fails(|| drop(victim.data(&node))));
+}
+
+#[test]
 #[ignore = "a worker process"]
 fn worker_that_starts_a_server_and_waits_for_its_death() {
     let Some(_) = worker::input() else { return };

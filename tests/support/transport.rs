@@ -3,17 +3,23 @@
 // Every test binary uses a part of this.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+use std::fmt::Debug;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
-use zklock::{Client, SessionState};
+use zklock::{Client, Error, GuardEvent, LockGuard, SessionState};
 
 use crate::support::eventually;
+use crate::support::raw::{self, Raw};
 use crate::support::zookeeper::ZooKeeper;
 
 /// The session timeout of test clients, unless they say otherwise.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longer than any call takes that does not hang, shorter than a hang.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// What carries a client's requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -107,6 +113,8 @@ pub(crate) trait Stoppable: Sync {
     fn kill(&self);
     /// Is back.
     fn restart(&self);
+    /// Ends a session, which for its client is as if it had expired.
+    fn expire(&self, session: i64);
 }
 
 impl Place {
@@ -114,6 +122,21 @@ impl Place {
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
         self.transport.connect(hosts)
+    }
+
+    /// Returns whether a client outlives the loss of its connection for sure. The
+    /// `zookeeper` crate may find that its handle is at its end, and ours with it.
+    pub(crate) fn outlives_connections(self) -> bool {
+        self.transport == Transport::Wire
+    }
+
+    /// Checks that somebody got in whose session had expired, if he could.
+    #[track_caller]
+    pub(crate) fn assert_got_in<T: Debug + PartialEq>(self, outcome: Result<T, Error>, got: T) {
+        match outcome {
+            Err(Error::Closed) if !self.outlives_connections() => {}
+            outcome => assert_eq!(outcome, Ok(got)),
+        }
     }
 
     /// Returns a server that other tests use as well.
@@ -154,6 +177,10 @@ impl Stoppable for ZooKeeper {
     fn restart(&self) {
         self.restart();
     }
+
+    fn expire(&self, session: i64) {
+        raw::expire(&self.hosts(), session);
+    }
 }
 
 impl Stoppable for Server {
@@ -177,6 +204,67 @@ impl Stoppable for Server {
     fn restart(&self) {
         self.resume();
     }
+
+    fn expire(&self, session: i64) {
+        assert!(self.expire_session(session));
+    }
+}
+
+/// Has the session expire whose node this is.
+///
+/// Asks the server whose it is: a handle does not tell its session.
+#[track_caller]
+pub(crate) fn expire_owner(server: &dyn Stoppable, node: &str) {
+    server.expire(raw::owner(&server.hosts(), node));
+}
+
+/// Has the session expire of who waits in `dir` behind `holder`, and waits until he is in
+/// the queue again, or gives it up; a few times, as the server may tell of the end of the
+/// node or of the session first.
+#[track_caller]
+pub(crate) fn expire_whoever_waits<T>(
+    server: &dyn Stoppable,
+    dir: &str,
+    holder: &str,
+    waiting: &ScopedJoinHandle<'_, T>,
+) {
+    let mut raw = Raw::connect(&server.hosts());
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let mut nodes = Vec::new();
+        eventually("he waits, in another node", || {
+            nodes = raw.children(dir).unwrap_or_default();
+            nodes.retain(|name| !holder.ends_with(name));
+            waiting.is_finished() || (nodes.len() == 1 && !seen.contains(&nodes[0]))
+        });
+        if waiting.is_finished() {
+            return;
+        }
+        if seen.len() < 3 {
+            expire_owner(server, &format!("{dir}/{}", nodes[0]));
+        }
+        seen.append(&mut nodes);
+    }
+}
+
+/// Waits until the guard tells of this.
+#[track_caller]
+pub(crate) fn wait_for(guard: &(impl LockGuard + ?Sized), wanted: GuardEvent) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let event = guard.events().recv_deadline(deadline);
+        if event.expect("the event") == wanted {
+            return;
+        }
+    }
+}
+
+/// Waits until `count` contenders are in the queue.
+#[track_caller]
+pub(crate) fn wait_for_queue(client: &Client, dir: &str, count: usize) {
+    eventually(&format!("{count} contenders in {dir}"), || {
+        client.contenders(dir).unwrap().len() == count
+    });
 }
 
 /// Makes a test of each of these functions for each transport and each kind of server.
@@ -207,3 +295,14 @@ macro_rules! in_every_place {
 }
 
 pub(crate) use in_every_place;
+
+/// Makes a test of each of these functions for each kind of server, over our own client:
+/// for what a handle of the `zookeeper` crate can't do.
+macro_rules! on_every_server {
+    ($($promise:ident)*) => {
+        crate::transport::in_every_place!(@ embedded_server, Wire, true, [], $($promise)*);
+        crate::transport::in_every_place!(@ real_server, Wire, false, [#[ignore = "needs a real ZooKeeper: tests/all.sh"]], $($promise)*);
+    };
+}
+
+pub(crate) use on_every_server;
