@@ -14,7 +14,7 @@ use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
 use support::{eventually, fresh_path, timed};
-use transport::{Place, SOON, TIMEOUT, Transport, expire_whoever_waits, in_every_place};
+use transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place};
 use zklock::{Client, Error, LockOptions};
 
 in_every_place! {
@@ -373,17 +373,14 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
 /// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("expired"));
-    let (ours, theirs) = (
-        place.connect(&server.hosts()),
-        place.connect(&server.hosts()),
-    );
+    let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
     let guard = ours.mutex(&path).unwrap().lock().unwrap();
-    let mutex = theirs.mutex(&path).unwrap();
+    let mutex = waiter.client.mutex(&path).unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| mutex.lock().map(|guard| guard.unlock()));
-        expire_whoever_waits(server, &path, guard.node(), &waiting);
-        guard.unlock().unwrap();
-        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+        let waiting = scope.spawn(|| mutex.lock().map(drop));
+        waiter.lose_sessions(&path, guard.node(), &waiting);
+        drop(guard);
+        place.assert_got_in(waiting.join().unwrap());
     });
     assert_nothing_left(&server.hosts(), &path);
 }

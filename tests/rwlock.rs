@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use support::fresh_path;
 use support::raw::assert_nothing_left;
-use transport::{
-    Place, expire_owner, expire_whoever_waits, in_every_place, wait_for, wait_for_queue,
-};
+use transport::{Place, Waiter, expire_owner, in_every_place, wait_for, wait_for_queue};
 use zklock::{Client, Error, GuardEvent, LockOptions, RwLock};
 
 in_every_place! {
@@ -135,55 +133,57 @@ fn a_downgrade_lets_readers_in_and_no_writer_between(place: Place) {
 
 fn a_reader_of_a_lost_session_is_told(place: Place) {
     let (server, path) = (place.shared(), fresh_path("lost"));
-    let (_client, ours) = lock(place, &path);
+    let (client, ours) = lock(place, &path);
     let reading = ours.read().unwrap();
     expire_owner(server, reading.node());
     wait_for(&reading, GuardEvent::Lost);
     assert!(reading.check().unwrap_err().is_lost());
     assert!(reading.unlock().unwrap_err().is_lost());
-    place.assert_got_in(ours.write().map(drop), ());
+    let again = place.survivor(&client).rwlock(&path).unwrap();
+    drop(again.write().unwrap());
     assert_nothing_left(&server.hosts(), &path);
 }
 
 fn a_writer_of_a_lost_session_is_told(place: Place) {
     let (server, path) = (place.shared(), fresh_path("lost"));
-    let (_client, ours) = lock(place, &path);
+    let (client, ours) = lock(place, &path);
     let writing = ours.write().unwrap();
     expire_owner(server, writing.node());
     wait_for(&writing, GuardEvent::Lost);
     assert!(writing.check().unwrap_err().is_lost());
     assert!(writing.downgrade().unwrap_err().is_lost());
-    place.assert_got_in(ours.read().map(drop), ());
+    let again = place.survivor(&client).rwlock(&path).unwrap();
+    drop(again.read().unwrap());
     assert_nothing_left(&server.hosts(), &path);
 }
 
 /// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
 fn a_writer_whose_session_expires_while_it_waits_queues_again(place: Place) {
-    let (server, path) = (place.shared(), fresh_path("writer"));
+    let (path, waiter) = (fresh_path("writer"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);
-    let (_other, theirs) = lock(place, &path);
+    let theirs = waiter.client.rwlock(&path).unwrap();
     let reading = ours.read().unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.write().map(|guard| guard.unlock()));
-        expire_whoever_waits(server, &path, reading.node(), &waiting);
-        reading.unlock().unwrap();
-        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+        let waiting = scope.spawn(|| theirs.write().map(drop));
+        waiter.lose_sessions(&path, reading.node(), &waiting);
+        drop(reading);
+        place.assert_got_in(waiting.join().unwrap());
     });
-    assert_nothing_left(&server.hosts(), &path);
+    assert_nothing_left(&place.shared().hosts(), &path);
 }
 
 fn a_reader_whose_session_expires_while_it_waits_queues_again(place: Place) {
-    let (server, path) = (place.shared(), fresh_path("reader"));
+    let (path, waiter) = (fresh_path("reader"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);
-    let (_other, theirs) = lock(place, &path);
+    let theirs = waiter.client.rwlock(&path).unwrap();
     let writing = ours.write().unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.read().map(|guard| guard.unlock()));
-        expire_whoever_waits(server, &path, writing.node(), &waiting);
-        writing.unlock().unwrap();
-        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+        let waiting = scope.spawn(|| theirs.read().map(drop));
+        waiter.lose_sessions(&path, writing.node(), &waiting);
+        drop(writing);
+        place.assert_got_in(waiting.join().unwrap());
     });
-    assert_nothing_left(&server.hosts(), &path);
+    assert_nothing_left(&place.shared().hosts(), &path);
 }
 
 fn readers_and_writers_never_overlap(place: Place) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::proxy::Proxy;
 use support::raw::{Raw, assert_nothing_left, op};
 use support::{eventually, fresh_path};
-use transport::{Place, SOON, expire_owner, expire_whoever_waits, in_every_place, wait_for};
+use transport::{Place, SOON, Waiter, expire_owner, in_every_place, wait_for};
 use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
 in_every_place! {
@@ -110,7 +110,7 @@ fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
 
 fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
     let path = fresh_path("lost");
-    let (_client, semaphore) = semaphore(place, &path, 1);
+    let (client, semaphore) = semaphore(place, &path, 1);
     let permit: Permit = semaphore.acquire().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| permit.verify().unwrap());
@@ -118,22 +118,23 @@ fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
     expire_owner(place.shared(), permit.node());
     wait_for(&permit, GuardEvent::Lost);
     assert!(permit.unlock().unwrap_err().is_lost());
-    place.assert_got_in(semaphore.acquire().map(drop), ());
+    let again = place.survivor(&client).semaphore(&path, 1).unwrap();
+    drop(again.acquire().unwrap());
     nothing_is_left(place, &path);
 }
 
 /// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
-    let path = fresh_path("expired");
+    let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
     let (_client, ours) = semaphore(place, &path, 1);
-    let (_other, theirs) = semaphore(place, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
     let permit = ours.acquire().unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.acquire().map(|permit| permit.unlock()));
+        let waiting = scope.spawn(|| theirs.acquire().map(drop));
         let leases = format!("{path}/leases");
-        expire_whoever_waits(place.shared(), &leases, permit.node(), &waiting);
-        permit.unlock().unwrap();
-        place.assert_got_in(waiting.join().unwrap(), Ok(()));
+        waiter.lose_sessions(&leases, permit.node(), &waiting);
+        drop(permit);
+        place.assert_got_in(waiting.join().unwrap());
     });
     nothing_is_left(place, &path);
 }
@@ -143,16 +144,17 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
 fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
     let (server, path) = (place.shared(), fresh_path("first"));
     let (_client, ours) = semaphore(place, &path, 1);
-    let (_first, one) = semaphore(place, &path, 1);
+    let waiter = Waiter::connect(place);
+    let one = waiter.client.semaphore(&path, 1).unwrap();
     let (_second, two) = semaphore(place, &path, 1);
     let permit = ours.acquire().unwrap();
     thread::scope(|scope| {
-        let first = scope.spawn(|| one.acquire().map(|permit| permit.unlock()));
+        let first = scope.spawn(|| one.acquire().map(drop));
         eventually("the first waits for a permit", || {
             left(place, &path) == (1, 2)
         });
         let node = first_in_line(place, &path);
-        let second = scope.spawn(|| two.acquire().map(|permit| permit.unlock()));
+        let second = scope.spawn(|| two.acquire().map(drop));
         eventually("the second waits in the line", || {
             left(place, &path) == (2, 2)
         });
@@ -162,8 +164,8 @@ fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
                 || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
         });
         permit.unlock().unwrap();
-        assert_eq!(second.join().unwrap(), Ok(Ok(())));
-        place.assert_got_in(first.join().unwrap(), Ok(()));
+        assert_eq!(second.join().unwrap(), Ok(()));
+        place.assert_got_in(first.join().unwrap());
     });
     nothing_is_left(place, &path);
 }

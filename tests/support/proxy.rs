@@ -15,6 +15,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::free_port;
 
+/// The number of a request that the proxy makes itself; clients count from 1.
+const OURS: i32 = i32::MAX;
+
 /// A proxy in front of one server; all connections are cut when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -120,6 +123,14 @@ impl Proxy {
     /// saw it, the client can't know.
     pub(crate) fn drop_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::DropRequest(opcode));
+    }
+
+    /// Ends the session of each connection in a way that for its client is an expiry: the
+    /// server tells of the nodes that go, and the connection is cut then.
+    pub(crate) fn end_sessions(&self) {
+        for connection in &self.shared.state().connections {
+            connection.end_session();
+        }
     }
 
     /// Passes half of the next reply on and cuts the connection.
@@ -297,6 +308,9 @@ impl Shared {
         if connection.lock().doomed.contains(&xid) && state.rule.take().is_some() {
             return Verdict::Drop;
         }
+        if xid == OURS {
+            return Verdict::Drop;
+        }
         // Numbers below zero are pings and events.
         if state.rule == Some(Rule::TruncateReply) && xid > 0 {
             state.rule = None;
@@ -372,6 +386,16 @@ impl Connection {
             drop(server.shutdown(Shutdown::Both));
         }
         inner.server = Some(server);
+    }
+
+    /// Asks the server to close the session, in the client's name.
+    fn end_session(&self) {
+        let words = [8, OURS, super::raw::op::CLOSE];
+        let request = words.map(i32::to_be_bytes).concat();
+        if let Some(server) = &mut self.lock().server {
+            // It may have ended meanwhile.
+            drop(server.write_all(&request));
+        }
     }
 
     fn cut(&self) {

@@ -3,7 +3,6 @@
 // Every test binary uses a part of this.
 #![allow(dead_code, unused_imports, unused_macros)]
 
-use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, LockGuard, SessionState};
 
 use crate::support::eventually;
+use crate::support::proxy::Proxy;
 use crate::support::raw::{self, Raw};
 use crate::support::zookeeper::ZooKeeper;
 
@@ -126,16 +126,25 @@ impl Place {
 
     /// Returns whether a client outlives the loss of its connection for sure. The
     /// `zookeeper` crate may find that its handle is at its end, and ours with it.
-    pub(crate) fn outlives_connections(self) -> bool {
+    fn outlives_connections(self) -> bool {
         self.transport == Transport::Wire
     }
 
     /// Checks that somebody got in whose session had expired, if he could.
     #[track_caller]
-    pub(crate) fn assert_got_in<T: Debug + PartialEq>(self, outcome: Result<T, Error>, got: T) {
+    pub(crate) fn assert_got_in(self, outcome: Result<(), Error>) {
         match outcome {
             Err(Error::Closed) if !self.outlives_connections() => {}
-            outcome => assert_eq!(outcome, Ok(got)),
+            outcome => assert_eq!(outcome, Ok(())),
+        }
+    }
+
+    /// Returns a client that goes on after its connection was lost, or takes its place.
+    #[track_caller]
+    pub(crate) fn survivor(self, client: &Client) -> Client {
+        match self.outlives_connections() {
+            true => client.clone(),
+            false => self.connect(&self.shared().hosts()),
         }
     }
 
@@ -206,7 +215,7 @@ impl Stoppable for Server {
     }
 
     fn expire(&self, session: i64) {
-        assert!(self.expire_session(session));
+        self.expire_session(session);
     }
 }
 
@@ -218,32 +227,64 @@ pub(crate) fn expire_owner(server: &dyn Stoppable, node: &str) {
     server.expire(raw::owner(&server.hosts(), node));
 }
 
-/// Has the session expire of who waits in `dir` behind `holder`, and waits until he is in
-/// the queue again, or gives it up; a few times, as the server may tell of the end of the
-/// node or of the session first.
-#[track_caller]
-pub(crate) fn expire_whoever_waits<T>(
-    server: &dyn Stoppable,
-    dir: &str,
-    holder: &str,
-    waiting: &ScopedJoinHandle<'_, T>,
-) {
-    let mut raw = Raw::connect(&server.hosts());
-    let mut seen = Vec::new();
-    for _ in 0..4 {
-        let mut nodes = Vec::new();
-        eventually("he waits, in another node", || {
-            nodes = raw.children(dir).unwrap_or_default();
-            nodes.retain(|name| !holder.ends_with(name));
-            waiting.is_finished() || (nodes.len() == 1 && !seen.contains(&nodes[0]))
+/// A client that waits behind others, and loses its session meanwhile.
+pub(crate) struct Waiter {
+    server: &'static dyn Stoppable,
+    network: Proxy,
+    pub(crate) client: Client,
+}
+
+impl Waiter {
+    /// Its timeout is short because a handle that is at its end says so after that time.
+    #[track_caller]
+    pub(crate) fn connect(place: Place) -> Self {
+        let (server, timeout) = (place.shared(), Duration::from_secs(2));
+        let network = Proxy::start(&server.hosts());
+        let client = place.transport.connect_with(&network.hosts(), timeout);
+        Self {
+            server,
+            network,
+            client,
+        }
+    }
+
+    /// Has its session expire twice while it waits in `dir` behind `holder`, and waits until
+    /// it is in the queue again, or has given up. The first time it learns of the end of its
+    /// node before that of its connection, the second time after.
+    #[track_caller]
+    pub(crate) fn lose_sessions<T>(
+        &self,
+        dir: &str,
+        holder: &str,
+        waiting: &ScopedJoinHandle<'_, T>,
+    ) {
+        let first = self.wait_for_node(dir, &[holder], waiting);
+        self.network.end_sessions();
+        let second = self.wait_for_node(dir, &[holder, &first], waiting);
+        if let Some(stat) = Raw::connect(&self.server.hosts()).stat(&second) {
+            self.server.expire(stat.owner);
+        }
+        self.wait_for_node(dir, &[holder, &first, &second], waiting);
+    }
+
+    /// Waits until there is one node more than the holder's that was not there before.
+    #[track_caller]
+    fn wait_for_node<T>(
+        &self,
+        dir: &str,
+        known: &[&str],
+        waiting: &ScopedJoinHandle<'_, T>,
+    ) -> String {
+        let mut raw = Raw::connect(&self.server.hosts());
+        let mut node = String::new();
+        eventually("it waits, in another node", || {
+            let names = raw.children(dir).unwrap_or_default();
+            let mut nodes = names.iter().map(|name| format!("{dir}/{name}"));
+            let fresh = nodes.find(|node| !known.contains(&&**node));
+            node = fresh.unwrap_or_default();
+            waiting.is_finished() || (names.len() == 2 && !node.is_empty())
         });
-        if waiting.is_finished() {
-            return;
-        }
-        if seen.len() < 3 {
-            expire_owner(server, &format!("{dir}/{}", nodes[0]));
-        }
-        seen.append(&mut nodes);
+        node
     }
 }
 
