@@ -9,9 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::bounded;
 use support::proxy::Proxy;
-use support::{eventually, fresh_path};
+use support::{aside, eventually, fresh_path};
 use transport::{Place, SOON, in_every_place, on_every_server};
 use zklock::{Acl, Client, Error, LockOptions};
 
@@ -31,15 +31,6 @@ on_every_server! {
 
 fn client(place: Place) -> Client {
     place.connect(&place.shared().hosts())
-}
-
-/// Runs this on a thread of its own, which is left alone if it hangs.
-fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
-    let (to, came) = bounded(1);
-    thread::spawn(move || {
-        let _ = to.send(run());
-    });
-    came
 }
 
 fn who_comes_to_a_closed_client_does_not_queue_behind_its_guards(place: Place) {

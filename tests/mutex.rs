@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
-use support::{eventually, fresh_path, timed};
-use transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place};
+use support::{aside, eventually, fresh_path, timed};
+use transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place, on_every_server};
 use zklock::{Client, Error, LockOptions};
 
 in_every_place! {
@@ -42,6 +42,11 @@ in_every_place! {
     whoever_waits_is_told_who_is_ahead
     closing_a_client_frees_its_locks_and_ends_its_waits
     the_last_drop_of_a_client_frees_what_it_left
+}
+
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
 /// Counts who is inside, and fails when two are.
@@ -376,12 +381,24 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
     let guard = ours.mutex(&path).unwrap().lock().unwrap();
     let mutex = waiter.client.mutex(&path).unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| mutex.lock().map(drop));
-        waiter.lose_sessions(&path, guard.node(), &waiting);
-        drop(guard);
-        place.assert_got_in(waiting.join().unwrap());
-    });
+    let waiting = aside(move || mutex.lock().map(drop));
+    waiter.lose_sessions(&path, guard.node(), &waiting);
+    drop(guard);
+    place.assert_gets_in(&waiting);
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("before"));
+    let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = waiter.client.mutex(&path).unwrap();
+    let waiting = aside(move || mutex.lock().map(drop));
+    // It watches its own node.
+    waiter.lose_node_and_session(&path, &[guard.node()], &waiting, || {});
+    drop(guard);
+    place.assert_gets_in(&waiting);
     assert_nothing_left(&server.hosts(), &path);
 }
 

@@ -10,9 +10,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use support::fresh_path;
 use support::raw::assert_nothing_left;
-use transport::{Place, Waiter, expire_owner, in_every_place, wait_for, wait_for_queue};
+use support::{aside, fresh_path};
+use transport::{
+    Place, Waiter, expire_owner, in_every_place, on_every_server, wait_for, wait_for_queue,
+};
 use zklock::{Client, Error, GuardEvent, LockOptions, RwLock};
 
 in_every_place! {
@@ -25,6 +27,11 @@ in_every_place! {
     a_writer_whose_session_expires_while_it_waits_queues_again
     a_reader_whose_session_expires_while_it_waits_queues_again
     readers_and_writers_never_overlap
+}
+
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
 fn lock(place: Place, path: &str) -> (Client, RwLock) {
@@ -163,12 +170,10 @@ fn a_writer_whose_session_expires_while_it_waits_queues_again(place: Place) {
     let (_client, ours) = lock(place, &path);
     let theirs = waiter.client.rwlock(&path).unwrap();
     let reading = ours.read().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.write().map(drop));
-        waiter.lose_sessions(&path, reading.node(), &waiting);
-        drop(reading);
-        place.assert_got_in(waiting.join().unwrap());
-    });
+    let waiting = aside(move || theirs.write().map(drop));
+    waiter.lose_sessions(&path, reading.node(), &waiting);
+    drop(reading);
+    place.assert_gets_in(&waiting);
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
@@ -177,12 +182,25 @@ fn a_reader_whose_session_expires_while_it_waits_queues_again(place: Place) {
     let (_client, ours) = lock(place, &path);
     let theirs = waiter.client.rwlock(&path).unwrap();
     let writing = ours.write().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.read().map(drop));
-        waiter.lose_sessions(&path, writing.node(), &waiting);
-        drop(writing);
-        place.assert_got_in(waiting.join().unwrap());
-    });
+    let waiting = aside(move || theirs.read().map(drop));
+    waiter.lose_sessions(&path, writing.node(), &waiting);
+    drop(writing);
+    place.assert_gets_in(&waiting);
+    assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
+    let (_client, ours) = lock(place, &path);
+    let (_other, others) = lock(place, &path);
+    let theirs = waiter.client.rwlock(&path).unwrap();
+    let (first, second) = (ours.read().unwrap(), others.read().unwrap());
+    let (node, nearest) = (first.node().to_owned(), second.node().to_owned());
+    let waiting = aside(move || theirs.write().map(drop));
+    waiter.lose_node_and_session(&path, &[&node, &nearest], &waiting, || drop(second));
+    drop(first);
+    place.assert_gets_in(&waiting);
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use support::proxy::Proxy;
 use support::raw::{Raw, assert_nothing_left, op};
-use support::{eventually, fresh_path};
-use transport::{Place, SOON, Waiter, expire_owner, in_every_place, wait_for};
+use support::{aside, eventually, fresh_path};
+use transport::{Place, SOON, Waiter, expire_owner, in_every_place, on_every_server, wait_for};
 use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
 in_every_place! {
@@ -24,6 +24,11 @@ in_every_place! {
     a_session_that_expires_while_it_is_first_in_line_stops_nobody
     hundreds_wait_without_a_herd
     a_cancel_at_any_time_is_heard
+}
+
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
 fn semaphore(place: Place, path: &str, permits: u32) -> (Client, Semaphore) {
@@ -129,13 +134,26 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (_client, ours) = semaphore(place, &path, 1);
     let theirs = waiter.client.semaphore(&path, 1).unwrap();
     let permit = ours.acquire().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.acquire().map(drop));
-        let leases = format!("{path}/leases");
-        waiter.lose_sessions(&leases, permit.node(), &waiting);
-        drop(permit);
-        place.assert_got_in(waiting.join().unwrap());
-    });
+    let waiting = aside(move || theirs.acquire().map(drop));
+    let leases = format!("{path}/leases");
+    waiter.lose_sessions(&leases, permit.node(), &waiting);
+    drop(permit);
+    place.assert_gets_in(&waiting);
+    nothing_is_left(place, &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
+    let (_client, ours) = semaphore(place, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
+    let permit = ours.acquire().unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    // It watches the directory.
+    let leases = format!("{path}/leases");
+    waiter.lose_node_and_session(&leases, &[permit.node()], &waiting, || {});
+    drop(permit);
+    place.assert_gets_in(&waiting);
     nothing_is_left(place, &path);
 }
 
@@ -148,25 +166,22 @@ fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
     let one = waiter.client.semaphore(&path, 1).unwrap();
     let (_second, two) = semaphore(place, &path, 1);
     let permit = ours.acquire().unwrap();
-    thread::scope(|scope| {
-        let first = scope.spawn(|| one.acquire().map(drop));
-        eventually("the first waits for a permit", || {
-            left(place, &path) == (1, 2)
-        });
-        let node = first_in_line(place, &path);
-        let second = scope.spawn(|| two.acquire().map(drop));
-        eventually("the second waits in the line", || {
-            left(place, &path) == (2, 2)
-        });
-        expire_owner(server, &node);
-        eventually("both wait again", || {
-            first.is_finished()
-                || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
-        });
-        permit.unlock().unwrap();
-        assert_eq!(second.join().unwrap(), Ok(()));
-        place.assert_got_in(first.join().unwrap());
+    let first = aside(move || one.acquire().map(drop));
+    eventually("the first waits for a permit", || {
+        left(place, &path) == (1, 2)
     });
+    let node = first_in_line(place, &path);
+    let second = aside(move || two.acquire().map(drop));
+    eventually("the second waits in the line", || {
+        left(place, &path) == (2, 2)
+    });
+    expire_owner(server, &node);
+    eventually("both wait again", || {
+        !first.is_empty() || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
+    });
+    permit.unlock().unwrap();
+    assert_eq!(second.recv_timeout(SOON), Ok(Ok(())));
+    place.assert_gets_in(&first);
     nothing_is_left(place, &path);
 }
 

@@ -49,6 +49,7 @@ enum Rule {
     DropRequest(i32),
     DropReplyTo(i32),
     TruncateReply,
+    BlackholeAt(i32),
 }
 
 impl Proxy {
@@ -117,6 +118,12 @@ impl Proxy {
     /// connection: the server has carried it out, the client can't know.
     pub(crate) fn drop_next_reply_to(&self, opcode: i32) {
         self.shared.arm(Rule::DropReplyTo(opcode));
+    }
+
+    /// Lets nothing through from the next request of this kind on, which is the first to
+    /// arrive late.
+    pub(crate) fn blackhole_at_next_request(&self, opcode: i32) {
+        self.shared.arm(Rule::BlackholeAt(opcode));
     }
 
     /// Loses the next request of this kind and cuts the connection: the server never
@@ -289,6 +296,11 @@ impl Shared {
             Some(Rule::DropRequest(wanted)) if wanted == opcode => {
                 state.rule = None;
                 Verdict::Drop
+            }
+            Some(Rule::BlackholeAt(wanted)) if wanted == opcode => {
+                state.rule = None;
+                state.blackholed = true;
+                Verdict::Pass
             }
             Some(Rule::DropReplyTo(wanted)) if wanted == opcode => {
                 connection.lock().doomed.insert(xid);

@@ -4,9 +4,9 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use std::sync::OnceLock;
-use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use zklock::embedded::Server;
 use zklock::{Client, Error, GuardEvent, LockGuard, SessionState};
 
@@ -130,10 +130,10 @@ impl Place {
         self.transport == Transport::Wire
     }
 
-    /// Checks that somebody got in whose session had expired, if he could.
+    /// Waits until somebody gets in whose session has expired, if he can.
     #[track_caller]
-    pub(crate) fn assert_got_in(self, outcome: Result<(), Error>) {
-        match outcome {
+    pub(crate) fn assert_gets_in(self, waiting: &Receiver<Result<(), Error>>) {
+        match waiting.recv_timeout(SOON).expect("it waits for ever") {
             Err(Error::Closed) if !self.outlives_connections() => {}
             outcome => assert_eq!(outcome, Ok(())),
         }
@@ -252,12 +252,7 @@ impl Waiter {
     /// it is in the queue again, or has given up. The first time it learns of the end of its
     /// node before that of its connection, the second time after.
     #[track_caller]
-    pub(crate) fn lose_sessions<T>(
-        &self,
-        dir: &str,
-        holder: &str,
-        waiting: &ScopedJoinHandle<'_, T>,
-    ) {
+    pub(crate) fn lose_sessions<T>(&self, dir: &str, holder: &str, waiting: &Receiver<T>) {
         let first = self.wait_for_node(dir, &[holder], waiting);
         self.network.end_sessions();
         let second = self.wait_for_node(dir, &[holder, &first], waiting);
@@ -267,14 +262,36 @@ impl Waiter {
         self.wait_for_node(dir, &[holder, &first, &second], waiting);
     }
 
-    /// Waits until there is one node more than the holder's that was not there before.
+    /// Has its node go while it waits in `dir` behind `holders`, and makes it look, and then,
+    /// before it has found out in which session it looks, has its session go; waits until it
+    /// is in the queue again.
     #[track_caller]
-    fn wait_for_node<T>(
+    pub(crate) fn lose_node_and_session<T>(
         &self,
         dir: &str,
-        known: &[&str],
-        waiting: &ScopedJoinHandle<'_, T>,
-    ) -> String {
+        holders: &[&str],
+        waiting: &Receiver<T>,
+        make_it_look: impl FnOnce(),
+    ) {
+        let node = self.wait_for_node(dir, holders, waiting);
+        let session = raw::owner(&self.server.hosts(), &node);
+        eventually("it has asked for who is ahead", || {
+            self.network.requests(raw::op::GET_DATA) > 0
+        });
+        self.network.blackhole_at_next_request(raw::op::EXISTS);
+        let mut raw = Raw::connect(&self.server.hosts());
+        raw.delete(&node).unwrap();
+        make_it_look();
+        eventually("it asks for its node", || self.network.fired());
+        self.server.expire(session);
+        self.network.heal();
+        let known: Vec<_> = holders.iter().copied().chain([&*node]).collect();
+        self.wait_for_node(dir, &known, waiting);
+    }
+
+    /// Waits until there is a node that is none of these, or it has given up.
+    #[track_caller]
+    fn wait_for_node<T>(&self, dir: &str, known: &[&str], waiting: &Receiver<T>) -> String {
         let mut raw = Raw::connect(&self.server.hosts());
         let mut node = String::new();
         eventually("it waits, in another node", || {
@@ -282,7 +299,7 @@ impl Waiter {
             let mut nodes = names.iter().map(|name| format!("{dir}/{name}"));
             let fresh = nodes.find(|node| !known.contains(&&**node));
             node = fresh.unwrap_or_default();
-            waiting.is_finished() || (names.len() == 2 && !node.is_empty())
+            !waiting.is_empty() || !node.is_empty()
         });
         node
     }
