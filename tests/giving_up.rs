@@ -69,7 +69,7 @@ fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
         .collect();
     for came in tries {
         let late = came.recv_timeout(SOON).unwrap().unwrap();
-        assert!(late < Duration::from_secs(2), "{late:?} late");
+        assert!(late < SOON / 2, "{late:?} late");
     }
 }
 

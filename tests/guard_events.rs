@@ -15,9 +15,6 @@ use zklock::{GuardEvent, GuardState};
 /// Longer than any event takes that is on its way already.
 const QUIET: Duration = Duration::from_millis(30);
 
-/// As long as a server allows, so that a slow machine is no bad news.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 in_every_place! {
     the_first_guard_of_a_fresh_client_hears_nothing
 }
@@ -30,7 +27,7 @@ on_every_server! {
 fn the_first_guard_of_a_fresh_client_hears_nothing(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("quiet"));
     for _ in 0..20 {
-        let client = place.transport.connect_with(&hosts, TIMEOUT);
+        let client = place.connect(&hosts);
         let guard = client.mutex(&path).unwrap().lock().unwrap();
         let heard = guard.events().recv_timeout(QUIET);
         assert_eq!(heard, Err(RecvTimeoutError::Timeout));
@@ -40,7 +37,7 @@ fn the_first_guard_of_a_fresh_client_hears_nothing(place: Place) {
 
 fn a_guard_hears_of_a_broken_connection_and_that_it_is_well_again(place: Place) {
     let network = Proxy::start(&place.shared().hosts());
-    let client = place.transport.connect_with(&network.hosts(), TIMEOUT);
+    let client = place.connect(&network.hosts());
     let guard = client.mutex(&fresh_path("broken")).unwrap().lock().unwrap();
     for _ in 0..5 {
         network.cut();

@@ -16,9 +16,6 @@ use support::fresh_path;
 use transport::{Place, Transport, on_every_server, wait_for_queue};
 use zklock::{FencingToken, LockGuard, LockOptions, RwLock, Waiting};
 
-/// As long as a server allows, so that a slow machine costs nobody his lock.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 const CLIENTS: usize = 20;
 const READERS: usize = 200;
 const WRITERS: usize = 4;
@@ -75,7 +72,7 @@ impl Clock {
 
 fn run(place: Place, duration: Duration) -> Vec<Visitor> {
     let (hosts, path) = (place.shared().hosts(), fresh_path("catalogue"));
-    let connect = |_| place.transport.connect_with(&hosts, TIMEOUT);
+    let connect = |_| place.connect(&hosts);
     let clients: Vec<_> = (0..CLIENTS).map(connect).collect();
     let (clock, end) = (Clock::default(), Instant::now() + duration);
     let visitors = thread::scope(|scope| {

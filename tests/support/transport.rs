@@ -118,10 +118,17 @@ pub(crate) trait Stoppable: Sync {
 }
 
 impl Place {
-    /// As [`Transport::connect`].
+    /// Returns a client that is connected. Its session lasts as long as a real server allows,
+    /// so that a slow machine costs nobody his lock, but not on a handle, which may need all
+    /// that time to find out that it is at its end.
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
-        self.transport.connect(hosts)
+        let timeout = match self.transport {
+            Transport::Wire => 2 * TIMEOUT,
+            #[cfg(feature = "zookeeper")]
+            Transport::Handle => TIMEOUT,
+        };
+        self.transport.connect_with(hosts, timeout)
     }
 
     /// Returns whether a client outlives the loss of its connection for sure. The
