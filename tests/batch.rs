@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::raw::{Raw, assert_nothing_left};
 use support::{fresh_path, timed};
-use transport::{Place, expire_owner, in_every_place, on_every_server};
+use transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
 use zklock::{Client, Error, LockOptions, Mutex, MutexGuard};
 
 in_every_place! {
@@ -92,8 +92,9 @@ fn a_successor_waits_after_a_death_and_not_after_a_release(place: Place) {
     const LONG: Duration = Duration::from_secs(3600);
     let (dying, next, path) = scene(place);
     let patient = dying.mutex(&path).unwrap().successor_delay(LONG);
-    patient.lock().unwrap().unlock().unwrap();
-    let abandoned = patient.lock().unwrap();
+    let lock = || patient.try_lock_for(SOON).unwrap().expect("nobody died");
+    lock().unlock().unwrap();
+    let abandoned = lock();
     expire_owner(place.shared(), abandoned.node());
     let patient = next.mutex(&path).unwrap().successor_delay(DELAY);
     // Giving up during the delay leaves the mark for the next one.

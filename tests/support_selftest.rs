@@ -177,6 +177,35 @@ fn a_blackhole_holds_everything_back_until_it_heals() {
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_blackhole_begins_at_the_request_that_it_is_to_begin_at() {
+    let (proxy, path) = proxy_and_path("named");
+    let mut client = Raw::connect(&proxy.hosts());
+    proxy.blackhole_at_next_request(op::CREATE);
+    assert!(client.data("/tests").is_some());
+    let wanted = path.clone();
+    let creating = support::aside(move || client.create(&wanted, b"", PERSISTENT));
+    eventually("the request is there", || proxy.fired());
+    let mut direct = Raw::connect(&ZooKeeper::shared().hosts());
+    assert_eq!(direct.stat(&path), None);
+
+    proxy.heal();
+    assert_eq!(creating.recv().unwrap(), Ok(path));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn sessions_that_a_proxy_ends_take_their_nodes_along() {
+    let (proxy, path) = proxy_and_path("over");
+    let mut client = Raw::connect(&proxy.hosts());
+    client.create(&path, b"", EPHEMERAL).unwrap();
+    proxy.end_sessions();
+    let mut direct = Raw::connect(&ZooKeeper::shared().hosts());
+    eventually("the node is gone", || direct.stat(&path).is_none());
+    assert!(fails(|| drop(client.data(&path))));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_proxy_that_refuses_accepts_again_on_the_same_port() {
     let (proxy, path) = proxy_and_path("refused");
     proxy.refuse();
