@@ -1,136 +1,149 @@
-//! What batch jobs ask of a mutex: who died before me, and not twice a night.
+//! What batch jobs ask of a mutex: who died before me, and not twice a night. On every
+//! transport that can, on the embedded server and on a real one.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::eventually;
-use zklock::embedded::Server;
-use zklock::{Client, Error, LockOptions, Mutex};
+use support::raw::{Raw, assert_nothing_left};
+use support::{fresh_path, timed};
+use transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
+use zklock::{Client, Error, LockOptions, Mutex, MutexGuard};
 
-const PATH: &str = "/jobs/import";
-
-fn client(server: &Server) -> Client {
-    Client::connect(server.hosts()).unwrap()
+in_every_place! {
+    a_lock_is_held_for_at_least_as_long_as_asked
+    dropping_a_guard_does_not_wait_for_as_long_as_asked
+    unlocking_and_closing_wait_for_as_long_as_asked
 }
 
-fn tracked(client: &Client) -> Mutex {
-    client.mutex(PATH).unwrap().track_abandonment()
+// Marks take transactions, which a handle does not have.
+on_every_server! {
+    a_clean_release_is_no_abandonment
+    the_next_holder_learns_that_its_predecessor_died
+    a_panic_in_the_critical_section_releases_the_mutex_and_is_told
+    a_container_cannot_keep_the_mark
+    a_successor_waits_after_a_death_and_not_after_a_release
 }
 
-#[test]
-fn a_clean_release_is_no_abandonment() {
-    let server = Server::start().unwrap();
-    let (one, other) = (client(&server), client(&server));
+fn scene(place: Place) -> (Client, Client, String) {
+    let hosts = place.shared().hosts();
+    let path = fresh_path("batch");
+    (place.connect(&hosts), place.connect(&hosts), path)
+}
+
+fn tracked(client: &Client, path: &str) -> Mutex {
+    client.mutex(path).unwrap().track_abandonment()
+}
+
+fn a_clean_release_is_no_abandonment(place: Place) {
+    let (one, other, path) = scene(place);
     for client in [&one, &other, &one] {
-        let guard = tracked(client).lock().unwrap();
+        let guard = tracked(client, &path).lock().unwrap();
         assert_eq!(guard.abandoned(), None);
         drop(guard);
     }
     // Who waited and gave up has not abandoned anything.
-    let guard = tracked(&one).lock().unwrap();
-    assert!(
-        tracked(&other)
-            .try_lock_for(Duration::from_millis(30))
-            .unwrap()
-            .is_none()
-    );
+    let guard = tracked(&one, &path).lock().unwrap();
+    let shortly = Duration::from_millis(30);
+    let given_up = tracked(&other, &path).try_lock_for(shortly).unwrap();
+    assert!(given_up.is_none());
     guard.unlock().unwrap();
-    assert_eq!(tracked(&other).lock().unwrap().abandoned(), None);
+    assert_eq!(tracked(&other, &path).lock().unwrap().abandoned(), None);
 }
 
-#[test]
-fn the_next_holder_learns_that_its_predecessor_died() {
-    let server = Server::start().unwrap();
-    let (dying, next) = (client(&server), client(&server));
-    let guard = tracked(&dying).lock().unwrap();
-    server.expire_session(dying.session_id());
-    let heir = tracked(&next).lock().unwrap();
+fn the_next_holder_learns_that_its_predecessor_died(place: Place) {
+    let (dying, next, path) = scene(place);
+    let guard = tracked(&dying, &path).lock().unwrap();
+    expire_owner(place.shared(), guard.node());
+    let heir = tracked(&next, &path).lock().unwrap();
     assert_eq!(heir.abandoned(), Some(guard.fencing_token()));
     drop(guard);
     heir.unlock().unwrap();
-    assert_eq!(tracked(&dying).lock().unwrap().abandoned(), None);
+    assert_eq!(tracked(&dying, &path).lock().unwrap().abandoned(), None);
 }
 
-#[test]
-fn a_panic_in_the_critical_section_releases_the_mutex_and_is_told() {
-    let server = Server::start().unwrap();
-    let client = client(&server);
+fn a_panic_in_the_critical_section_releases_the_mutex_and_is_told(place: Place) {
+    let (client, _, path) = scene(place);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let _guard = tracked(&client).lock().unwrap();
+        let _guard = tracked(&client, &path).lock().unwrap();
         panic!("half way through the import");
     }));
     assert!(panicked.is_err());
-    let guard = tracked(&client).lock().unwrap();
+    let guard = tracked(&client, &path).lock().unwrap();
     assert!(guard.abandoned().is_some());
     drop(guard);
-    assert_eq!(tracked(&client).lock().unwrap().abandoned(), None);
+    assert_eq!(tracked(&client, &path).lock().unwrap().abandoned(), None);
 }
 
-#[test]
-fn a_container_cannot_keep_the_mark() {
-    let server = Server::start().unwrap();
-    let client = client(&server);
-    drop(client.mutex(PATH).unwrap().lock().unwrap());
-    let error = tracked(&client).lock().unwrap_err();
+fn a_container_cannot_keep_the_mark(place: Place) {
+    let (client, _, path) = scene(place);
+    drop(client.mutex(&path).unwrap().lock().unwrap());
+    let error = tracked(&client, &path).lock().unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    eventually("nothing is left", || {
-        client.contenders(PATH).unwrap().is_empty()
-    });
+    assert_nothing_left(&place.shared().hosts(), &path);
 }
 
-#[test]
-fn a_successor_waits_after_a_death_and_not_after_a_release() {
+fn a_successor_waits_after_a_death_and_not_after_a_release(place: Place) {
     const DELAY: Duration = Duration::from_millis(300);
-    let server = Server::start().unwrap();
-    let (dying, next) = (client(&server), client(&server));
-    let patient = next.mutex(PATH).unwrap().successor_delay(DELAY);
-    let _abandoned = patient.lock().unwrap();
-    server.expire_session(next.session_id());
-    let patient = dying.mutex(PATH).unwrap().successor_delay(DELAY);
+    const LONG: Duration = Duration::from_secs(3600);
+    let (dying, next, path) = scene(place);
+    let patient = dying.mutex(&path).unwrap().successor_delay(LONG);
+    let lock = || patient.try_lock_for(SOON).unwrap().expect("nobody died");
+    lock().unlock().unwrap();
+    let abandoned = lock();
+    expire_owner(place.shared(), abandoned.node());
+    let patient = next.mutex(&path).unwrap().successor_delay(DELAY);
     // Giving up during the delay leaves the mark for the next one.
     assert!(patient.try_lock_for(DELAY / 3).unwrap().is_none());
-    let start = Instant::now();
-    let guard = patient.lock().unwrap();
-    assert!(DELAY <= start.elapsed());
+    let (guard, took) = timed(|| patient.lock().unwrap());
+    assert!(DELAY <= took, "{took:?}");
     assert!(guard.abandoned().is_some());
 }
 
-#[test]
-fn a_lock_is_held_for_at_least_as_long_as_asked() {
+fn lock_for_at_least(client: &Client, path: &str, time: Duration) -> MutexGuard {
+    let options = LockOptions::new().hold_at_least(time);
+    let mutex = client.mutex(path).unwrap();
+    mutex.lock_with(options).unwrap().unwrap()
+}
+
+fn a_lock_is_held_for_at_least_as_long_as_asked(place: Place) {
     const LEAST: Duration = Duration::from_millis(400);
-    let server = Server::start().unwrap();
-    let (early, late) = (client(&server), client(&server));
+    let (early, late, path) = scene(place);
     let start = Instant::now();
-    let lock = |client: &Client| {
-        let options = LockOptions::new().hold_at_least(LEAST);
-        client
-            .mutex(PATH)
-            .unwrap()
-            .lock_with(options)
-            .unwrap()
-            .unwrap()
-    };
-    drop(lock(&early));
-    assert!(start.elapsed() < LEAST, "the drop does not wait");
-    assert!(late.mutex(PATH).unwrap().try_lock().unwrap().is_none());
-    let guard = late.mutex(PATH).unwrap().lock().unwrap();
+    drop(lock_for_at_least(&early, &path, LEAST));
+    let guard = late.mutex(&path).unwrap().lock().unwrap();
     assert!(LEAST <= start.elapsed());
     guard.unlock().unwrap();
+}
 
-    // Unlocking waits, and so does the end of the program.
+fn dropping_a_guard_does_not_wait_for_as_long_as_asked(place: Place) {
+    const LEAST: Duration = Duration::from_secs(60);
+    let (early, late, path) = scene(place);
+    let guard = lock_for_at_least(&early, &path, LEAST);
+    let node = guard.node().to_owned();
+    let ((), took) = timed(|| drop(guard));
+    assert!(took < LEAST / 2, "{took:?}");
+    assert!(late.mutex(&path).unwrap().try_lock().unwrap().is_none());
+    let mut raw = Raw::connect(&place.shared().hosts());
+    raw.delete(&node).unwrap();
+    assert!(late.mutex(&path).unwrap().try_lock().unwrap().is_some());
+    // Its last drop does wait.
+    thread::spawn(move || drop(early));
+}
+
+fn unlocking_and_closing_wait_for_as_long_as_asked(place: Place) {
+    const LEAST: Duration = Duration::from_millis(300);
+    let (client, other, path) = scene(place);
     let start = Instant::now();
-    lock(&early).unlock().unwrap();
+    lock_for_at_least(&client, &path, LEAST).unlock().unwrap();
     assert!(LEAST <= start.elapsed());
     let start = Instant::now();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let short_job = client(&server);
-            drop(lock(&short_job));
-        });
-    });
+    drop(lock_for_at_least(&client, &path, LEAST));
+    drop(client);
     assert!(LEAST <= start.elapsed());
-    assert!(late.mutex(PATH).unwrap().lock().is_ok());
+    assert!(other.mutex(&path).unwrap().lock().is_ok());
 }

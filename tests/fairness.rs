@@ -6,31 +6,32 @@
 #![cfg(target_os = "linux")]
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::fs;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use support::eventually;
-use zklock::Client;
-use zklock::embedded::Server;
+use support::{eventually, fresh_path};
+use transport::{Place, in_every_place};
 
-const PATH: &str = "/locks/report";
 const THREADS: usize = 20;
 
-#[test]
-fn the_threads_of_one_client_get_a_mutex_in_the_order_in_which_they_came() {
-    let server = Server::start().unwrap();
-    let client = Client::connect(server.hosts()).unwrap();
-    let mutex = client.mutex(PATH).unwrap();
+in_every_place! {
+    the_threads_of_one_client_get_a_mutex_in_the_order_in_which_they_came
+    the_threads_of_one_client_get_a_reentrant_mutex_in_the_order_in_which_they_came
+}
+
+fn the_threads_of_one_client_get_a_mutex_in_the_order_in_which_they_came(place: Place) {
+    let client = place.connect(&place.shared().hosts());
+    let mutex = client.mutex(&fresh_path("order")).unwrap();
     assert_in_order(|| mutex.lock().unwrap());
 }
 
-#[test]
-fn the_threads_of_one_client_get_a_reentrant_mutex_in_the_order_in_which_they_came() {
-    let server = Server::start().unwrap();
-    let client = Client::connect(server.hosts()).unwrap();
-    let mutex = client.reentrant_mutex(PATH).unwrap();
+fn the_threads_of_one_client_get_a_reentrant_mutex_in_the_order_in_which_they_came(place: Place) {
+    let client = place.connect(&place.shared().hosts());
+    let mutex = client.reentrant_mutex(&fresh_path("order")).unwrap();
     assert_in_order(|| mutex.lock().unwrap());
 }
 

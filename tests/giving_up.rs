@@ -1,37 +1,42 @@
-//! Nobody waits for longer than was asked, nor for what can't come any more.
+//! Nobody waits for longer than was asked, nor for what can't come any more: on every
+//! transport, on the embedded server and on a real one.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
-use support::eventually;
-use zklock::embedded::Server;
+use crossbeam_channel::bounded;
+use support::proxy::Proxy;
+use support::{aside, eventually, fresh_path};
+use transport::{Place, SOON, in_every_place, on_every_server};
 use zklock::{Acl, Client, Error, LockOptions};
 
-/// More than enough for whatever is to come at once.
-const SOON: Duration = Duration::from_secs(10);
-
-fn client(server: &Server) -> Client {
-    Client::connect(server.hosts()).unwrap()
+in_every_place! {
+    who_comes_to_a_closed_client_does_not_queue_behind_its_guards
+    a_limit_holds_in_every_step_of_a_semaphore
+    a_cancelled_multi_lock_ends_wherever_it_is
+    a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore
+    only_who_has_a_permit_is_overdue
+    a_waiting_thread_learns_whether_the_one_ahead_holds
 }
 
-/// Runs this on a thread of its own, which is left alone if it hangs.
-fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
-    let (to, came) = bounded(1);
-    thread::spawn(move || {
-        let _ = to.send(run());
-    });
-    came
+// A handle has the credentials and the access control list that it has.
+on_every_server! {
+    directories_that_may_not_be_made_are_an_error
+    a_chroot_that_is_missing_is_said_to_be
 }
 
-#[test]
-fn who_comes_to_a_closed_client_does_not_queue_behind_its_guards() {
-    let server = Server::start().unwrap();
-    let client = client(&server);
-    let mutex = client.mutex("/m").unwrap();
+fn client(place: Place) -> Client {
+    place.connect(&place.shared().hosts())
+}
+
+fn who_comes_to_a_closed_client_does_not_queue_behind_its_guards(place: Place) {
+    let client = client(place);
+    let mutex = client.mutex(&fresh_path("closed")).unwrap();
     let guard = mutex.lock().unwrap();
     client.close().unwrap();
     let came = aside(move || mutex.lock().map(drop));
@@ -39,19 +44,25 @@ fn who_comes_to_a_closed_client_does_not_queue_behind_its_guards() {
     drop(guard);
 }
 
-#[test]
-fn a_limit_holds_in_every_step_of_a_semaphore() {
-    let server = Server::start().unwrap();
-    let holder = client(&server).semaphore("/s", 1).unwrap();
-    let _permit = holder.acquire().unwrap();
-    server.delay(Duration::from_millis(40));
+fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {
+    let path = fresh_path("limits");
+    let _permit = client(place)
+        .semaphore(&path, 1)
+        .unwrap()
+        .acquire()
+        .unwrap();
+    let network = Proxy::start(&place.shared().hosts());
     let limits = (1..20).map(|i| Duration::from_millis(20 * i));
-    let tries: Vec<_> = limits
-        .map(|limit| {
-            let client = client(&server);
+    let clients = limits.map(|limit| (limit, place.connect(&network.hosts())));
+    let clients: Vec<_> = clients.collect();
+    network.delay(Duration::from_millis(40));
+    let tries: Vec<_> = clients
+        .into_iter()
+        .map(|(limit, client)| {
+            let path = path.clone();
             aside(move || {
                 let start = Instant::now();
-                let permit = client.semaphore("/s", 1)?.try_acquire_for(limit)?;
+                let permit = client.semaphore(&path, 1)?.try_acquire_for(limit)?;
                 assert!(permit.is_none());
                 Ok::<_, Error>(start.elapsed().saturating_sub(limit))
             })
@@ -59,22 +70,24 @@ fn a_limit_holds_in_every_step_of_a_semaphore() {
         .collect();
     for came in tries {
         let late = came.recv_timeout(SOON).unwrap().unwrap();
-        assert!(late < Duration::from_secs(2), "{late:?} late");
+        assert!(late < SOON / 2, "{late:?} late");
     }
 }
 
-#[test]
-fn a_cancelled_multi_lock_ends_wherever_it_is() {
-    let server = Server::start().unwrap();
-    let _guard = client(&server).mutex("/a").unwrap().lock().unwrap();
-    server.delay(Duration::from_millis(40));
-    let tries: Vec<_> = (1..12)
-        .map(|i| {
-            let client = client(&server);
+fn a_cancelled_multi_lock_ends_wherever_it_is(place: Place) {
+    let paths = [fresh_path("taken"), fresh_path("free")];
+    let _guard = client(place).mutex(&paths[0]).unwrap().lock().unwrap();
+    let network = Proxy::start(&place.shared().hosts());
+    let clients: Vec<_> = (1..12).map(|_| place.connect(&network.hosts())).collect();
+    network.delay(Duration::from_millis(40));
+    let tries: Vec<_> = (1..)
+        .zip(clients)
+        .map(|(i, client)| {
+            let paths = paths.clone();
             let (cancel, cancelled) = bounded(1);
             let came = aside(move || {
                 let options = LockOptions::new().cancel(cancelled);
-                let lock = client.multi_lock(["/a", "/b"]).unwrap();
+                let lock = client.multi_lock(paths.iter().map(String::as_str)).unwrap();
                 lock.lock_with(options).map(|guard| guard.is_none())
             });
             thread::sleep(Duration::from_millis(15 * i));
@@ -87,23 +100,26 @@ fn a_cancelled_multi_lock_ends_wherever_it_is() {
     }
 }
 
-#[test]
-fn directories_that_may_not_be_made_are_an_error() {
-    let server = Server::start().unwrap();
-    let owner = Client::builder(server.hosts())
+fn directories_that_may_not_be_made_are_an_error(place: Place) {
+    let (hosts, theirs) = (place.shared().hosts(), fresh_path("theirs"));
+    let owner = Client::builder(&hosts)
         .auth("digest", "jo:secret")
         .acl(Acl::creator_all())
         .connect()
         .unwrap();
-    drop(owner.mutex("/theirs/lock").unwrap().lock().unwrap());
-    let other = client(&server);
-    let mutex = other.mutex("/theirs/new/lock").unwrap();
+    // The directory above all tests' locks is everybody's.
+    drop(client(place).mutex(&fresh_path("ours")).unwrap().lock());
+    let lock = owner.mutex(&format!("{theirs}/lock")).unwrap();
+    drop(lock.lock().unwrap());
+    let other = client(place);
+    let new = format!("{theirs}/new/lock");
+    let mutex = other.mutex(&new).unwrap();
     let came = aside(move || mutex.lock().map(drop));
     assert!(matches!(
         came.recv_timeout(SOON).expect("an answer"),
         Err(Error::NoAuth { .. })
     ));
-    let both = other.multi_lock(["/mine", "/theirs/new/lock"]).unwrap();
+    let both = other.multi_lock([&*fresh_path("mine"), &*new]).unwrap();
     let came = aside(move || both.lock().map(drop));
     assert!(matches!(
         came.recv_timeout(SOON).expect("an answer"),
@@ -111,10 +127,8 @@ fn directories_that_may_not_be_made_are_an_error() {
     ));
 }
 
-#[test]
-fn a_chroot_that_is_missing_is_said_to_be() {
-    let server = Server::start().unwrap();
-    let client = Client::connect(&format!("{}/missing", server.hosts())).unwrap();
+fn a_chroot_that_is_missing_is_said_to_be(place: Place) {
+    let client = place.connect(&format!("{}/missing", place.shared().hosts()));
     let mutex = client.mutex("/lock").unwrap();
     let both = client.multi_lock(["/lock", "/other"]).unwrap();
     for error in [mutex.lock().map(drop), both.lock().map(drop)] {
@@ -126,34 +140,11 @@ fn a_chroot_that_is_missing_is_said_to_be() {
     }
 }
 
-#[test]
-fn a_new_session_goes_back_to_the_end_of_a_semaphores_line() {
-    let server = Server::start().unwrap();
-    let (watcher, first, second) = (client(&server), client(&server), client(&server));
-    let left = |dir: &str| watcher.contenders(&format!("/s/{dir}")).unwrap().len();
-    let permit = watcher.semaphore("/s", 1).unwrap().acquire().unwrap();
-    let wait = |client: &Client| {
-        let semaphore = client.semaphore("/s", 1).unwrap();
-        aside(move || semaphore.acquire().and_then(|permit| permit.unlock()))
-    };
-    let one = wait(&first);
-    eventually("the first waits for a permit", || left("leases") == 2);
-    let two = wait(&second);
-    eventually("the second waits in the line", || left("locks") == 2);
-    server.expire_session(first.session_id());
-    eventually("both wait again", || left("leases") + left("locks") == 4);
-    drop(permit);
-    assert_eq!(two.recv_timeout(SOON), Ok(Ok(())));
-    assert_eq!(one.recv_timeout(SOON), Ok(Ok(())));
-}
-
-#[test]
-fn a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore() {
-    let server = Server::start().unwrap();
-    let client = client(&server);
+fn a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore(place: Place) {
+    let (client, path) = (client(place), fresh_path("itself"));
     let came = aside(move || {
-        let _guard = client.mutex("/s/locks")?.lock()?;
-        client.semaphore("/s", 1)?.acquire().map(drop)
+        let _guard = client.mutex(&format!("{path}/locks"))?.lock()?;
+        client.semaphore(&path, 1)?.acquire().map(drop)
     });
     assert!(matches!(
         came.recv_timeout(SOON),
@@ -161,16 +152,15 @@ fn a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore() {
     ));
 }
 
-#[test]
-fn only_who_has_a_permit_is_overdue() {
-    let server = Server::start().unwrap();
-    let (watcher, first, second) = (client(&server), client(&server), client(&server));
-    let left = |dir: &str| watcher.contenders(&format!("/s/{dir}")).unwrap().len();
-    let permit = watcher.semaphore("/s", 1).unwrap().acquire().unwrap();
-    let semaphore = first.semaphore("/s", 1).unwrap();
+fn only_who_has_a_permit_is_overdue(place: Place) {
+    let path = fresh_path("overdue");
+    let (watcher, first, second) = (client(place), client(place), client(place));
+    let left = |dir: &str| watcher.contenders(&format!("{path}/{dir}")).unwrap().len();
+    let permit = watcher.semaphore(&path, 1).unwrap().acquire().unwrap();
+    let semaphore = first.semaphore(&path, 1).unwrap();
     let one = aside(move || semaphore.acquire().and_then(|permit| permit.unlock()));
     eventually("the first waits for a permit", || left("leases") == 2);
-    let semaphore = second.semaphore("/s", 1).unwrap();
+    let semaphore = second.semaphore(&path, 1).unwrap();
     let short = Duration::from_millis(50);
     let two = aside(move || {
         let options = LockOptions::new().evict_overdue(short, short);
@@ -201,11 +191,10 @@ fn a_server_that_never_answers_does_not_stretch_the_connect_timeout() {
     assert!(late < Duration::from_millis(700), "{late:?} late");
 }
 
-#[test]
-fn a_waiting_thread_learns_whether_the_one_ahead_holds() {
-    let server = Server::start().unwrap();
-    let clients: Vec<_> = (0..4).map(|_| client(&server)).collect();
-    let lock = |i: usize| clients[i].rwlock("/rw").unwrap();
+fn a_waiting_thread_learns_whether_the_one_ahead_holds(place: Place) {
+    let path = fresh_path("ahead");
+    let clients: Vec<_> = (0..4).map(|_| client(place)).collect();
+    let lock = |i: usize| clients[i].rwlock(&path).unwrap();
     let readers = [lock(0).read().unwrap(), lock(1).read().unwrap()];
     let wait = |writes: bool, i: usize| {
         let (lock, (told, heard)) = (lock(i), bounded(8));

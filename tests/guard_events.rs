@@ -1,34 +1,46 @@
 //! What a guard tells its holder, and what it does not.
 
+mod support;
+#[path = "support/transport.rs"]
+mod transport;
+
 use std::time::Duration;
 
 use crossbeam_channel::RecvTimeoutError;
-use zklock::embedded::Server;
-use zklock::{Client, GuardEvent, GuardState};
+use support::fresh_path;
+use support::proxy::Proxy;
+use transport::{Place, SOON, in_every_place, on_every_server};
+use zklock::{GuardEvent, GuardState};
 
 /// Longer than any event takes that is on its way already.
 const QUIET: Duration = Duration::from_millis(30);
-const SOON: Duration = Duration::from_secs(10);
 
-#[test]
-fn the_first_guard_of_a_fresh_client_hears_nothing() {
-    let server = Server::start().unwrap();
+in_every_place! {
+    the_first_guard_of_a_fresh_client_hears_nothing
+}
+
+// On a handle, a guard is lost with its connection.
+on_every_server! {
+    a_guard_hears_of_a_broken_connection_and_that_it_is_well_again
+}
+
+fn the_first_guard_of_a_fresh_client_hears_nothing(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("quiet"));
     for _ in 0..20 {
-        let client = Client::connect(server.hosts()).unwrap();
-        let guard = client.mutex("/m").unwrap().lock().unwrap();
+        let client = place.connect(&hosts);
+        let guard = client.mutex(&path).unwrap().lock().unwrap();
         let heard = guard.events().recv_timeout(QUIET);
         assert_eq!(heard, Err(RecvTimeoutError::Timeout));
         assert_eq!(guard.state(), GuardState::Held);
     }
 }
 
-#[test]
-fn a_guard_hears_of_a_broken_connection_and_that_it_is_well_again() {
-    let server = Server::start().unwrap();
-    let client = Client::connect(server.hosts()).unwrap();
-    let guard = client.mutex("/m").unwrap().lock().unwrap();
+fn a_guard_hears_of_a_broken_connection_and_that_it_is_well_again(place: Place) {
+    let network = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&network.hosts());
+    let guard = client.mutex(&fresh_path("broken")).unwrap().lock().unwrap();
     for _ in 0..5 {
-        server.disconnect_all();
+        network.cut();
         for event in [GuardEvent::Suspect, GuardEvent::Held] {
             assert_eq!(guard.events().recv_timeout(SOON), Ok(event));
         }

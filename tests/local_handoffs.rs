@@ -1,24 +1,38 @@
-//! What holds when the threads of one client hand a lock on among themselves.
+//! What holds when the threads of one client hand a lock on among themselves, on the
+//! embedded server and on a real one. A client on a handle is not told to do so.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use support::proxy::Proxy;
 use support::raw::{Raw, assert_nothing_left};
 use support::{fresh_path, within};
-use zklock::embedded::Server;
+use transport::{Place, SOON, Stoppable, expire_owner, on_every_server, wait_for};
 use zklock::{Client, FencingToken, GuardEvent, GuardState, LockOptions, MutexGuard};
 
-const SOON: Duration = Duration::from_secs(10);
+on_every_server! {
+    a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token
+    local_hand_offs_exclude_threads_and_clients
+    another_client_finds_the_lock_taken_and_gets_it_after_the_row
+    a_session_that_expires_ends_the_row
+    a_node_that_is_deleted_ends_the_row
+    a_wish_to_have_the_lock_ends_the_row
+    a_broken_connection_sends_the_lock_back
+    the_guards_of_a_row_hear_of_a_loss_each
+    a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected
+    closing_the_client_ends_a_local_wait
+}
 
-#[test]
-fn a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token() {
+fn a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token(place: Place) {
     for most in [0, 1, 3] {
-        let scene = Scene::new(most);
+        let scene = Scene::new(place, most);
         let tokens = scene.tokens_of_a_queue(9);
         let mut rows = vec![1];
         for pair in tokens.windows(2) {
@@ -32,13 +46,12 @@ fn a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token() {
         let longest = rows.iter().max().copied();
         assert_eq!(longest, Some(most + 1), "{rows:?}");
         assert_eq!(rows.len(), 10usize.div_ceil(most as usize + 1), "{rows:?}");
-        assert_nothing_left(scene.server.hosts(), &scene.path);
+        assert_nothing_left(&scene.server.hosts(), &scene.path);
     }
 }
 
-#[test]
-fn local_hand_offs_exclude_threads_and_clients() {
-    let scene = Scene::new(20);
+fn local_hand_offs_exclude_threads_and_clients(place: Place) {
+    let scene = Scene::new(place, 20);
     let (inside, entered) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let others: Vec<_> = (0..2).map(|_| scene.connect(5)).collect();
     thread::scope(|scope| {
@@ -58,12 +71,11 @@ fn local_hand_offs_exclude_threads_and_clients() {
         }
     });
     assert_eq!(entered.load(Ordering::SeqCst), 600);
-    assert_nothing_left(scene.server.hosts(), &scene.path);
+    assert_nothing_left(&scene.server.hosts(), &scene.path);
 }
 
-#[test]
-fn another_client_finds_the_lock_taken_and_gets_it_after_the_row() {
-    let scene = Scene::new(10);
+fn another_client_finds_the_lock_taken_and_gets_it_after_the_row(place: Place) {
+    let scene = Scene::new(place, 10);
     let other = scene.connect(0).mutex(&scene.path).unwrap();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -85,24 +97,22 @@ fn another_client_finds_the_lock_taken_and_gets_it_after_the_row() {
     });
 }
 
-#[test]
-fn a_session_that_expires_ends_the_row() {
-    let scene = Scene::new(1000);
+fn a_session_that_expires_ends_the_row(place: Place) {
+    let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
     let (first, next) = scene.hand_on_after(guard, |guard| {
-        scene.server.expire_session(scene.client.session_id());
+        expire_owner(scene.server, guard.node());
         wait_for(guard, GuardEvent::Lost);
     });
     assert!(first < next, "{first} {next}");
-    assert_nothing_left(scene.server.hosts(), &scene.path);
+    assert_nothing_left(&scene.server.hosts(), &scene.path);
 }
 
-#[test]
-fn a_node_that_is_deleted_ends_the_row() {
-    let scene = Scene::new(1000);
+fn a_node_that_is_deleted_ends_the_row(place: Place) {
+    let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
     let (first, next) = scene.hand_on_after(guard, |guard| {
-        Raw::connect(scene.server.hosts())
+        Raw::connect(&scene.server.hosts())
             .delete(guard.node())
             .unwrap();
         wait_for(guard, GuardEvent::Lost);
@@ -110,9 +120,8 @@ fn a_node_that_is_deleted_ends_the_row() {
     assert!(first < next, "{first} {next}");
 }
 
-#[test]
-fn a_wish_to_have_the_lock_ends_the_row() {
-    let scene = Scene::new(1000);
+fn a_wish_to_have_the_lock_ends_the_row(place: Place) {
+    let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
     let (first, next) = scene.hand_on_after(guard, |guard| {
         scene.client.contenders(&scene.path).unwrap()[0]
@@ -123,23 +132,20 @@ fn a_wish_to_have_the_lock_ends_the_row() {
     assert!(first < next, "{first} {next}");
 }
 
-#[test]
-fn a_broken_connection_sends_the_lock_back() {
-    let scene = Scene::new(1000);
+fn a_broken_connection_sends_the_lock_back(place: Place) {
+    let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
     let (first, next) = scene.hand_on_after(guard, |guard| {
-        scene.server.refuse();
-        scene.server.disconnect_all();
+        scene.network.refuse();
         wait_for(guard, GuardEvent::Suspect);
         assert_eq!(guard.state(), GuardState::Suspect);
-        scene.server.resume();
+        scene.network.accept();
     });
     assert!(first <= next, "{first} {next}");
 }
 
-#[test]
-fn the_guards_of_a_row_hear_of_a_loss_each() {
-    let scene = Scene::new(1000);
+fn the_guards_of_a_row_hear_of_a_loss_each(place: Place) {
+    let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
     let node = guard.node().to_owned();
     thread::scope(|scope| {
@@ -147,7 +153,7 @@ fn the_guards_of_a_row_hear_of_a_loss_each() {
             let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
             assert_eq!(guard.node(), node);
             guard.check().unwrap();
-            scene.server.expire_session(scene.client.session_id());
+            expire_owner(scene.server, &node);
             wait_for(&guard, GuardEvent::Lost);
             assert!(guard.unlock().unwrap_err().is_lost());
         });
@@ -157,9 +163,8 @@ fn the_guards_of_a_row_hear_of_a_loss_each() {
     });
 }
 
-#[test]
-fn a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected() {
-    let scene = Scene::new(1000);
+fn a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected(place: Place) {
+    let scene = Scene::new(place, 1000);
     let mutex = scene.client.mutex(&scene.path).unwrap();
     let guard = mutex.lock().unwrap();
     let first = guard.fencing_token();
@@ -186,12 +191,11 @@ fn a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected() {
         drop(guard);
         assert!(first < noted.join().unwrap());
     });
-    assert_nothing_left(scene.server.hosts(), &scene.path);
+    assert_nothing_left(&scene.server.hosts(), &scene.path);
 }
 
-#[test]
-fn closing_the_client_ends_a_local_wait() {
-    let scene = Scene::new(1000);
+fn closing_the_client_ends_a_local_wait(place: Place) {
+    let scene = Scene::new(place, 1000);
     let mutex = scene.client.mutex(&scene.path).unwrap();
     let guard = mutex.lock().unwrap();
     thread::scope(|scope| {
@@ -204,27 +208,29 @@ fn closing_the_client_ends_a_local_wait() {
 }
 
 struct Scene {
-    server: Server,
+    server: &'static dyn Stoppable,
+    /// In front of the server.
+    network: Proxy,
     client: Client,
     path: String,
 }
 
 impl Scene {
-    fn new(most: u32) -> Self {
-        let server = Server::start().unwrap();
-        let client = Client::builder(server.hosts()).local_handoffs(most);
-        let client = client.connect().unwrap();
+    fn new(place: Place, most: u32) -> Self {
+        let server = place.shared();
+        let network = Proxy::start(&server.hosts());
+        let client = connect(&network.hosts(), most);
         let path = fresh_path("local");
         Self {
             server,
+            network,
             client,
             path,
         }
     }
 
     fn connect(&self, most: u32) -> Client {
-        let client = Client::builder(self.server.hosts()).local_handoffs(most);
-        client.connect().unwrap()
+        connect(&self.network.hosts(), most)
     }
 
     /// The tokens in the order of the grants: one thread holds while others come.
@@ -277,13 +283,7 @@ impl Scene {
     }
 }
 
-#[track_caller]
-fn wait_for(guard: &MutexGuard, wanted: GuardEvent) {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let event = guard.events().recv_deadline(deadline);
-        if event.expect("the event") == wanted {
-            return;
-        }
-    }
+fn connect(hosts: &str, most: u32) -> Client {
+    let client = Client::builder(hosts).local_handoffs(most);
+    client.connect().unwrap()
 }

@@ -13,12 +13,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
-use support::{eventually, fresh_path, timed};
-use transport::{Place, TIMEOUT, Transport, in_every_place};
+use support::{aside, eventually, fresh_path, timed};
+use transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place, on_every_server};
 use zklock::{Client, Error, LockOptions};
-
-/// Longer than any call takes that does not hang, shorter than a hang.
-const SOON: Duration = Duration::from_secs(10);
 
 in_every_place! {
     a_lock_excludes_the_threads_of_one_client
@@ -37,6 +34,7 @@ in_every_place! {
     dropping_a_guard_does_not_wait_for_a_stopped_server
     a_panic_in_the_critical_section_releases_the_lock
     the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
+    a_waiter_whose_session_expires_queues_again
     locking_twice_in_one_thread_is_an_error_at_once
     a_guard_that_may_change_threads_is_released_in_another
     fencing_tokens_grow_with_every_grant
@@ -44,6 +42,11 @@ in_every_place! {
     whoever_waits_is_told_who_is_ahead
     closing_a_client_frees_its_locks_and_ends_its_waits
     the_last_drop_of_a_client_frees_what_it_left
+}
+
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
 /// Counts who is inside, and fails when two are.
@@ -369,6 +372,33 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
     assert!(timeout / 2 < took, "{took:?}");
     assert!(took < timeout + SOON, "{took:?}");
     drop(guard);
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+fn a_waiter_whose_session_expires_queues_again(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("expired"));
+    let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = waiter.client.mutex(&path).unwrap();
+    let waiting = aside(move || mutex.lock().map(drop));
+    waiter.lose_sessions(&path, guard.node(), &waiting);
+    drop(guard);
+    place.assert_gets_in(&waiting);
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("before"));
+    let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = waiter.client.mutex(&path).unwrap();
+    let waiting = aside(move || mutex.lock().map(drop));
+    // It watches its own node.
+    waiter.lose_node_and_session(&path, &[guard.node()], &waiting, || {});
+    drop(guard);
+    place.assert_gets_in(&waiting);
     assert_nothing_left(&server.hosts(), &path);
 }
 

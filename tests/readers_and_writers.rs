@@ -4,17 +4,17 @@
 //! hold is looked up in these notes afterwards, so that looking changes nothing.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::eventually;
-use zklock::embedded::Server;
-use zklock::{Client, FencingToken, LockGuard, LockOptions, RwLock, Waiting};
-
-const PATH: &str = "/locks/catalogue";
+use support::fresh_path;
+use transport::{Place, Transport, on_every_server, wait_for_queue};
+use zklock::{FencingToken, LockGuard, LockOptions, RwLock, Waiting};
 
 const CLIENTS: usize = 20;
 const READERS: usize = 200;
@@ -24,16 +24,24 @@ const WRITERS: usize = 4;
 const SHORT: u64 = 5;
 const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
 
-#[test]
-fn writers_are_alone_and_nobody_is_overtaken() {
+// Over a handle the lock is the same, and so many clients of it are a thousand threads.
+on_every_server! {
+    writers_are_alone_and_nobody_is_overtaken
+}
+
+fn writers_are_alone_and_nobody_is_overtaken(place: Place) {
     let seconds = env::var(SECONDS).ok().and_then(|text| text.parse().ok());
-    check(&run(Duration::from_secs(seconds.unwrap_or(SHORT))));
+    check(&run(place, Duration::from_secs(seconds.unwrap_or(SHORT))));
 }
 
 #[test]
 #[ignore = "takes half a minute"]
 fn writers_are_alone_and_nobody_is_overtaken_for_half_a_minute() {
-    check(&run(Duration::from_secs(30)));
+    let place = Place {
+        transport: Transport::Wire,
+        embedded: true,
+    };
+    check(&run(place, Duration::from_secs(30)));
 }
 
 /// Someone who comes again and again.
@@ -62,14 +70,14 @@ impl Clock {
     }
 }
 
-fn run(duration: Duration) -> Vec<Visitor> {
-    let server = Server::start().unwrap();
-    let connect = |_| Client::connect(server.hosts()).unwrap();
+fn run(place: Place, duration: Duration) -> Vec<Visitor> {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("catalogue"));
+    let connect = |_| place.connect(&hosts);
     let clients: Vec<_> = (0..CLIENTS).map(connect).collect();
     let (clock, end) = (Clock::default(), Instant::now() + duration);
     let visitors = thread::scope(|scope| {
         let visit = |i: usize| {
-            let lock = clients[i % CLIENTS].rwlock(PATH).unwrap();
+            let lock = clients[i % CLIENTS].rwlock(&path).unwrap();
             let clock = &clock;
             scope.spawn(move || visit_until(end, &lock, i < WRITERS, clock))
         };
@@ -77,9 +85,7 @@ fn run(duration: Duration) -> Vec<Visitor> {
         let ended = threads.into_iter().map(|thread| thread.join().unwrap());
         ended.collect()
     });
-    eventually("the queue is empty", || {
-        clients[0].contenders(PATH).unwrap().is_empty()
-    });
+    wait_for_queue(&clients[0], &path, 0);
     visitors
 }
 

@@ -1,158 +1,236 @@
-//! The promises of the semaphore.
+//! The promises of the semaphore, on every transport, on the embedded server and on a real
+//! one.
 
 mod support;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::eventually;
 use support::proxy::Proxy;
-use support::raw::{EPHEMERAL_SEQUENTIAL, Raw};
-use zklock::embedded::Server;
-use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Result, Role, Semaphore};
+use support::raw::{Raw, assert_nothing_left, op};
+use support::{aside, eventually, fresh_path};
+use transport::{Place, SOON, Waiter, expire_owner, in_every_place, on_every_server, wait_for};
+use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
-const PATH: &str = "/limits/imports";
+in_every_place! {
+    no_more_permits_are_out_than_there_are
+    permits_that_disagree_are_reported
+    a_waiting_thread_is_told_and_gets_the_next_permit
+    a_permit_may_change_threads_and_is_lost_with_its_session
+    a_waiter_whose_session_expires_queues_again
+    a_session_that_expires_while_it_is_first_in_line_stops_nobody
+    hundreds_wait_without_a_herd
+    a_cancel_at_any_time_is_heard
+}
 
-/// Curator's layout and kazoo's.
-const DIALECTS: [Dialect; 2] = [Dialect::Curator, Dialect::Kazoo];
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
+}
 
-fn semaphore(server: &Server, dialect: Dialect, permits: u32) -> (Client, Semaphore) {
-    let client = Client::builder(server.hosts()).dialect(dialect);
-    let client = client.connect().unwrap();
-    let semaphore = client.semaphore(PATH, permits).unwrap();
+fn semaphore(place: Place, path: &str, permits: u32) -> (Client, Semaphore) {
+    let client = place.connect(&place.shared().hosts());
+    let semaphore = client.semaphore(path, permits).unwrap();
     (client, semaphore)
 }
 
-fn left(client: &Client) -> usize {
-    let count = |dir: &str| client.contenders(&format!("{PATH}{dir}")).unwrap().len();
-    count("/locks") + count("/leases") + count("-__lock__") + count("")
+/// How many nodes are in the line and how many permits are out, or asked for by the first
+/// in the line.
+fn left(place: Place, path: &str) -> (usize, usize) {
+    let mut raw = Raw::connect(&place.shared().hosts());
+    let mut count = |dir: &str| {
+        let names = raw.children(&format!("{path}/{dir}"));
+        names.unwrap_or_default().len()
+    };
+    (count("locks"), count("leases"))
+}
+
+#[track_caller]
+fn nothing_is_left(place: Place, path: &str) {
+    let hosts = place.shared().hosts();
+    assert_nothing_left(&hosts, &format!("{path}/locks"));
+    assert_nothing_left(&hosts, &format!("{path}/leases"));
 }
 
 /// kazoo #214: by trying one got in when as many as may be were.
-#[test]
-fn no_more_permits_are_out_than_there_are() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (client, ours) = semaphore(&server, dialect, 2);
-        let (_other, theirs) = semaphore(&server, dialect, 2);
-        let one = ours.acquire().unwrap();
-        let two = theirs.try_acquire().unwrap().unwrap();
-        assert!(ours.try_acquire().unwrap().is_none());
-        assert!(
-            theirs
-                .try_acquire_for(Duration::from_millis(50))
-                .unwrap()
-                .is_none()
-        );
-        eventually("the one that gave up has gone", || left(&client) == 2);
-        one.verify().unwrap();
-        drop(one);
-        let three = ours.acquire().unwrap();
-        two.unlock().unwrap();
-        three.unlock().unwrap();
-        eventually("nothing is left", || left(&client) == 0);
-    }
+fn no_more_permits_are_out_than_there_are(place: Place) {
+    let path = fresh_path("permits");
+    let (_client, ours) = semaphore(place, &path, 2);
+    let (_other, theirs) = semaphore(place, &path, 2);
+    let one = ours.acquire().unwrap();
+    let two = theirs.try_acquire().unwrap().unwrap();
+    assert!(ours.try_acquire().unwrap().is_none());
+    let shortly = Duration::from_millis(50);
+    assert!(theirs.try_acquire_for(shortly).unwrap().is_none());
+    eventually("the one that gave up has gone", || {
+        left(place, &path) == (0, 2)
+    });
+    one.verify().unwrap();
+    drop(one);
+    let three = ours.acquire().unwrap();
+    two.unlock().unwrap();
+    three.unlock().unwrap();
+    nothing_is_left(place, &path);
 }
 
 /// Curator checks nothing here: each client counts by its own limit.
-#[test]
-fn permits_that_disagree_are_reported() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (client, two) = semaphore(&server, dialect, 2);
-        let permit = two.acquire().unwrap();
-        let (_other, three) = semaphore(&server, dialect, 3);
-        let disagree = Error::PermitsDisagree {
-            path: PATH.into(),
-            ours: 3,
-            theirs: 2,
-        };
-        assert_eq!(three.acquire().unwrap_err(), disagree);
-        drop(permit);
-        eventually("nothing is left", || left(&client) == 0);
-        assert!(client.semaphore(PATH, 0).is_err());
-    }
+fn permits_that_disagree_are_reported(place: Place) {
+    let path = fresh_path("disagree");
+    let (client, two) = semaphore(place, &path, 2);
+    let permit = two.acquire().unwrap();
+    let (_other, three) = semaphore(place, &path, 3);
+    let disagree = Error::PermitsDisagree {
+        path: path.clone(),
+        ours: 3,
+        theirs: 2,
+    };
+    assert_eq!(three.acquire().unwrap_err(), disagree);
+    drop(permit);
+    nothing_is_left(place, &path);
+    assert!(client.semaphore(&path, 0).is_err());
 }
 
-#[test]
-fn a_waiting_thread_is_told_and_gets_the_next_permit() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (_client, ours) = semaphore(&server, dialect, 1);
-        let (_other, theirs) = semaphore(&server, dialect, 1);
-        let permit = ours.acquire().unwrap();
-        let (told, waits) = crossbeam_channel::bounded(1);
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let options = LockOptions::new().on_wait(|waiting| {
-                    assert_eq!(waiting.position(), 1);
-                    let _ = told.try_send(());
-                });
-                let _permit = theirs.acquire_with(options).unwrap().unwrap();
+fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
+    let path = fresh_path("told");
+    let (_client, ours) = semaphore(place, &path, 1);
+    let (_other, theirs) = semaphore(place, &path, 1);
+    let permit = ours.acquire().unwrap();
+    let (told, waits) = crossbeam_channel::bounded(1);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let options = LockOptions::new().on_wait(|waiting| {
+                assert_eq!(waiting.position(), 1);
+                let _ = told.try_send(());
             });
-            waits.recv().unwrap();
-            permit.unlock().unwrap();
+            let _permit = theirs.acquire_with(options).unwrap().unwrap();
         });
-    }
+        waits.recv().unwrap();
+        permit.unlock().unwrap();
+    });
+    nothing_is_left(place, &path);
 }
 
-#[test]
-fn a_permit_may_change_threads_and_is_lost_with_its_session() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (client, semaphore) = semaphore(&server, dialect, 1);
-        let permit: Permit = semaphore.acquire().unwrap();
-        thread::scope(|scope| {
-            scope.spawn(|| permit.verify().unwrap());
-        });
-        server.expire_session(client.session_id());
-        assert!(
-            permit
-                .events()
-                .iter()
-                .any(|event| event == GuardEvent::Lost)
-        );
-        assert!(permit.unlock().unwrap_err().is_lost());
-        drop(semaphore.acquire().unwrap());
-    }
+fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
+    let path = fresh_path("lost");
+    let (client, semaphore) = semaphore(place, &path, 1);
+    let permit: Permit = semaphore.acquire().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| permit.verify().unwrap());
+    });
+    expire_owner(place.shared(), permit.node());
+    wait_for(&permit, GuardEvent::Lost);
+    assert!(permit.unlock().unwrap_err().is_lost());
+    let again = place.survivor(&client).semaphore(&path, 1).unwrap();
+    drop(again.acquire().unwrap());
+    nothing_is_left(place, &path);
 }
 
-#[test]
-fn hundreds_wait_without_a_herd() {
-    for dialect in DIALECTS {
-        const PERMITS: usize = 5;
-        let server = Server::start().unwrap();
-        let inside = AtomicUsize::new(0);
-        let (client, _) = semaphore(&server, dialect, PERMITS as u32);
-        let semaphores: Vec<_> = (0..20)
-            .map(|_| semaphore(&server, dialect, PERMITS as u32))
-            .collect();
-        thread::scope(|scope| {
-            for (_, semaphore) in &semaphores {
-                for _ in 0..10 {
-                    scope.spawn(|| {
-                        let permit = semaphore.acquire().unwrap();
-                        assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(permit);
-                    });
-                }
+/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+fn a_waiter_whose_session_expires_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
+    let (_client, ours) = semaphore(place, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
+    let permit = ours.acquire().unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    let leases = format!("{path}/leases");
+    waiter.lose_sessions(&leases, permit.node(), &waiting);
+    drop(permit);
+    place.assert_gets_in(&waiting);
+    nothing_is_left(place, &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
+    let (_client, ours) = semaphore(place, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
+    let permit = ours.acquire().unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    // It watches the directory.
+    let leases = format!("{path}/leases");
+    waiter.lose_node_and_session(&leases, &[permit.node()], &waiting, || {});
+    drop(permit);
+    place.assert_gets_in(&waiting);
+    nothing_is_left(place, &path);
+}
+
+/// It has lost its node in the line and that of its permit: whoever made the one again
+/// without the other would wait for somebody who waits for him.
+fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("first"));
+    let (_client, ours) = semaphore(place, &path, 1);
+    let waiter = Waiter::connect(place);
+    let one = waiter.client.semaphore(&path, 1).unwrap();
+    let (_second, two) = semaphore(place, &path, 1);
+    let permit = ours.acquire().unwrap();
+    let first = aside(move || one.acquire().map(drop));
+    eventually("the first waits for a permit", || {
+        left(place, &path) == (1, 2)
+    });
+    let node = first_in_line(place, &path);
+    let second = aside(move || two.acquire().map(drop));
+    eventually("the second waits in the line", || {
+        left(place, &path) == (2, 2)
+    });
+    expire_owner(server, &node);
+    eventually("both wait again", || {
+        !first.is_empty() || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
+    });
+    permit.unlock().unwrap();
+    assert_eq!(second.recv_timeout(SOON), Ok(Ok(())));
+    place.assert_gets_in(&first);
+    nothing_is_left(place, &path);
+}
+
+fn first_in_line(place: Place, path: &str) -> String {
+    let locks = format!("{path}/locks");
+    let mut names = support::raw::children(&place.shared().hosts(), &locks);
+    names.sort_by(|one, other| one[one.len() - 10..].cmp(&other[other.len() - 10..]));
+    names
+        .first()
+        .map_or_else(String::new, |name| format!("{locks}/{name}"))
+}
+
+fn hundreds_wait_without_a_herd(place: Place) {
+    const PERMITS: usize = 5;
+    const CLIENTS: usize = 20;
+    const EACH: usize = 10;
+    let path = fresh_path("hundreds");
+    let network = Proxy::start(&place.shared().hosts());
+    let inside = AtomicUsize::new(0);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| place.connect(&network.hosts()))
+        .collect();
+    thread::scope(|scope| {
+        for client in &clients {
+            for _ in 0..EACH {
+                scope.spawn(|| {
+                    let semaphore = client.semaphore(&path, PERMITS as u32).unwrap();
+                    let permit = semaphore.acquire().unwrap();
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    drop(permit);
+                });
             }
-        });
-        eventually("nothing is left", || left(&client) == 0);
-    }
+        }
+    });
+    nothing_is_left(place, &path);
+    // Were all woken by each permit that is given back, each would list as often.
+    let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
+    println!("{listings} listings");
+    assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
 }
 
-#[test]
-fn a_cancel_at_any_time_is_heard() {
-    let server = Server::start().unwrap();
-    let network = Proxy::start(server.hosts());
+fn a_cancel_at_any_time_is_heard(place: Place) {
+    let network = Proxy::start(&place.shared().hosts());
     network.delay(Duration::from_millis(30));
     // The first call of a client has most to ask; it takes half a second here.
     for cancelled_after in (0..400).step_by(40).map(Duration::from_millis) {
-        let client = Client::connect(&network.hosts()).unwrap();
-        let semaphore = client.semaphore(PATH, 2).unwrap();
+        let client = place.connect(&network.hosts());
+        let semaphore = client.semaphore(&fresh_path("cancel"), 2).unwrap();
         let (cancel, cancelled) = crossbeam_channel::bounded(1);
         let (done, returned) = crossbeam_channel::bounded(1);
         thread::spawn(move || {
@@ -164,186 +242,10 @@ fn a_cancel_at_any_time_is_heard() {
         network.blackhole();
         // Fails if the call has returned already.
         let _ = cancel.send(());
-        let returned = returned.recv_timeout(Duration::from_secs(5));
+        let returned = returned.recv_timeout(SOON);
         network.heal();
         returned
             .unwrap_or_else(|_| panic!("cancelled after {cancelled_after:?}, and not heard"))
             .unwrap();
-    }
-}
-
-/// The layout of kazoo's semaphore, which counts the path's own children.
-#[test]
-fn in_kazoos_dialect_every_node_is_a_permit_that_is_out() {
-    let server = Server::start().unwrap();
-    let mut witness = Raw::connect(server.hosts());
-    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
-    let (_other, theirs) = semaphore(&server, Dialect::Kazoo, 2);
-    let permits = [ours.acquire().unwrap(), ours.acquire().unwrap()];
-    assert_eq!(witness.data(PATH).unwrap(), b"2");
-    let mut names = permits.each_ref().map(|permit| {
-        let name = permit.node().strip_prefix(&format!("{PATH}/")).unwrap();
-        assert!(
-            name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit()),
-            "{name}"
-        );
-        name.to_owned()
-    });
-    names.sort();
-    let (told, waits) = crossbeam_channel::bounded(1);
-    thread::scope(|scope| {
-        let waiting = scope.spawn(move || {
-            let options = LockOptions::new().on_wait(|_| {
-                let _ = told.try_send(());
-            });
-            theirs.acquire_with(options).unwrap().unwrap()
-        });
-        waits.recv().unwrap();
-        let mut children = witness.children(PATH).unwrap();
-        children.sort();
-        assert_eq!(children, names, "who waits has no node there");
-        eventually("it is the only one in the line", || {
-            let line = witness.children(&format!("{PATH}-__lock__")).unwrap();
-            line.len() == 1 && line[0].contains("__lock__")
-        });
-        let [one, two] = permits;
-        one.unlock().unwrap();
-        let three = waiting.join().unwrap();
-        let mut children = witness.children(PATH).unwrap();
-        children.sort();
-        let mut names = [two.node(), three.node()].map(|node| node[PATH.len() + 1..].to_owned());
-        names.sort();
-        assert_eq!(children, names);
-    });
-}
-
-/// kazoo writes its limit in a second step, and over whatever is there.
-#[test]
-fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
-    let server = Server::start().unwrap();
-    let mut witness = Raw::connect(server.hosts());
-    witness.create_all(PATH);
-    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
-    ours.acquire().unwrap().unlock().unwrap();
-    assert_eq!(witness.data(PATH).unwrap(), b"2");
-    witness.set_data(PATH, b"5").unwrap();
-    let error = ours.acquire().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::PermitsDisagree {
-                ours: 2,
-                theirs: 5,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    // What is no number is somebody else's.
-    witness.set_data(PATH, b"127.0.0.1").unwrap();
-    ours.acquire().unwrap().unlock().unwrap();
-    assert_eq!(witness.data(PATH).unwrap(), b"127.0.0.1");
-}
-
-#[test]
-fn a_semaphore_of_the_other_dialect_is_refused_and_named() {
-    for [first, second] in [DIALECTS, [Dialect::Kazoo, Dialect::Curator]] {
-        let server = Server::start().unwrap();
-        let (_client, one) = semaphore(&server, first, 1);
-        let permit = one.acquire().unwrap();
-        let (_other, two) = semaphore(&server, second, 1);
-        for refused in [
-            two.acquire(),
-            two.try_acquire_for(Duration::MAX).map(Option::unwrap),
-        ] {
-            match refused {
-                Err(Error::ForeignContender { dialect, .. }) => assert_eq!(dialect, Some(first)),
-                other => panic!("{second:?} beside {first:?}: {other:?}"),
-            }
-        }
-        permit.unlock().unwrap();
-    }
-}
-
-/// A lock's contender that comes when the semaphore has long been used would be counted.
-#[test]
-fn in_kazoos_dialect_who_comes_later_is_noticed() {
-    let server = Server::start().unwrap();
-    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
-    ours.acquire().unwrap().unlock().unwrap();
-    ours.acquire().unwrap().unlock().unwrap();
-    let theirs = Client::connect(server.hosts()).unwrap();
-    let mut witness = Raw::connect(server.hosts());
-    let node = format!("{PATH}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-");
-    let node = witness.create(&node, b"", EPHEMERAL_SEQUENTIAL).unwrap();
-    let is_refused = |result: Result<Option<Permit>>| match result {
-        Err(Error::ForeignContender { node: named, .. }) => assert_eq!(named, node),
-        other => panic!("{other:?}"),
-    };
-    is_refused(ours.acquire().map(Some));
-    is_refused(ours.try_acquire());
-    witness.delete(&node).unwrap();
-    let permit = ours.try_acquire().unwrap().unwrap();
-    let listed = theirs.contenders(PATH).unwrap();
-    assert_eq!(listed.len(), 1);
-    assert_eq!(
-        (listed[0].node(), listed[0].role()),
-        (permit.node(), Role::Permit)
-    );
-    assert!(listed[0].holds());
-}
-
-#[test]
-fn who_waits_gives_up_in_time_and_leaves_nothing_but_the_holder() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (client, holder) = semaphore(&server, dialect, 1);
-        let permit = holder.acquire().unwrap();
-        server.delay(Duration::from_millis(10));
-        thread::scope(|scope| {
-            for limit in (1..16).map(|i| Duration::from_millis(10 * i)) {
-                let server = &server;
-                scope.spawn(move || {
-                    let (_client, theirs) = semaphore(server, dialect, 1);
-                    let start = Instant::now();
-                    assert!(theirs.try_acquire_for(limit).unwrap().is_none());
-                    let late = start.elapsed().saturating_sub(limit);
-                    assert!(late < Duration::from_secs(2), "{late:?} late");
-                });
-            }
-        });
-        server.resume();
-        eventually("nobody is left who waits", || left(&client) == 1);
-        permit.unlock().unwrap();
-        assert!(holder.try_acquire().unwrap().is_some());
-        eventually("nothing is left", || left(&client) == 0);
-    }
-}
-
-#[test]
-fn a_waiter_whose_session_ends_queues_again_and_the_next_goes_on() {
-    for dialect in DIALECTS {
-        let server = Server::start().unwrap();
-        let (client, holder) = semaphore(&server, dialect, 1);
-        let permit = holder.acquire().unwrap();
-        // Who waits for a permit has a lease of its own in Curator's layout only.
-        let first = if dialect == Dialect::Kazoo { 1 } else { 2 };
-        let waits = || {
-            let (client, semaphore) = semaphore(&server, dialect, 1);
-            let waiting = thread::spawn(move || semaphore.acquire().and_then(Permit::unlock));
-            (client, waiting)
-        };
-        let (doomed, one) = waits();
-        eventually("one waits for a permit", || left(&client) == 1 + first);
-        let (_other, two) = waits();
-        eventually("two wait", || left(&client) == 2 + first);
-        server.expire_session(doomed.session_id());
-        eventually("the first is in the line again", || {
-            left(&client) == 2 + first
-        });
-        permit.unlock().unwrap();
-        two.join().unwrap().unwrap();
-        one.join().unwrap().unwrap();
-        eventually("nothing is left", || left(&client) == 0);
     }
 }

@@ -55,6 +55,20 @@ fn a_session_expires_after_its_timeout_and_takes_its_nodes_along() {
 }
 
 #[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_session_that_is_ended_from_elsewhere_takes_its_nodes_along() {
+    let hosts = ZooKeeper::shared().hosts();
+    let node = support::fresh_path("ended");
+    let mut client = Raw::connect(&hosts);
+    client.create_all("/tests");
+    let mut victim = Raw::connect(&hosts);
+    victim.create(&node, b"", EPHEMERAL).unwrap();
+    raw::expire(&hosts, raw::owner(&hosts, &node));
+    assert_eq!(client.stat(&node), None);
+    assert!(fails(|| drop(victim.data(&node))));
+}
+
+#[test]
 #[ignore = "a worker process"]
 fn worker_that_starts_a_server_and_waits_for_its_death() {
     let Some(_) = worker::input() else { return };
@@ -159,6 +173,35 @@ fn a_blackhole_holds_everything_back_until_it_heals() {
 
     proxy.heal();
     assert_eq!(client.join().unwrap(), Ok(path));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_blackhole_begins_at_the_request_that_it_is_to_begin_at() {
+    let (proxy, path) = proxy_and_path("named");
+    let mut client = Raw::connect(&proxy.hosts());
+    proxy.blackhole_at_next_request(op::CREATE);
+    assert!(client.data("/tests").is_some());
+    let wanted = path.clone();
+    let creating = support::aside(move || client.create(&wanted, b"", PERSISTENT));
+    eventually("the request is there", || proxy.fired());
+    let mut direct = Raw::connect(&ZooKeeper::shared().hosts());
+    assert_eq!(direct.stat(&path), None);
+
+    proxy.heal();
+    assert_eq!(creating.recv().unwrap(), Ok(path));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn sessions_that_a_proxy_ends_take_their_nodes_along() {
+    let (proxy, path) = proxy_and_path("over");
+    let mut client = Raw::connect(&proxy.hosts());
+    client.create(&path, b"", EPHEMERAL).unwrap();
+    proxy.end_sessions();
+    let mut direct = Raw::connect(&ZooKeeper::shared().hosts());
+    eventually("the node is gone", || direct.stat(&path).is_none());
+    assert!(fails(|| drop(client.data(&path))));
 }
 
 #[test]

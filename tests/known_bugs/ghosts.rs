@@ -166,7 +166,8 @@ fn who_has_given_up_does_not_get_the_lock_when_its_turn_comes() {
     assert!(given_up.is_none());
     guard.unlock().unwrap();
     for _ in 0..5 {
-        let guard = three.mutex(PATH).unwrap().lock().unwrap();
+        let guard = three.mutex(PATH).unwrap().try_lock_for(SOON).unwrap();
+        let guard = guard.expect("nobody else wants it");
         assert_eq!(nodes_in(&server, PATH).last().unwrap(), guard.node());
         wait_for_nodes(&server, PATH, 1);
         guard.unlock().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 use super::support::raw::{EPHEMERAL_SEQUENTIAL, Raw};
-use super::support::{eventually, timed};
+use super::support::{aside, eventually, timed};
 use super::{PATH, SOON, client, nodes_in, wait_for_nodes};
 use zklock::embedded::Server;
 use zklock::{Error, LockOptions};
@@ -17,22 +17,21 @@ fn a_waiter_whose_session_expires_queues_again() {
     let server = Server::start().unwrap();
     let (ours, theirs) = (client(&server), client(&server));
     let guard = ours.mutex(PATH).unwrap().lock().unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| theirs.mutex(PATH).unwrap().lock().map(|g| g.unlock()));
-        // The server tells of the node's end before that of the session, now and then.
-        for _ in 0..3 {
-            wait_for_nodes(&server, PATH, 2);
-            let (queue, session) = (nodes_in(&server, PATH), theirs.session_id());
-            assert!(server.expire_session(session));
-            eventually("it is in the queue again", || {
-                let now = nodes_in(&server, PATH);
-                now.len() == 2 && now != queue && theirs.session_id() != session
-            });
-        }
-        assert!(!waiting.is_finished());
-        guard.unlock().unwrap();
-        assert_eq!(waiting.join().unwrap(), Ok(Ok(())));
-    });
+    let mutex = theirs.mutex(PATH).unwrap();
+    let waiting = aside(move || mutex.lock().map(|guard| guard.unlock()));
+    // The server tells of the node's end before that of the session, now and then.
+    for _ in 0..3 {
+        wait_for_nodes(&server, PATH, 2);
+        let (queue, session) = (nodes_in(&server, PATH), theirs.session_id());
+        assert!(server.expire_session(session));
+        eventually("it is in the queue again", || {
+            let now = nodes_in(&server, PATH);
+            now.len() == 2 && now != queue && theirs.session_id() != session
+        });
+    }
+    assert!(waiting.is_empty());
+    guard.unlock().unwrap();
+    assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(Ok(()))));
 }
 
 /// kazoo waits for the whole timeout again after every wake-up; it has no number.
@@ -96,20 +95,19 @@ fn a_release_while_a_waiter_is_disconnected_wakes_it() {
     let server = Server::start().unwrap();
     let (ours, theirs) = (client(&server), client(&server));
     let guard = ours.mutex(PATH).unwrap().lock().unwrap();
-    thread::scope(|scope| {
-        let (tell, told) = bounded(8);
-        let waiting = scope.spawn(|| {
-            let options = LockOptions::new().on_wait(move |_| tell.send(()).unwrap());
-            theirs.mutex(PATH).unwrap().lock_with(options).map(drop)
-        });
-        told.recv().unwrap();
-        server.refuse();
-        server.disconnect(theirs.session_id());
-        guard.unlock().unwrap();
-        assert!(!waiting.is_finished());
-        server.resume();
-        assert_eq!(waiting.join().unwrap(), Ok(()));
+    let (tell, told) = bounded(8);
+    let mutex = theirs.mutex(PATH).unwrap();
+    let waiting = aside(move || {
+        let options = LockOptions::new().on_wait(move |_| tell.send(()).unwrap());
+        mutex.lock_with(options).map(drop)
     });
+    told.recv().unwrap();
+    server.refuse();
+    server.disconnect(theirs.session_id());
+    guard.unlock().unwrap();
+    assert!(waiting.is_empty());
+    server.resume();
+    assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(())));
 }
 
 /// kazoo #649: a reader waited for a writer that had come later, which waited for it.
@@ -118,24 +116,23 @@ fn a_reader_does_not_wait_for_a_later_writer() {
     let server = Server::start().unwrap();
     let (one, two, three) = (client(&server), client(&server), client(&server));
     let writing = one.rwlock(PATH).unwrap().write().unwrap();
-    thread::scope(|scope| {
-        let (leave, leaving) = bounded::<()>(0);
-        let (entered, inside) = bounded(1);
-        scope.spawn(move || {
-            let _guard = two.rwlock(PATH).unwrap().read().unwrap();
-            entered.send(()).unwrap();
-            let _ = leaving.recv();
-        });
-        wait_for_nodes(&server, PATH, 2);
-        let later = scope.spawn(|| three.rwlock(PATH).unwrap().write().map(drop));
-        wait_for_nodes(&server, PATH, 3);
-        writing.unlock().unwrap();
-        let entered = inside.recv_timeout(SOON);
-        let waits = !later.is_finished();
-        drop(leave);
-        assert_eq!((entered, waits), (Ok(()), true));
-        assert_eq!(later.join().unwrap(), Ok(()));
+    let (leave, leaving) = bounded::<()>(0);
+    let (entered, inside) = bounded(1);
+    let reader = two.rwlock(PATH).unwrap();
+    aside(move || {
+        let _guard = reader.read().unwrap();
+        entered.send(()).unwrap();
+        let _ = leaving.recv();
     });
+    wait_for_nodes(&server, PATH, 2);
+    let writer = three.rwlock(PATH).unwrap();
+    let later = aside(move || writer.write().map(drop));
+    wait_for_nodes(&server, PATH, 3);
+    writing.unlock().unwrap();
+    assert_eq!(inside.recv_timeout(SOON), Ok(()));
+    assert!(later.is_empty());
+    drop(leave);
+    assert_eq!(later.recv_timeout(SOON), Ok(Ok(())));
 }
 
 /// kazoo #61: a directory that was known to exist, and was gone, was an error.
@@ -235,17 +232,18 @@ fn a_lock_of_a_closed_client_is_an_error_at_once() {
     let client = client(&server);
     let mutex = client.mutex(PATH).unwrap();
     client.close().unwrap();
-    assert_eq!(mutex.lock().unwrap_err(), Error::Closed);
-    assert_eq!(mutex.try_lock().unwrap_err(), Error::Closed);
-    assert_eq!(mutex.try_lock_for(SOON).unwrap_err(), Error::Closed);
-    assert_eq!(
-        client.rwlock(PATH).unwrap().read().unwrap_err(),
-        Error::Closed
-    );
-    assert_eq!(
-        client.semaphore(PATH, 1).unwrap().acquire().unwrap_err(),
-        Error::Closed
-    );
+    let came = aside(move || {
+        [
+            mutex.lock().map(drop),
+            mutex.try_lock().map(drop),
+            mutex.try_lock_for(SOON).map(drop),
+            client.rwlock(PATH).unwrap().read().map(drop),
+            client.semaphore(PATH, 1).unwrap().acquire().map(drop),
+        ]
+    });
+    for outcome in came.recv_timeout(SOON).unwrap() {
+        assert_eq!(outcome, Err(Error::Closed));
+    }
 }
 
 /// CURATOR-274, CURATOR-565: on a server without containers, locks did not work at all.

@@ -21,6 +21,8 @@ pub(crate) mod zookeeper;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, bounded};
+
 pub(crate) use self::port::free_port;
 
 /// How long [`eventually`] waits: far longer than anything it waits for should take.
@@ -47,6 +49,16 @@ pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Runs this on a thread of its own, which is left alone if it hangs.
+pub(crate) fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (to, came) = bounded(1);
+    thread::spawn(move || {
+        // Nobody listens any more to who comes too late.
+        drop(to.send(run()));
+    });
+    came
 }
 
 /// Runs `f` and returns what it returned and how long it took.

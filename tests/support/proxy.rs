@@ -15,6 +15,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::free_port;
 
+/// The number of a request that the proxy makes itself; clients count from 1.
+const OURS: i32 = i32::MAX;
+
 /// A proxy in front of one server; all connections are cut when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -46,6 +49,7 @@ enum Rule {
     DropRequest(i32),
     DropReplyTo(i32),
     TruncateReply,
+    BlackholeAt(i32),
 }
 
 impl Proxy {
@@ -116,10 +120,24 @@ impl Proxy {
         self.shared.arm(Rule::DropReplyTo(opcode));
     }
 
+    /// Lets nothing through from the next request of this kind on, which is the first to
+    /// arrive late.
+    pub(crate) fn blackhole_at_next_request(&self, opcode: i32) {
+        self.shared.arm(Rule::BlackholeAt(opcode));
+    }
+
     /// Loses the next request of this kind and cuts the connection: the server never
     /// saw it, the client can't know.
     pub(crate) fn drop_next_request(&self, opcode: i32) {
         self.shared.arm(Rule::DropRequest(opcode));
+    }
+
+    /// Ends the session of each connection in a way that for its client is an expiry: the
+    /// server tells of the nodes that go, and the connection is cut then.
+    pub(crate) fn end_sessions(&self) {
+        for connection in &self.shared.state().connections {
+            connection.end_session();
+        }
     }
 
     /// Passes half of the next reply on and cuts the connection.
@@ -279,6 +297,11 @@ impl Shared {
                 state.rule = None;
                 Verdict::Drop
             }
+            Some(Rule::BlackholeAt(wanted)) if wanted == opcode => {
+                state.rule = None;
+                state.blackholed = true;
+                Verdict::Pass
+            }
             Some(Rule::DropReplyTo(wanted)) if wanted == opcode => {
                 connection.lock().doomed.insert(xid);
                 Verdict::Pass
@@ -295,6 +318,9 @@ impl Shared {
         let xid = int_at(frame, 4);
         let mut state = self.state();
         if connection.lock().doomed.contains(&xid) && state.rule.take().is_some() {
+            return Verdict::Drop;
+        }
+        if xid == OURS {
             return Verdict::Drop;
         }
         // Numbers below zero are pings and events.
@@ -372,6 +398,16 @@ impl Connection {
             drop(server.shutdown(Shutdown::Both));
         }
         inner.server = Some(server);
+    }
+
+    /// Asks the server to close the session, in the client's name.
+    fn end_session(&self) {
+        let words = [8, OURS, super::raw::op::CLOSE];
+        let request = words.map(i32::to_be_bytes).concat();
+        if let Some(server) = &mut self.lock().server {
+            // It may have ended meanwhile.
+            drop(server.write_all(&request));
+        }
     }
 
     fn cut(&self) {

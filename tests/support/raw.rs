@@ -56,6 +56,42 @@ pub(crate) fn assert_nothing_left(hosts: &str, path: &str) {
     assert!(empty, "still under {path}: {left:?}");
 }
 
+/// Returns the session that a node belongs to.
+#[track_caller]
+pub(crate) fn owner(hosts: &str, node: &str) -> i64 {
+    let stat = Raw::connect(hosts).stat(node);
+    stat.unwrap_or_else(|| panic!("there is no {node}")).owner
+}
+
+/// Ends a session of a real server's, which for its client is as if it had expired: takes
+/// it over, closes it, and does so again until the server does not know it any more.
+#[track_caller]
+pub(crate) fn expire(hosts: &str, session: i64) {
+    let expired = within(PATIENCE, || match Raw::attach(hosts, session) {
+        Ok(mut raw) => {
+            raw.close();
+            false
+        }
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    });
+    assert!(expired, "session {session:#x} is not to be had");
+}
+
+/// The password that ZooKeeper gives to a session, which depends on nothing else: sixteen
+/// bytes of Java's random numbers.
+fn password(session: i64) -> [u8; 16] {
+    const SECRET: i64 = 0xB341_5C00;
+    const FACTOR: i64 = 0x5_DEEC_E66D;
+    const MASK: i64 = (1 << 48) - 1;
+    let mut state = (session ^ SECRET ^ FACTOR) & MASK;
+    let mut password = [0; 16];
+    for chunk in password.chunks_mut(4) {
+        state = state.wrapping_mul(FACTOR).wrapping_add(0xB) & MASK;
+        chunk.copy_from_slice(&(state >> 16).to_le_bytes()[..4]);
+    }
+    password
+}
+
 /// What tests ask of a node's stat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stat {
@@ -93,6 +129,16 @@ impl Raw {
     }
 
     fn try_connect(hosts: &str, timeout: Duration) -> io::Result<Self> {
+        Self::greet(hosts, timeout, 0, [0; 16])
+    }
+
+    /// Takes a session over from its client, which loses its connection.
+    fn attach(hosts: &str, session: i64) -> io::Result<Self> {
+        let timeout = Duration::from_secs(20);
+        Self::greet(hosts, timeout, session, password(session))
+    }
+
+    fn greet(hosts: &str, timeout: Duration, session: i64, password: [u8; 16]) -> io::Result<Self> {
         let (hosts, chroot) = match hosts.find('/') {
             Some(at) => hosts.split_at(at),
             None => (hosts, ""),
@@ -105,12 +151,14 @@ impl Raw {
         };
         let millis = i32::try_from(timeout.as_millis()).map_err(io::Error::other)?;
         let mut hello = Encoder::default();
-        hello.int(0).long(0).int(millis).long(0).buffer(&[0; 16]);
+        hello.int(0).long(0).int(millis).long(session);
+        hello.buffer(&password);
         raw.send(&hello.0)?;
         let mut reply = Decoder(raw.receive()?);
         reply.int();
         if reply.int() <= 0 {
-            return Err(io::Error::other("the server gives no session"));
+            let what = "the server gives no session";
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
         }
         raw.session = reply.long();
         Ok(raw)
@@ -193,6 +241,16 @@ impl Raw {
         self.call_as(self.xid, opcode, body)
     }
 
+    /// Ends the session.
+    fn close(&mut self) {
+        let mut frame = Encoder::default();
+        frame.int(0).int(op::CLOSE);
+        // The answer is waited for, so that what this session owned is gone.
+        if self.send(&frame.0).is_ok() {
+            drop(self.answer_to(0));
+        }
+    }
+
     #[track_caller]
     fn call_as(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<Decoder, i32> {
         let mut frame = Encoder::default();
@@ -242,12 +300,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let mut frame = Encoder::default();
-        frame.int(0).int(op::CLOSE);
-        // The answer is waited for, so that what this session owned is gone.
-        if self.send(&frame.0).is_ok() {
-            drop(self.answer_to(0));
-        }
+        self.close();
     }
 }
 

@@ -4,16 +4,22 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use zklock::embedded::Server;
-use zklock::{Client, SessionState};
+use zklock::{Client, Error, GuardEvent, LockGuard, SessionState};
 
 use crate::support::eventually;
+use crate::support::proxy::Proxy;
+use crate::support::raw::{self, Raw};
 use crate::support::zookeeper::ZooKeeper;
 
 /// The session timeout of test clients, unless they say otherwise.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longer than any call takes that does not hang, shorter than a hang.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// What carries a client's requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -116,13 +122,46 @@ pub(crate) trait Stoppable: Sync {
     fn kill(&self);
     /// Is back.
     fn restart(&self);
+    /// Ends a session, which for its client is as if it had expired.
+    fn expire(&self, session: i64);
 }
 
 impl Place {
-    /// As [`Transport::connect`].
+    /// Returns a client that is connected. Its session lasts as long as a real server allows,
+    /// so that a slow machine costs nobody his lock, but not on a handle, which may need all
+    /// that time to find out that it is at its end.
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
-        self.transport.connect(hosts)
+        let timeout = match self.transport {
+            Transport::Wire => 2 * TIMEOUT,
+            #[cfg(feature = "zookeeper")]
+            Transport::Handle => TIMEOUT,
+        };
+        self.transport.connect_with(hosts, timeout)
+    }
+
+    /// Returns whether a client outlives the loss of its connection for sure. The
+    /// `zookeeper` crate may find that its handle is at its end, and ours with it.
+    fn outlives_connections(self) -> bool {
+        self.transport == Transport::Wire
+    }
+
+    /// Waits until somebody gets in whose session has expired, if he can.
+    #[track_caller]
+    pub(crate) fn assert_gets_in(self, waiting: &Receiver<Result<(), Error>>) {
+        match waiting.recv_timeout(SOON).expect("it waits for ever") {
+            Err(Error::Closed) if !self.outlives_connections() => {}
+            outcome => assert_eq!(outcome, Ok(())),
+        }
+    }
+
+    /// Returns a client that goes on after its connection was lost, or takes its place.
+    #[track_caller]
+    pub(crate) fn survivor(self, client: &Client) -> Client {
+        match self.outlives_connections() {
+            true => client.clone(),
+            false => self.connect(&self.shared().hosts()),
+        }
     }
 
     /// Returns a server that other tests use as well.
@@ -163,6 +202,10 @@ impl Stoppable for ZooKeeper {
     fn restart(&self) {
         self.restart();
     }
+
+    fn expire(&self, session: i64) {
+        raw::expire(&self.hosts(), session);
+    }
 }
 
 impl Stoppable for Server {
@@ -186,6 +229,116 @@ impl Stoppable for Server {
     fn restart(&self) {
         self.resume();
     }
+
+    fn expire(&self, session: i64) {
+        self.expire_session(session);
+    }
+}
+
+/// Has the session expire whose node this is.
+///
+/// Asks the server whose it is: a handle does not tell its session.
+#[track_caller]
+pub(crate) fn expire_owner(server: &dyn Stoppable, node: &str) {
+    server.expire(raw::owner(&server.hosts(), node));
+}
+
+/// A client that waits behind others, and loses its session meanwhile.
+pub(crate) struct Waiter {
+    server: &'static dyn Stoppable,
+    network: Proxy,
+    pub(crate) client: Client,
+}
+
+impl Waiter {
+    /// Its timeout is short because a handle that is at its end says so after that time.
+    #[track_caller]
+    pub(crate) fn connect(place: Place) -> Self {
+        let (server, timeout) = (place.shared(), Duration::from_secs(2));
+        let network = Proxy::start(&server.hosts());
+        let client = place.transport.connect_with(&network.hosts(), timeout);
+        Self {
+            server,
+            network,
+            client,
+        }
+    }
+
+    /// Has its session expire twice while it waits in `dir` behind `holder`, and waits until
+    /// it is in the queue again, or has given up. The first time it learns of the end of its
+    /// node before that of its connection, the second time after.
+    #[track_caller]
+    pub(crate) fn lose_sessions<T>(&self, dir: &str, holder: &str, waiting: &Receiver<T>) {
+        let first = self.wait_for_node(dir, &[holder], waiting);
+        self.network.end_sessions();
+        let second = self.wait_for_node(dir, &[holder, &first], waiting);
+        if let Some(stat) = Raw::connect(&self.server.hosts()).stat(&second) {
+            self.server.expire(stat.owner);
+        }
+        self.wait_for_node(dir, &[holder, &first, &second], waiting);
+    }
+
+    /// Has its node go while it waits in `dir` behind `holders`, and makes it look, and then,
+    /// before it has found out in which session it looks, has its session go; waits until it
+    /// is in the queue again.
+    #[track_caller]
+    pub(crate) fn lose_node_and_session<T>(
+        &self,
+        dir: &str,
+        holders: &[&str],
+        waiting: &Receiver<T>,
+        make_it_look: impl FnOnce(),
+    ) {
+        let node = self.wait_for_node(dir, holders, waiting);
+        let session = raw::owner(&self.server.hosts(), &node);
+        eventually("it has asked for who is ahead", || {
+            self.network.requests(raw::op::GET_DATA) > 0
+        });
+        self.network.blackhole_at_next_request(raw::op::EXISTS);
+        let mut raw = Raw::connect(&self.server.hosts());
+        raw.delete(&node).unwrap();
+        make_it_look();
+        eventually("it asks for its node", || self.network.fired());
+        self.server.expire(session);
+        self.network.heal();
+        let known: Vec<_> = holders.iter().copied().chain([&*node]).collect();
+        self.wait_for_node(dir, &known, waiting);
+    }
+
+    /// Waits until there is a node that is none of these, or it has given up.
+    #[track_caller]
+    fn wait_for_node<T>(&self, dir: &str, known: &[&str], waiting: &Receiver<T>) -> String {
+        let mut raw = Raw::connect(&self.server.hosts());
+        let mut node = String::new();
+        eventually("it waits, in another node", || {
+            let names = raw.children(dir).unwrap_or_default();
+            let mut nodes = names.iter().map(|name| format!("{dir}/{name}"));
+            let fresh = nodes.find(|node| !known.contains(&&**node));
+            node = fresh.unwrap_or_default();
+            !waiting.is_empty() || !node.is_empty()
+        });
+        node
+    }
+}
+
+/// Waits until the guard tells of this.
+#[track_caller]
+pub(crate) fn wait_for(guard: &(impl LockGuard + ?Sized), wanted: GuardEvent) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let event = guard.events().recv_deadline(deadline);
+        if event.expect("the event") == wanted {
+            return;
+        }
+    }
+}
+
+/// Waits until `count` contenders are in the queue.
+#[track_caller]
+pub(crate) fn wait_for_queue(client: &Client, dir: &str, count: usize) {
+    eventually(&format!("{count} contenders in {dir}"), || {
+        client.contenders(dir).unwrap().len() == count
+    });
 }
 
 /// Makes a test of each of these functions for each transport and each kind of server.
@@ -216,3 +369,14 @@ macro_rules! in_every_place {
 }
 
 pub(crate) use in_every_place;
+
+/// Makes a test of each of these functions for each kind of server, over our own client:
+/// for what a handle of the `zookeeper` crate can't do.
+macro_rules! on_every_server {
+    ($($promise:ident)*) => {
+        crate::transport::in_every_place!(@ embedded_server, Wire, true, [], $($promise)*);
+        crate::transport::in_every_place!(@ real_server, Wire, false, [#[ignore = "needs a real ZooKeeper: tests/all.sh"]], $($promise)*);
+    };
+}
+
+pub(crate) use on_every_server;
