@@ -7,7 +7,9 @@
 //! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see
 //! the same machine; the medians and their ratio are printed. The scenarios: `alone`,
 //! `threads-4`, `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`,
-//! `handoff-32` (clients on one lock).
+//! `handoff-32` (clients on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that
+//! all wait behind a holder, and then have the lock once each). Other numbers work as well;
+//! a queue also tells what a waiting client takes of this process's memory.
 //!
 //! The floor creates a node and lists the directory in one write, looks whether it is the
 //! first, watches the one before it if not, lists once more when that has gone, and does
@@ -21,16 +23,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use zklock::Client;
+use zklock::{Client, LockOptions};
 
 const ROUND: Duration = Duration::from_millis(500);
-const SCENARIOS: [&str; 6] = [
+const SCENARIOS: [&str; 9] = [
     "alone",
     "threads-4",
     "threads-16",
     "handoff-2",
     "handoff-8",
     "handoff-32",
+    "queue-10",
+    "queue-100",
+    "queue-1000",
 ];
 
 fn main() {
@@ -48,12 +53,13 @@ fn main() {
     }
     let hosts = hosts.expect("usage: floor HOST:PORT [SCENARIO..]");
     println!("{:<12} {:>9} {:>9} {:>6}", "", "ours/s", "floor/s", "ratio");
-    for scenario in SCENARIOS {
-        if wanted.is_empty() || wanted.iter().any(|name| name == scenario) {
-            let (kind, count) = scenario.split_once('-').unwrap_or((scenario, "1"));
-            let count = count.parse().expect("a number");
-            compare(&hosts, scenario, kind, count, rounds, only.as_deref());
-        }
+    if wanted.is_empty() {
+        wanted.extend(SCENARIOS.map(str::to_owned));
+    }
+    for scenario in &wanted {
+        let (kind, count) = scenario.split_once('-').unwrap_or((scenario, "1"));
+        let count = count.parse().expect("a number");
+        compare(&hosts, scenario, kind, count, rounds, only.as_deref());
     }
 }
 
@@ -69,6 +75,10 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
             "handoff" => {
                 ours.extend(run("ours", our_hand_offs, at));
                 floor.extend(run("floor", floor_hand_offs, at));
+            }
+            "queue" => {
+                ours.extend(run("ours", our_queue, at));
+                floor.extend(run("floor", floor_queue, at));
             }
             _ => {
                 ours.extend(run("ours", our_cycles, at));
@@ -189,6 +199,86 @@ fn floor_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     })
 }
 
+/// The clients wait in the order of their nodes, each with a thread of its own.
+fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    let watcher = Client::connect(hosts).expect("a server");
+    let gate = watcher.mutex(path).expect("a path");
+    let guard = gate.lock().expect("the lock");
+    let before = resident();
+    let clients: Vec<_> = (0..count)
+        .map(|_| Client::connect(hosts).expect("a server"))
+        .collect();
+    let queued = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for client in &clients {
+            let queued = &queued;
+            let wait = move || {
+                let mutex = client.mutex(path).expect("a path");
+                let options = LockOptions::new().on_wait(|_| {
+                    queued.fetch_add(1, Ordering::Relaxed);
+                });
+                drop(mutex.lock_with(options).expect("the lock"));
+                Instant::now()
+            };
+            let small = thread::Builder::new().stack_size(256 * 1024);
+            threads.push(small.spawn_scoped(scope, wait).expect("a thread"));
+        }
+        while (queued.load(Ordering::Relaxed) as usize) < count {
+            thread::sleep(ROUND / 50);
+        }
+        let each = resident().saturating_sub(before) / count as u64;
+        let begun = Instant::now();
+        drop(guard);
+        let last = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a wait"));
+        let took = last.max().expect("a thread") - begun;
+        eprintln!("{path}: {each} KiB a waiting client");
+        count as f64 / took.as_secs_f64()
+    })
+}
+
+/// One thread serves all the sockets, since only one of them has anything to do at a time.
+fn floor_queue(hosts: &str, count: usize, path: &str) -> f64 {
+    let mut gate = Raw::connect(hosts);
+    gate.make(path);
+    let mut before = gate.hold(path);
+    let first = before.clone();
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let mut raw = Raw::connect(hosts);
+        let listed = raw.enter(path);
+        let node = raw.reply_to(listed - 1).created();
+        raw.reply_to(listed).children();
+        let watched = raw.request(4, &before, &[1]);
+        assert_eq!(raw.reply_to(watched).code(), 0);
+        queue.push((raw, before, node.clone()));
+        before = node;
+    }
+    let begun = Instant::now();
+    gate.delete(&first);
+    gate.flush();
+    for (raw, before, node) in &mut queue {
+        raw.wait_until_gone(before);
+        let listed = raw.request(8, path, &[0]);
+        let names = raw.reply_to(listed).children();
+        let least = names.iter().min_by_key(|name| &name[name.len() - 10..]);
+        assert!(node.ends_with(least.expect("our node")));
+        raw.delete(node);
+        raw.flush();
+    }
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The memory of this process, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// A session on a socket.
 struct Raw {
     socket: TcpStream,
@@ -297,11 +387,11 @@ impl Raw {
     }
 
     fn reply(&mut self) -> Frame {
-        self.flush();
         self.reply_to(self.xid)
     }
 
     fn reply_to(&mut self, xid: i32) -> Frame {
+        self.flush();
         loop {
             let frame = self.frame();
             if frame.int(0) == xid {

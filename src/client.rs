@@ -91,7 +91,8 @@ impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
     /// `hosts` is `host:port,host:port/chroot`; the port defaults to 2181, IPv6 addresses
-    /// stand in brackets, and everything happens below the chroot if there is one. Blocks
+    /// stand in brackets, and everything happens below the chroot if there is one, which must
+    /// exist. Blocks
     /// until there is a session, for 15 s at most.
     ///
     /// # Errors

@@ -86,10 +86,7 @@ impl<'a> Onlooker<'a> {
             if asker.connected(limit)?.is_err() {
                 return Ok(None);
             }
-            let watch = Watch {
-                id: self.id,
-                to: to.clone(),
-            };
+            let watch = Watch::new(self.id, to.clone());
             let ticket = asker.post([(request.clone(), Some(watch))]);
             let Ok(answered) = asker.wait(ticket, limit) else {
                 return Ok(None);

@@ -48,6 +48,7 @@ needed() {
   command -v openssl >/dev/null || echo openssl
   command -v faketime >/dev/null || echo faketime
   command -v ip >/dev/null || echo iproute2
+  command -v strace >/dev/null || echo strace
   python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3 python3-venv
   [ -e /usr/share/java/curator-recipes.jar ] || echo libcurator-recipes-java
   [ -n "${ZKLOCK_TEST_CLASSPATH:-}" ] || {

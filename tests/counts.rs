@@ -66,28 +66,27 @@ fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
 #[test]
 fn a_wake_up_in_a_longer_queue_costs_one_listing() {
     let scene = Scene::new("three");
-    let hosts = scene.server.hosts();
-    let (first, second) = (
-        Client::connect(hosts).unwrap(),
-        Client::connect(hosts).unwrap(),
-    );
-    let holder = first.mutex(&scene.path).unwrap().lock().unwrap();
-    thread::scope(|scope| {
-        let mutex = second.mutex(&scene.path).unwrap();
-        let next = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
-        scene.wait_for_contenders(2);
-        let mutex = scene.client.mutex(&scene.path).unwrap();
-        let last = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
-        scene.wait_for_contenders(3);
-        scene.tap.settle(3);
-        drop(holder);
-        next.join().unwrap();
-        last.join().unwrap();
-    });
+    scene.lock_behind_two(Duration::ZERO);
     let watch = vec![op::GET_DATA];
     let list = vec![op::GET_CHILDREN];
     let expected = [ENTER.to_vec(), watch, list, vec![op::DELETE]];
     assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
+    let short = Duration::from_secs(4);
+    let scene = Scene::with_timeout("proof", short);
+    scene.lock_behind_two(short / 4 + short / 20);
+    let mut writes = scene.tap.take();
+    writes
+        .iter_mut()
+        .for_each(|ops| ops.retain(|op| *op != op::PING));
+    writes.retain(|ops| !ops.is_empty());
+    let wake_up = vec![op::GET_CHILDREN, op::MULTI];
+    let watch = vec![op::GET_DATA];
+    let expected = [ENTER.to_vec(), watch, wake_up, vec![op::DELETE]];
+    assert_eq!(writes, expected);
 }
 
 #[test]
@@ -242,10 +241,16 @@ struct Scene {
 }
 
 impl Scene {
+    /// The session is so long that nothing is proven again because the machine is busy.
     fn new(name: &str) -> Self {
+        Self::with_timeout(name, Duration::from_secs(40))
+    }
+
+    fn with_timeout(name: &str, timeout: Duration) -> Self {
         let server = Server::start().unwrap();
         let tap = Tap::start(server.hosts());
-        let client = Client::connect(&tap.hosts).unwrap();
+        let client = Client::builder(&tap.hosts).session_timeout(timeout);
+        let client = client.connect().unwrap();
         let path = fresh_path(name);
         // The directory is there, and the first cycle over.
         let warm = Client::connect(server.hosts()).unwrap();
@@ -256,6 +261,29 @@ impl Scene {
             client,
             path,
         }
+    }
+
+    /// Queues the tapped client behind two others, which go after some time.
+    fn lock_behind_two(&self, time: Duration) {
+        let (first, second) = (self.connect(), self.connect());
+        let holder = first.mutex(&self.path).unwrap().lock().unwrap();
+        thread::scope(|scope| {
+            let mutex = second.mutex(&self.path).unwrap();
+            let next = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+            self.wait_for_contenders(2);
+            let mutex = self.client.mutex(&self.path).unwrap();
+            let last = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+            self.wait_for_contenders(3);
+            self.tap.settle(3);
+            thread::sleep(time);
+            drop(holder);
+            next.join().unwrap();
+            last.join().unwrap();
+        });
+    }
+
+    fn connect(&self) -> Client {
+        Client::connect(self.server.hosts()).unwrap()
     }
 
     /// Queues the tapped client behind `holder`, which goes then, and lets it through.

@@ -112,6 +112,21 @@ fn directories_that_may_not_be_made_are_an_error() {
 }
 
 #[test]
+fn a_chroot_that_is_missing_is_said_to_be() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(&format!("{}/missing", server.hosts())).unwrap();
+    let mutex = client.mutex("/lock").unwrap();
+    let both = client.multi_lock(["/lock", "/other"]).unwrap();
+    for error in [mutex.lock().map(drop), both.lock().map(drop)] {
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("chroot") && error.contains("/lock"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_new_session_goes_back_to_the_end_of_a_semaphores_line() {
     let server = Server::start().unwrap();
     let (watcher, first, second) = (client(&server), client(&server), client(&server));

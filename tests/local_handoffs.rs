@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use support::fresh_path;
 use support::raw::{Raw, assert_nothing_left};
+use support::{fresh_path, within};
 use zklock::embedded::Server;
 use zklock::{Client, FencingToken, GuardEvent, GuardState, LockOptions, MutexGuard};
 
@@ -77,10 +77,10 @@ fn another_client_finds_the_lock_taken_and_gets_it_after_the_row() {
             });
         }
         // Between two rows it is free for a moment, so once is not enough.
-        let taken = (0..20).filter(|_| other.try_lock().unwrap().is_none());
-        assert!(taken.count() > 0);
+        let taken = within(SOON, || other.try_lock().unwrap().is_none());
         let guard = other.try_lock_for(SOON).unwrap();
         over.store(true, Ordering::SeqCst);
+        assert!(taken);
         drop(guard.expect("the lock, between two rows"));
     });
 }

@@ -13,9 +13,6 @@ KIND, _, COUNT = SCENARIO.partition("-")
 COUNT = int(COUNT or 1)
 WARM_UP, ROUND = 0.5, 1.0
 
-over = threading.Event()
-done = [0] * COUNT
-
 
 def client():
     it = KazooClient(hosts=HOSTS, timeout=20)
@@ -23,27 +20,59 @@ def client():
     return it
 
 
-def work(at, zk, path):
-    lock = zk.Lock(path, "bench")
-    while not over.is_set():
+def threads(targets):
+    all_of_them = [threading.Thread(target=target, daemon=True) for target in targets]
+    for thread in all_of_them:
+        thread.start()
+    return all_of_them
+
+
+def rate():
+    """Grants a second while all lock and unlock as fast as they can."""
+    over = threading.Event()
+    done = [0] * COUNT
+    shared = client()
+
+    def work(at, lock):
+        while not over.is_set():
+            with lock:
+                done[at] += 1
+
+    def lock(at):
+        if KIND == "handoff":
+            return client().Lock(PATH, "bench")
+        return shared.Lock(f"{PATH}-{at}", "bench")
+
+    running = threads([lambda at=at, it=lock(at): work(at, it) for at in range(COUNT)])
+    time.sleep(WARM_UP)
+    before, begun = sum(done), time.monotonic()
+    time.sleep(ROUND)
+    result = (sum(done) - before) / (time.monotonic() - begun)
+    over.set()
+    for thread in running:
+        thread.join(5)
+    return result
+
+
+def queue():
+    """Grants a second of a queue that waits behind a holder."""
+    watcher = client()
+    gate = watcher.Lock(PATH, "bench")
+    gate.acquire()
+
+    def once(lock):
         with lock:
-            done[at] += 1
+            pass
+
+    waiting = threads([lambda it=client().Lock(PATH, "bench"): once(it) for _ in range(COUNT)])
+    while len(watcher.get_children(PATH)) <= COUNT:
+        time.sleep(0.02)
+    time.sleep(WARM_UP)
+    begun = time.monotonic()
+    gate.release()
+    for thread in waiting:
+        thread.join()
+    return COUNT / (time.monotonic() - begun)
 
 
-shared = client()
-threads = []
-for at in range(COUNT):
-    if KIND == "handoff":
-        args = (at, client(), PATH)
-    else:
-        args = (at, shared, f"{PATH}-{at}")
-    threads.append(threading.Thread(target=work, args=args, daemon=True))
-for thread in threads:
-    thread.start()
-time.sleep(WARM_UP)
-before, begun = sum(done), time.monotonic()
-time.sleep(ROUND)
-print((sum(done) - before) / (time.monotonic() - begun))
-over.set()
-for thread in threads:
-    thread.join(5)
+print(queue() if KIND == "queue" else rate())

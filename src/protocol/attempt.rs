@@ -231,6 +231,18 @@ impl Attempt {
         }
     }
 
+    /// Our node, while it stands in the queue.
+    pub fn node(&self) -> Option<&str> {
+        match &self.state {
+            State::List(mine)
+            | State::Births(mine, _)
+            | State::Watch(mine, _)
+            | State::Wait(mine, _)
+            | State::Prove(mine) => Some(&mine.name),
+            _ => None,
+        }
+    }
+
     /// What is left in the directory after `Finish`; complete only then.
     pub fn leftovers(&mut self) -> Vec<Leftover> {
         mem::take(&mut self.leftovers)

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, iter, mem};
 
-use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use crossbeam_channel::{Receiver, after, select};
 use parking_lot::Mutex;
 
 use super::hub::{Changes, Hub, Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::mailbox::{Mailbox, Slot};
 use super::transport::{Answer, Call, Failure, Transport, Watch};
 use crate::error::{Error, Result};
 use crate::proto::{ErrorCode, Reply, Request};
@@ -38,8 +39,7 @@ pub(crate) struct Asker {
     hub: Arc<Hub>,
     transport: Arc<dyn Transport>,
     next: u64,
-    to: Sender<Delivery>,
-    answers: Receiver<Delivery>,
+    answers: Mailbox<Delivery>,
     /// Answers that came while another one was waited for.
     early: Vec<(Ticket, Answered)>,
     changes: Option<Changes>,
@@ -47,13 +47,11 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(hub: &Arc<Hub>, transport: &Arc<dyn Transport>) -> Self {
-        let (to, answers) = unbounded();
         Self {
             hub: hub.clone(),
             transport: transport.clone(),
             next: 0,
-            to,
-            answers,
+            answers: Mailbox::new(),
             early: Vec::new(),
             changes: None,
         }
@@ -68,7 +66,8 @@ impl Asker {
     ) -> Ticket {
         let first = Ticket(self.next);
         let requests: Vec<_> = requests.into_iter().collect();
-        let batch = (requests.len() > 1).then(|| Batch::new(requests.len(), &self.to));
+        let batch =
+            (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot(), None));
         let mut calls = Vec::with_capacity(requests.len());
         for (request, watch) in requests {
             let ticket = Ticket(self.next);
@@ -77,13 +76,21 @@ impl Asker {
                 request,
                 watch,
                 answer: match &batch {
-                    None => forward(ticket, self.to.clone()),
+                    None => forward(ticket, self.answers.slot()),
                     Some(batch) => gather(ticket, batch.clone()),
                 },
             });
         }
         self.transport.send(calls);
         first
+    }
+
+    /// Sets tickets aside for requests that somebody else is to send, and that may never be.
+    pub(crate) fn reserve(&mut self, count: usize) -> Reserved {
+        let first = Ticket(self.next);
+        self.next += count as u64;
+        let to = self.answers.slot();
+        Reserved { first, to }
     }
 
     /// Waits for the answer to one request.
@@ -96,7 +103,7 @@ impl Asker {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, others) = limit.recv(&self.answers)?;
+            let (first, others) = self.answers.recv(limit)?;
             let mut found = None;
             for (of, answered) in iter::once(first).chain(others) {
                 let answered = answered.map_err(sort);
@@ -200,19 +207,49 @@ impl Asker {
     }
 }
 
+/// Tickets that were set aside.
+pub(crate) struct Reserved {
+    pub(crate) first: Ticket,
+    to: Slot<Delivery>,
+}
+
+impl Reserved {
+    /// Makes the calls; `told` runs when all answers are where [`Asker::wait`] finds them.
+    pub(crate) fn calls(
+        self,
+        requests: Vec<Request>,
+        told: impl FnOnce() + Send + 'static,
+    ) -> Vec<Call> {
+        let batch = Batch::new(requests.len(), self.to, Some(Box::new(told)));
+        let tickets = iter::successors(Some(self.first), |ticket| Some(ticket.next()));
+        let call = |(ticket, request)| Call {
+            request,
+            watch: None,
+            answer: gather(ticket, Arc::clone(&batch)),
+        };
+        tickets.zip(requests).map(call).collect()
+    }
+}
+
 /// Keeps the answers to several requests until there are all of them.
 struct Batch {
     left: usize,
     answers: Vec<(Ticket, Answered)>,
-    to: Sender<Delivery>,
+    to: Slot<Delivery>,
+    told: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Batch {
-    fn new(count: usize, to: &Sender<Delivery>) -> Arc<Mutex<Self>> {
+    fn new(
+        count: usize,
+        to: Slot<Delivery>,
+        told: Option<Box<dyn FnOnce() + Send>>,
+    ) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             left: count,
             answers: Vec::with_capacity(count),
-            to: to.clone(),
+            to,
+            told,
         }))
     }
 
@@ -222,16 +259,15 @@ impl Batch {
             return self.answers.push((ticket, answered));
         }
         let others = mem::take(&mut self.answers);
-        // Nobody waits any more if this fails.
-        let _ = self.to.send(((ticket, answered), others));
+        self.to.put(((ticket, answered), others));
+        if let Some(told) = self.told.take() {
+            told();
+        }
     }
 }
 
-fn forward(ticket: Ticket, to: Sender<Delivery>) -> Answer {
-    Box::new(move |answered| {
-        // Nobody waits any more if this fails.
-        let _ = to.send(((ticket, answered), Vec::new()));
-    })
+fn forward(ticket: Ticket, to: Slot<Delivery>) -> Answer {
+    Box::new(move |answered| to.put(((ticket, answered), Vec::new())))
 }
 
 fn gather(ticket: Ticket, batch: Arc<Mutex<Batch>>) -> Answer {
@@ -257,6 +293,19 @@ fn sort(failure: Failure) -> Failure {
     match failure {
         Failure::Refused(code) if super::is_passing(code) => Failure::Lost,
         failure => failure,
+    }
+}
+
+/// The error of directories that could not be made.
+pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
+    match code {
+        // We make all that is above the directory, as far as we see.
+        ErrorCode::NO_NODE => Error::Refused {
+            path: dir.to_owned(),
+            code: code.0,
+            text: "the chroot at the end of the servers' addresses does not exist; create it",
+        },
+        code => refused(dir, code),
     }
 }
 

@@ -303,10 +303,7 @@ impl Heart {
                     path: path.clone(),
                     watch: true,
                 },
-                watch: Some(Watch {
-                    id: watch,
-                    to: self.fired.0.clone(),
-                }),
+                watch: Some(Watch::new(watch, self.fired.0.clone())),
                 answer: {
                     let read = read.clone();
                     Box::new(move |answered| {

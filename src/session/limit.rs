@@ -70,6 +70,14 @@ impl Limit {
         }
     }
 
+    pub(crate) fn is_cancellable(&self) -> bool {
+        self.cancellable
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Returns a channel that is filled when the time is over, whoever has heard it before.
     pub(crate) fn timer(&self) -> Receiver<Instant> {
         match self.cancelled.load(Ordering::Relaxed) {

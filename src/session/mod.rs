@@ -7,8 +7,8 @@
 //!                     └──► hub: the state of the connection, told to all of them
 //! ```
 //!
-//! Threads of the user's wait in `local`, `ask` and `drive`, on channels, and always
-//! for a limit or a change of the hub as well. What is decided without waiting is in
+//! Threads of the user's wait in `local`, `ask` and `drive`, on channels (a `mailbox` is
+//! one), and always for a limit or a change of the hub as well. What is decided without waiting is in
 //! `protocol`.
 
 pub(crate) mod ask;
@@ -21,6 +21,7 @@ pub(crate) mod keeper;
 pub(crate) mod leftovers;
 pub(crate) mod limit;
 pub(crate) mod local;
+pub(crate) mod mailbox;
 pub(crate) mod overdue;
 pub(crate) mod presence;
 pub(crate) mod proof;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Session;
-use super::ask::{Asker, over, refused};
+use super::ask::{Asker, not_made, over, refused};
 use super::limit::{GaveUp, Limit};
 use super::proof::{self, Proof};
 use super::transport::Failure;
@@ -87,7 +87,7 @@ impl Session {
                 ticket = ticket.next();
             }
             if let Some(code) = refusals.trouble() {
-                return Err(refused(dir, code));
+                return Err(not_made(dir, code));
             }
         }
         Ok(())

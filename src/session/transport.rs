@@ -8,9 +8,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
-
-use crate::proto::{ErrorCode, Reply, Request};
+use super::mailbox::Slot;
+use crate::clock::Moment;
+use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
 /// A connection that makes itself anew when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -60,17 +60,49 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
 pub(crate) struct WatchId(pub(crate) u64);
 
 /// Where the event of a one-shot watch goes.
-#[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
-    pub(crate) to: Sender<Fired>,
+    pub(crate) to: Slot<Fired>,
+    /// What to send when the node goes, instead of telling so: the answers tell. A transport
+    /// that cannot do this just tells.
+    pub(crate) then: Option<Then>,
+}
+
+/// Runs on the transport's own thread: it may make calls, and nothing else.
+pub(crate) type Then = Box<dyn FnOnce() -> Vec<Call> + Send>;
+
+impl Watch {
+    pub(crate) fn new(id: WatchId, to: impl Into<Slot<Fired>>) -> Self {
+        Self {
+            id,
+            to: to.into(),
+            then: None,
+        }
+    }
 }
 
 /// A watch fired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fired {
     pub(crate) id: WatchId,
-    pub(crate) kind: crate::proto::EventKind,
+    pub(crate) kind: EventKind,
+    /// What was to be sent then was sent, and is answered.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// Requests that were sent when a watch fired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) sent: Moment,
+    pub(crate) answers: usize,
+}
+
+impl Fired {
+    /// The event as such, with nothing asked yet.
+    pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
+        let asked = None;
+        Self { id, kind, asked }
+    }
 }
 
 /// Why a request has no reply.
@@ -84,6 +116,13 @@ pub(crate) enum Failure {
     Refused(ErrorCode),
     /// The client is closed, for good.
     Closed,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Watch");
+        shown.field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Call {

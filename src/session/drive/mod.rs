@@ -12,13 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::fresh_id;
 use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
+use super::mailbox::Mailbox;
 use super::overdue::Overdue;
 use super::transport::{Failure, Fired, Watch, WatchId};
 use super::vigil::Vigil;
@@ -125,11 +124,13 @@ struct Drive<'a, 'q> {
     proven: Option<Moment>,
     /// The listing that was sent in the same write as the create.
     listing: Option<Ticket>,
+    /// What is sent when the nearest node goes: a listing, and a proof if it is due.
+    relisting: Option<Ticket>,
     /// The watch on the nearest node.
     watching: Option<(String, WatchId)>,
     /// The watch on our own node.
     guarding: Option<WatchId>,
-    fired: (Sender<Fired>, Receiver<Fired>),
+    fired: Mailbox<Fired>,
     /// Changes of the connection are told in the same place.
     listening: Option<Awake>,
     told: Option<(String, usize)>,
@@ -170,9 +171,10 @@ impl<'a, 'q> Drive<'a, 'q> {
             since,
             proven: None,
             listing: None,
+            relisting: None,
             watching: None,
             guarding: None,
-            fired: unbounded(),
+            fired: Mailbox::new(),
             listening: None,
             told: None,
             listed: Vec::new(),
@@ -349,10 +351,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     }
 
     fn new_watch(&self) -> Watch {
-        Watch {
-            id: self.session.next_watch(),
-            to: self.fired.0.clone(),
-        }
+        Watch::new(self.session.next_watch(), self.fired.slot())
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {

@@ -1,23 +1,24 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
+use std::iter;
 use std::time::Instant;
 
 use super::{Drive, Step, born};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Reply, Request, Stat};
+use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
 use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::{Answered, Ticket, refused};
+use crate::session::ask::{Answered, Ticket, not_made, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
-use crate::session::transport::Failure;
+use crate::session::transport::{Asked, Failure, Fired, Then, Watch};
 use crate::session::{list, sync};
 
 /// From this number on a directory is worth a warning.
@@ -84,7 +85,7 @@ impl Drive<'_, '_> {
             ticket = ticket.next();
         }
         match refusals.trouble() {
-            Some(code) => self.trouble(Err(Failure::Refused(code)), limit),
+            Some(code) => Err(not_made(self.quest.dir, code)),
             None => Ok(Step::Report(Event::ParentsMade)),
         }
     }
@@ -185,10 +186,56 @@ impl Drive<'_, '_> {
 
     pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
         let path = self.full(&behind.nearest);
-        let watch = self.watch_instead(&path);
+        let mut watch = self.watch_instead(&path);
+        watch.then = Some(self.listing_then(&watch));
         let read = Request::GetData { path, watch: true };
         let ticket = self.asker.post([(read, Some(watch))]);
         self.watching(behind, ticket, limit)
+    }
+
+    /// Has the queue listed as soon as the nearest node goes, and our session proven if that
+    /// is due by then: this thread is woken once, and no later than by a listing alone.
+    fn listing_then(&mut self, watch: &Watch) -> Then {
+        let (id, to) = (watch.id, watch.to.clone());
+        let node = self.attempt.node().map(|name| self.full(name));
+        let proof = proof::requests(self.session.transport.abilities(), node.as_slice());
+        let (listing, fresh_until) = (list(self.quest.dir), self.fresh_until());
+        let tickets = self.asker.reserve(1 + proof.len());
+        self.relisting = Some(tickets.first);
+        Box::new(move || {
+            let sent = Moment::now();
+            let due = if fresh_until <= Some(sent) {
+                proof
+            } else {
+                Vec::new()
+            };
+            let requests: Vec<_> = iter::once(listing).chain(due).collect();
+            let answers = requests.len();
+            let (kind, asked) = (EventKind::Deleted, Some(Asked { sent, answers }));
+            tickets.calls(requests, move || to.put(Fired { id, kind, asked }))
+        })
+    }
+
+    /// Takes in what was asked for when the nearest node went.
+    pub(super) fn take_in(&mut self, asked: Asked, limit: &Limit) {
+        self.listing = self.relisting.take();
+        let mut ticket = self.listing;
+        let mut proof = Vec::new();
+        for _ in 1..asked.answers {
+            ticket = ticket.map(Ticket::next);
+            let answer = ticket.and_then(|ticket| self.answer(ticket, limit).ok());
+            proof.extend(answer);
+        }
+        // Whatever else came of it is found out by the next proof.
+        let abilities = self.session.transport.abilities();
+        if !proof.is_empty() && proof::judge(abilities, &proof) == Proof::Confirmed {
+            self.proven = Some(asked.sent);
+        }
+    }
+
+    /// Until when no other proof of our session is needed.
+    fn fresh_until(&self) -> Option<Moment> {
+        self.proven.map(|proven| proven + self.link.timeout / 4)
     }
 
     /// What the read of the nearest node, which leaves a watch on it, has brought.
@@ -316,9 +363,7 @@ impl Drive<'_, '_> {
     /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
     /// for those who did not wait for long.
     pub(super) fn prove(&mut self, name: &str, limit: &Limit) -> Result<Step> {
-        let fresh = self.link.timeout / 4;
-        let now = Moment::now();
-        if self.proven.is_some_and(|proven| now < proven + fresh) {
+        if Some(Moment::now()) < self.fresh_until() {
             return Ok(Step::Report(Event::Proved));
         }
         let abilities = self.session.transport.abilities();

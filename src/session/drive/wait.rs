@@ -26,17 +26,17 @@ impl Drive<'_, '_> {
         let period = self.quest.overdue.as_ref().map(Overdue::period);
         let under = self.quest.under.map(|under| under.events().clone());
         let fired = match (period, under) {
-            (None, None) => limit.recv(&self.fired.1),
+            (None, None) => self.fired.recv(limit),
             (period, under) => select! {
                 recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
-                recv(self.fired.1) -> fired => fired.map_err(|_| GaveUp),
+                recv(self.fired.letters()) -> fired => fired.map_err(|_| GaveUp),
                 recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
                 recv(limit.timer()) -> _ => Err(GaveUp),
                 recv(limit.cancel) -> _ => Err(limit.cancelled()),
             },
         };
         Ok(match fired {
-            Ok(fired) => self.woken(fired),
+            Ok(fired) => self.woken(fired, limit),
             Err(GaveUp) => Step::Report(Event::Cancel),
         })
     }
@@ -46,15 +46,13 @@ impl Drive<'_, '_> {
         if self.listening.is_some() {
             return;
         }
-        let Watch { id, to } = self.new_watch();
-        let kind = EventKind::None;
-        let awake = self.session.hub.on_change(move || {
-            let _ = to.send(Fired { id, kind });
-        });
+        let Watch { id, to, .. } = self.new_watch();
+        let told = move || to.put(Fired::told(id, EventKind::None));
+        let awake = self.session.hub.on_change(told);
         self.listening = Some(awake);
     }
 
-    fn woken(&mut self, fired: Fired) -> Step {
+    fn woken(&mut self, fired: Fired, limit: &Limit) -> Step {
         // A server that closes our session tells of our own node, too, before we hear of
         // that: the next listing tells the one from the other.
         if self.guarding.take_if(|id| *id == fired.id).is_some() {
@@ -68,7 +66,12 @@ impl Drive<'_, '_> {
         // What a new connection has to tell comes in any order.
         let ordered = self.asker.is_steady(&self.link);
         Step::Report(match fired.kind {
-            EventKind::Deleted if ordered => Event::Deleted,
+            EventKind::Deleted if ordered => {
+                if let Some(asked) = fired.asked {
+                    self.take_in(asked, limit);
+                }
+                Event::Deleted
+            }
             _ => Event::Woken,
         })
     }

@@ -191,10 +191,7 @@ fn a_watch_fires_once_unless_it_was_taken_back_or_its_request_failed() {
     let (node, mut raw) = node_on(server);
     let client = Client::connect(&server.hosts());
     let (to, fired) = unbounded();
-    let watch = |id| {
-        let (id, to) = (WatchId(id), to.clone());
-        Some(Watch { id, to })
-    };
+    let watch = |id| Some(Watch::new(WatchId(id), to.clone()));
     let kinds = |fired: &Receiver<Fired>, count| -> Vec<_> {
         let events = (0..count).map(|_| fired.recv_timeout(PATIENCE).unwrap());
         events.map(|event| (event.id.0, event.kind)).collect()

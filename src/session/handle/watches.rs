@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 use zookeeper::{WatchedEvent, WatchedEventType};
 
 use crate::proto::EventKind;
+use crate::session::mailbox::Slot;
 use crate::session::transport::{Fired, Watch, WatchId};
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watches(Arc<Mutex<HashMap<WatchId, Sender<Fired>>>>);
+pub(super) struct Watches(Arc<Mutex<HashMap<WatchId, Slot<Fired>>>>);
 
 impl Watches {
     /// Returns a watcher for the crate, which forwards one event and does nothing else.
@@ -27,14 +27,13 @@ impl Watches {
         move |event| {
             if let Some(to) = watches.remove(id) {
                 let kind = kind(event.event_type);
-                // It fails when nobody waits any more, or knows of enough to look already.
-                let _ = to.try_send(Fired { id, kind });
+                to.put(Fired::told(id, kind));
             }
         }
     }
 
     /// Forgets a watch.
-    pub(super) fn remove(&self, id: WatchId) -> Option<Sender<Fired>> {
+    pub(super) fn remove(&self, id: WatchId) -> Option<Slot<Fired>> {
         self.0.lock().remove(&id)
     }
 }

@@ -165,7 +165,10 @@ impl<'a> Connection<'a> {
             return;
         }
         if let Some(path) = below(self.root(), &event.path) {
-            self.shared.state.lock().watches.fire(path, event.kind);
+            let due = self.shared.state.lock().watches.fire(path, event.kind);
+            for then in due {
+                self.shared.send(then());
+            }
         }
     }
 

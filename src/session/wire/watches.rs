@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use crate::proto::{EventKind, WatchKind, WatchLists};
-use crate::session::transport::{Fired, Watch, WatchId};
+use crate::session::transport::{Fired, Then, Watch, WatchId};
 
 /// The largest part of a setWatches frame: well below what any server accepts.
 const PART_BYTES: usize = 128 * 1024;
@@ -61,19 +61,23 @@ impl Watches {
         idle
     }
 
-    /// Takes out whoever waits for such an event, and tells them.
-    pub(super) fn fire(&mut self, path: &str, kind: EventKind) {
+    /// Takes out whoever waits for such an event, and tells them, but for those who want
+    /// something to be sent instead.
+    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Then> {
+        let mut due = Vec::new();
         let Some(watchers) = self.0.get_mut(path) else {
-            return;
+            return due;
         };
         for watch in watchers.take(kind) {
-            let id = watch.id;
-            // Whoever waited may have gone, and a full channel has been heard already.
-            let _ = watch.to.try_send(Fired { id, kind });
+            match watch.then {
+                Some(then) if kind == EventKind::Deleted => due.push(then),
+                _ => watch.to.put(Fired::told(watch.id, kind)),
+            }
         }
         if watchers.is_empty() {
             self.0.remove(path);
         }
+        due
     }
 
     /// Forgets everything: the session that these watches belonged to is over.
@@ -193,8 +197,7 @@ mod tests {
 
     fn watch(id: u64) -> (Watch, Receiver<Fired>) {
         let (to, fired) = unbounded();
-        let id = WatchId(id);
-        (Watch { id, to }, fired)
+        (Watch::new(WatchId(id), to), fired)
     }
 
     fn heard(fired: &Receiver<Fired>) -> Vec<(u64, EventKind)> {
@@ -245,6 +248,18 @@ mod tests {
         watches.fire("/a", EventKind::Deleted);
         assert_eq!(heard(&at_a), [(1, EventKind::Deleted)]);
         assert_eq!(heard(&at_b), [(2, EventKind::Deleted)]);
+    }
+
+    #[test]
+    fn something_is_sent_instead_of_an_event_only_when_the_node_goes() {
+        for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
+            let mut watches = Watches::default();
+            let (mut watch, told) = watch(1);
+            watch.then = Some(Box::new(Vec::new));
+            watches.add("/a".to_owned(), Kind::Data, watch);
+            assert_eq!(watches.fire("/a", event).len(), sent);
+            assert_eq!(heard(&told).len(), 1 - sent, "{event:?}");
+        }
     }
 
     #[test]

@@ -172,10 +172,7 @@ fn thousands_of_watches_survive_a_cut() {
     let (to, fired) = unbounded();
     let (answer, answers) = unbounded();
     let set = |(id, path): (usize, &String)| {
-        let watch = Watch {
-            id: WatchId(id as u64),
-            to: to.clone(),
-        };
+        let watch = Watch::new(WatchId(id as u64), to.clone());
         call(exists(path, true), Some(watch), &answer)
     };
     rig.wire.send(paths.iter().enumerate().map(set).collect());

@@ -25,7 +25,7 @@ fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
     }));
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
     let (to, _fired) = bounded(1);
-    let watch = Watch { id: WatchId(1), to };
+    let watch = Watch::new(WatchId(1), to);
     let (to, answers) = unbounded();
     rig.wire.send(vec![
         call(data("/a", true), Some(watch), &to),

@@ -88,10 +88,7 @@ impl Rig {
     /// As `ask`, with a watch.
     fn watch(&self, request: Request, id: u64) -> (Outcome, Receiver<Fired>) {
         let (to, fired) = bounded(1);
-        let watch = Watch {
-            id: WatchId(id),
-            to,
-        };
+        let watch = Watch::new(WatchId(id), to);
         let (to, answers) = unbounded();
         self.wire.send(vec![call(request, Some(watch), &to)]);
         (one(&answers), fired)

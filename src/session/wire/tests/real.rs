@@ -103,6 +103,33 @@ fn a_chroot_is_the_root_in_requests_replies_and_events() {
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
+fn what_is_to_be_sent_when_a_node_goes_is_sent_then() {
+    let rig = Rig::connect(&server().hosts(), LONG);
+    let (dir, path) = (node(), node());
+    rig.ask(create(&dir, CreateMode::Container)).unwrap();
+    rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
+    let (to, fired) = unbounded();
+    let (answer, answers) = unbounded();
+    let listing = children(&dir, false);
+    let mut watch = Watch::new(WatchId(1), to);
+    watch.then = Some(Box::new(move || vec![call(listing, None, &answer)]));
+    let (set, sets) = unbounded();
+    rig.wire
+        .send(vec![call(data(&path, true), Some(watch), &set)]);
+    one(&sets).unwrap();
+    rig.ask(create(&format!("{dir}/a"), CreateMode::Ephemeral))
+        .unwrap();
+    assert!(answers.try_recv().is_err());
+    rig.ask(delete(&path)).unwrap();
+    let Ok(Reply::Children { names, .. }) = one(&answers) else {
+        panic!("the directory was not listed");
+    };
+    assert_eq!(names, ["a"]);
+    assert!(fired.try_recv().is_err(), "it is told by the answer");
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
 fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
     let zk = ZooKeeper::builder().fsync(false).start();
     let rig = Rig::connect(&zk.hosts(), LONG);

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Draws what `compare.py --json` has measured.
+
+    benches/peers/plots.py FILE.. FOLDER
+
+Writes FOLDER/performance-{clients,queue,delay}.svg: the time that a grant takes against
+the number of clients on one lock, the length of a queue and the delay of the network.
+Needs matplotlib.
+"""
+import json
+import pathlib
+import statistics
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "zklock"
+from matplotlib import pyplot  # noqa: E402
+
+STYLES = {
+    "ours": dict(color="#1f5fa8", linewidth=2.5, marker="o", label="zklock"),
+    "floor": dict(color="black", linestyle="--", marker=".", label="a raw socket"),
+    "kazoo": dict(color="#c77700", marker="s"),
+    "curator": dict(color="#2f8f4e", marker="^"),
+}
+# Of each plot: its name, its scenarios, where the number is in their names, its axis.
+PLOTS = [
+    ("clients", "handoff-", "-", "clients that hand one lock around"),
+    ("queue", "queue-", "-", "clients in the queue"),
+    ("delay", "alone@", "@", "delay of the network each way, ms"),
+]
+
+
+def draw(table, name, prefix, mark, axis, folder):
+    scenarios = [s for s in table if s.startswith(prefix)]
+    if not scenarios:
+        return
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+    for who, style in STYLES.items():
+        points = [(float(s.split(mark)[1]), 1e3 / statistics.median(table[s][who]))
+                  for s in scenarios if table[s].get(who)]
+        if points:
+            axes.plot(*zip(*points), **{"label": who, **style})
+    if mark == "-":
+        axes.set_xscale("log")
+        ticks = [int(s.split(mark)[1]) for s in scenarios]
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(axis)
+    axes.set_ylabel("ms a grant")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(folder / f"performance-{name}.svg", metadata={"Date": None})
+
+
+def main():
+    *sources, folder = map(pathlib.Path, sys.argv[1:])
+    table = {}
+    for source in sources:
+        table.update(json.loads(source.read_text()))
+    for plot in PLOTS:
+        draw(table, *plot, folder)
+
+
+if __name__ == "__main__":
+    main()

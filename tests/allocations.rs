@@ -1,0 +1,46 @@
+//! How often a lock asks for memory, on all threads of its client together.
+//!
+//! A count, and so the same on every machine: what makes it grow is a change of the code.
+
+mod support;
+
+use support::fresh_path;
+use support::worker::{self, Worker};
+use zklock::Client;
+use zklock::embedded::Server;
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+const CYCLES: u64 = 200;
+
+/// For a free mutex that is locked and unlocked: three requests and the guard.
+const MOST: u64 = 80;
+
+#[test]
+fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
+    let server = Server::start().unwrap();
+    let input = format!("{} {}", server.hosts(), fresh_path("allocations"));
+    let worker = Worker::spawn("cycles_worker", &input);
+    let [blocks, bytes] = worker::words(&worker.hear());
+    let blocks: u64 = blocks.parse().unwrap();
+    println!("{blocks} blocks and {bytes} bytes a cycle");
+    assert!(blocks <= MOST, "{blocks} blocks a cycle");
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn cycles_worker() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, path] = worker::words(&input);
+    let client = Client::connect(&hosts).unwrap();
+    let mutex = client.mutex(&path).unwrap();
+    let cycle = || mutex.lock().unwrap().unlock().unwrap();
+    // The first ones make the directory, buffers and tables.
+    (0..20).for_each(|_| cycle());
+    let _profiler = dhat::Profiler::builder().testing().build();
+    (0..CYCLES).for_each(|_| cycle());
+    let stats = dhat::HeapStats::get();
+    let (blocks, bytes) = (stats.total_blocks / CYCLES, stats.total_bytes / CYCLES);
+    worker::say(&format!("{blocks} {bytes}"));
+}

@@ -1,0 +1,73 @@
+//! How often a lock calls the system, on all threads of its client together.
+//!
+//! strace counts the calls of a process that does nothing else. Sleeps and reads depend on
+//! what arrives together, so their limits leave room; writes do not.
+
+mod support;
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::{env, fs};
+
+use support::fresh_path;
+use support::worker::{self, Worker};
+use zklock::Client;
+use zklock::embedded::Server;
+
+const CYCLES: u32 = 500;
+/// The test harness and the session's beginning make calls as well.
+const BESIDE: u32 = 400;
+
+#[test]
+#[ignore = "needs strace: tests/all.sh"]
+fn a_cycle_of_a_free_mutex_writes_twice_and_never_looks_in_vain() {
+    let server = Server::start().unwrap();
+    let report = env::temp_dir().join(format!("zklock-calls-{}", std::process::id()));
+    let mut strace = Command::new("strace");
+    strace.args(["--follow-forks", "--summary-only", "--output"]);
+    strace.arg(&report).arg(env::current_exe().unwrap());
+    let input = format!("{} {}", server.hosts(), fresh_path("calls"));
+    let worker = Worker::launch(strace, "cycles_worker", &input);
+    worker.expect("done");
+    // The report is complete when strace has ended, and with it the worker's output.
+    while worker.lines().recv().is_ok() {}
+    let calls = counts(&fs::read_to_string(&report).unwrap());
+    fs::remove_file(&report).unwrap();
+    let a_cycle = |name: &str| calls.get(name).map_or(0.0, |n| per_cycle(*n));
+    println!("calls a cycle: {calls:?}");
+    for (name, most) in [("sendto", 2.2), ("recvfrom", 4.0), ("futex", 8.0)] {
+        assert!(a_cycle(name) <= most, "{name}: {}", a_cycle(name));
+    }
+    // A wait that looks a few times before it sleeps is one that yields.
+    assert!(a_cycle("sched_yield") < 1.0, "{}", a_cycle("sched_yield"));
+}
+
+fn per_cycle(count: u32) -> f64 {
+    f64::from(count.saturating_sub(BESIDE)) / f64::from(CYCLES)
+}
+
+/// The calls in a summary of strace.
+fn counts(summary: &str) -> HashMap<String, u32> {
+    let call = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [_, _, _, calls, .., name] = words.as_slice() else {
+            return None;
+        };
+        Some(((*name).to_owned(), calls.parse().ok()?))
+    };
+    summary.lines().filter_map(call).collect()
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn cycles_worker() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, path] = worker::words(&input);
+    let client = Client::connect(&hosts).unwrap();
+    let mutex = client.mutex(&path).unwrap();
+    for _ in 0..CYCLES {
+        mutex.lock().unwrap().unlock().unwrap();
+    }
+    drop(client);
+    worker::say("done");
+}
