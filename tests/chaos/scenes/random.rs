@@ -16,17 +16,19 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
-fn random_faults_of_processes_and_links() {
+fn random_faults() {
     if netns::is_inside() {
         break_things("random, with links", Some(Network::new(SERVERS + CLIENTS)));
     } else if netns::available() {
-        netns::run_inside("scenes::random::random_faults_of_processes_and_links");
+        netns::run_inside("scenes::random::random_faults");
+    } else {
+        break_things("random, without links", None);
     }
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
-fn random_faults_of_processes() {
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh --minutes"]
+fn random_faults_on_loopback() {
     break_things("random, on loopback", None);
 }
 
