@@ -277,7 +277,11 @@ mod tests {
             name in fuzz::texts(&["nightly", "é λ"], &[" ", "\0", "\n", "\u{85}", "x"]),
         ) {
             match checked(&name) {
-                Ok(taken) => prop_assert_eq!(&*taken, &name),
+                Ok(taken) => {
+                    prop_assert_eq!(&*taken, &name);
+                    prop_assert!((1..256).contains(&name.len()) && !name.ends_with(' '));
+                    prop_assert!(!name.contains(char::is_control));
+                }
                 Err(error) => prop_assert!(error.is_bad_input()),
             }
         }
