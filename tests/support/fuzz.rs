@@ -61,7 +61,7 @@ impl<T: Copy> Mistake<T> {
     }
 }
 
-/// Returns `valid` sequences with up to five mistakes, made of these `pieces`.
+/// Returns `valid` sequences with up to four mistakes, made of these `pieces`.
 pub(crate) fn mistaken<T: Copy + Debug + 'static>(
     valid: impl Strategy<Value = Vec<T>>,
     pieces: impl Strategy<Value = Vec<T>> + Clone + 'static,
