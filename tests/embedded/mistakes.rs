@@ -130,6 +130,9 @@ fn say(server: &Server, saying: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
+    // What a broken server lets wait takes long each time.
+    #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::default() })]
+
     #[test]
     fn clients_with_mistakes_harm_nobody(sayings in vec(saying(), 1..4)) {
         let server = Server::start().unwrap();
