@@ -176,6 +176,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn a_card_with_mistakes_is_read_and_bounded(
             text in fuzz::texts(

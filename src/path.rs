@@ -112,6 +112,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn a_path_with_mistakes_names_a_lock_or_is_refused_with_a_rule(
             path in fuzz::texts(

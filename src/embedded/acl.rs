@@ -190,6 +190,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn a_list_with_mistakes_is_settled_for_good_or_refused(
             list in list(), credentials in fuzz::texts(&["me:x", "me:p:w", ""], WORDS),

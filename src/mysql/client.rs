@@ -267,6 +267,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn a_url_with_mistakes_is_read_or_refused_well(url in fuzz::texts(VALID, WORDS)) {
             is_read_or_refused_well(&url);

@@ -171,6 +171,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn our_own_names_read_back_as_written(sequence in 0_i64..=LAST_SEQUENCE) {
             for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {

@@ -1,8 +1,7 @@
 //! Input for fuzz runs: valid input with a few mistakes in it, which gets further into a
 //! parser than random bytes do, and random input beside it.
 //!
-//! The number of cases is proptest's: 256, or what `PROPTEST_CASES` says. On a failure it
-//! prints the smallest input that it found to fail.
+//! On a failure proptest prints the smallest input that it found to fail.
 
 // Every binary uses a part of this.
 #![allow(dead_code)]
@@ -58,6 +57,19 @@ impl<T: Copy> Mistake<T> {
         }
         items.truncate(LONGEST);
         items
+    }
+}
+
+/// Runs as many cases as `PROPTEST_CASES` says, or 5000: parsers are quick, and some
+/// mistakes rare.
+pub(crate) fn config() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => config,
+        None => ProptestConfig {
+            cases: 5000,
+            ..config
+        },
     }
 }
 

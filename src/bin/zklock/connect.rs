@@ -130,6 +130,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn credentials_with_mistakes_are_taken_as_they_are_or_refused(
             text in fuzz::texts(VALID, WORDS),

@@ -103,6 +103,8 @@ fn handshake() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(fuzz::config())]
+
     #[test]
     fn a_request_with_mistakes_is_refused_or_read_as_it_is(
         frame in fuzz::frames(request_frame()),

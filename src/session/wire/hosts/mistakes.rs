@@ -58,6 +58,8 @@ fn is_taken_or_refused_well(text: &str) {
 }
 
 proptest! {
+    #![proptest_config(fuzz::config())]
+
     #[test]
     fn a_connect_string_with_mistakes_is_taken_or_refused_well(
         text in fuzz::texts(VALID, WORDS),
