@@ -145,6 +145,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::support::fuzz;
 
     #[test]
     fn a_card_reads_back_as_written() {
@@ -175,6 +176,27 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn a_card_with_mistakes_is_read_and_bounded(
+            text in fuzz::texts(
+                &[
+                    r#"{"host":"db1","pid":7,"program":"x","started_ms":1700000000000,"note":"é"}"#,
+                    r#"{"thread":"main","note":null,"more":[{"a":{}}]}"#,
+                    "127.0.0.1",
+                ],
+                &["{", "}", "[", "]", "\"", ":", ",", "\\u0000", "\\ud800", "1e999", "-1", "null",
+                    "18446744073709551616", "\"note\":"],
+            ),
+        ) {
+            let owner = Owner::parse(text.as_bytes());
+            let texts = [owner.host, owner.program, owner.thread, owner.note, owner.text];
+            for text in texts.into_iter().flatten() {
+                prop_assert!(text.chars().count() <= LONGEST_TEXT);
+            }
+        }
+
         #[test]
         fn no_data_makes_the_reader_panic(data: Vec<u8>, number: i64) {
             let _ = Owner::parse(&data);

@@ -42,7 +42,7 @@ fn broken_rule(path: &str) -> Option<&'static str> {
 }
 
 /// The characters that ZooKeeper's `PathUtils` refuses.
-fn is_refused(c: char) -> bool {
+pub(crate) fn is_refused(c: char) -> bool {
     c.is_control() || matches!(c, '\u{f000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}')
 }
 
@@ -63,6 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::support::fuzz;
 
     #[test]
     fn what_zookeeper_accepts_is_accepted() {
@@ -111,6 +112,30 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn a_path_with_mistakes_names_a_lock_or_is_refused_with_a_rule(
+            path in fuzz::texts(
+                &["/a", "/locks/nightly report", "/é/λ/.b/...", "/zookeepers"],
+                &["/", "//", "/.", "/..", ".", "\0", "\n", "\u{7f}", "\u{f000}", "\u{fffe}", "zookeeper"],
+            ),
+        ) {
+            match check(&path) {
+                Ok(()) => {
+                    let names: Vec<_> = path.split('/').skip(1).collect();
+                    prop_assert!(names.iter().all(|name| !matches!(*name, "" | "." | "..")));
+                    prop_assert_eq!(ancestors(&path).count(), names.len() - 1);
+                    prop_assert_eq!(name(&path), *names.last().unwrap());
+                }
+                Err(error) => {
+                    let shown = error.to_string();
+                    prop_assert!(!shown.contains(char::is_control), "{:?}", shown);
+                    prop_assert!(shown.len() < 200 + 12 * path.len());
+                }
+            }
+        }
+
         #[test]
         fn no_path_makes_the_check_panic(path in "\\PC*|[/.a\\x00]*") {
             let _ = check(&path);

@@ -2,36 +2,40 @@
 # Breaks a real ensemble of three servers, its links and its clients, and judges what the
 # clients saw; ends with a table. docs/guarantees.md tells what each line shows.
 #
-#   tests/chaos.sh [--minutes N] [--seed S]
+#   tests/chaos.sh [--minutes N | --soak N] [--seed S]
 #
-# About 5 minutes without --minutes; with it, random faults fill the time. A seed makes the
-# same choices again, though not the same timing. Links are cut as root only, or where
-# users may make network namespaces; without, those lines are missing.
+# About 3 minutes without --minutes; with it, random faults fill the time. With --soak, a
+# fault every second for N minutes and nothing else, and at the end what has grown. A seed
+# makes the same choices again, though not the same timing. Links are cut as root only, or
+# where users may make network namespaces; without, those lines are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "usage: tests/chaos.sh [--minutes N] [--seed S]" >&2
+  echo "usage: tests/chaos.sh [--minutes N | --soak N] [--seed S]" >&2
   exit 64
 }
 
-minutes=
+minutes= soak=
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] && [[ $2 =~ ^[0-9]+$ ]] || usage
   case $1 in
     --minutes) minutes=$2 ;;
+    --soak) soak=$2 ;;
     --seed) export ZKLOCK_CHAOS_SEED=$2 ;;
     *) usage ;;
   esac
   shift 2
 done
 
-random=45 rounds=1 isolations=2
+[ -z "$minutes" ] || [ -z "$soak" ] || usage
+
+random=20 rounds=1 isolations=1
 if [ -n "$minutes" ]; then
-  # The named schedules take five minutes at least; with more time, more rounds.
+  # The named schedules take four minutes at least; with more time, more rounds.
   rounds=$((1 + minutes / 15)) isolations=$((2 + minutes / 2))
-  random=$((minutes * 60 - 240 * rounds - 10 * isolations))
-  [ "$random" -ge 45 ] || random=45
+  random=$((minutes * 60 - 200 * rounds - 10 * isolations))
+  [ "$random" -ge 20 ] || random=20
 fi
 export ZKLOCK_CHAOS_ROUNDS=$rounds ZKLOCK_CHAOS_ISOLATIONS=$isolations
 
@@ -49,9 +53,17 @@ run() {
 }
 
 cargo test --quiet --all-features --test chaos
-run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated
-run $((random / 3)) scenes::random::random_faults_of_processes --exact
-run $((random * 2 / 3)) scenes::random::random_faults_of_processes_and_links --exact
+if [ -n "$soak" ]; then
+  run $((soak * 60)) scenes::soak
+else
+  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated
+  if [ -n "$minutes" ]; then
+    run $((random / 3)) scenes::random::random_faults_on_loopback --exact
+    random=$((random * 2 / 3))
+  fi
+  run "$random" scenes::random::random_faults --exact
+  run 10 scenes::soak
+fi
 
 echo
 echo "what was done and seen:"

@@ -148,7 +148,85 @@ fn is_within(address: IpAddr, net: IpAddr, bits: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::support::fuzz;
+
+    const IDS: &[&str] = &[
+        "anyone",
+        "",
+        "me:x",
+        "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
+        "10.1.2.3",
+        "10.0.0.0/8",
+        "10.0.0.0/33",
+        "0.0.0.0/0",
+        "::1/128",
+        "2001:db8::/32",
+    ];
+
+    #[rustfmt::skip]
+    const WORDS: &[&str] = &[
+        ":", "/", ".", "-1", "0", "1", "32", "33", "128", "129", "4294967296", "256", "::", "ffff",
+        "me", "\0", "é",
+    ];
+
+    fn scheme() -> impl Strategy<Value = String> {
+        let known = select(vec!["world", "auth", "digest", "ip"]).prop_map(str::to_owned);
+        prop_oneof![8 => known, 1 => any::<String>()]
+    }
+
+    fn list() -> impl Strategy<Value = Vec<Access>> {
+        let access = (any::<i32>(), scheme(), fuzz::texts(IDS, WORDS));
+        let access = access.prop_map(|(bits, scheme, id)| Access {
+            permissions: Permissions(bits),
+            scheme,
+            id,
+        });
+        vec(access, 0..4)
+    }
+
+    proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn a_list_with_mistakes_is_settled_for_good_or_refused(
+            list in list(), credentials in fuzz::texts(&["me:x", "me:p:w", ""], WORDS),
+            address in prop_oneof![Just(IpAddr::from([10, 1, 2, 3])), any::<IpAddr>()], wanted: i32,
+        ) {
+            let who = [
+                Identity::of_address(address),
+                Identity::of_credentials("digest", credentials.as_bytes()).unwrap(),
+            ];
+            match Acl::settle(&list, &who) {
+                Ok(settled) => {
+                    // No more than one entry for each that was asked for.
+                    prop_assert!(settled.0.len() <= list.len());
+                    prop_assert!(settled.0.iter().all(|access| access.scheme != "auth"));
+                    let allowed = settled.check(wanted, &who);
+                    prop_assert!(matches!(allowed, Ok(()) | Err(ErrorCode::NO_AUTH)));
+                    settled.shown_to(&who);
+                    settled.shown_to(&[]);
+                }
+                Err(code) => prop_assert_eq!(code, ErrorCode::INVALID_ACL),
+            }
+        }
+
+        #[test]
+        fn whoever_showed_any_credentials_is_let_in_by_them(credentials: Vec<u8>) {
+            let me = [Identity::of_credentials("digest", &credentials).unwrap()];
+            let asked = [access("auth", "")];
+            let acl = Acl::settle(&asked, &me).unwrap();
+            prop_assert_eq!(acl.check(Permissions::READ.0, &me), Ok(()));
+            prop_assert_eq!(acl.check(Permissions::READ.0, &[]), Err(ErrorCode::NO_AUTH));
+            // What was settled once can be asked for again by its name.
+            let again = Acl::settle(&acl.0, &[]);
+            prop_assert_eq!(again, Ok(acl));
+        }
+    }
 
     fn access(scheme: &str, id: &str) -> Access {
         Access {

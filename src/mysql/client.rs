@@ -236,3 +236,56 @@ fn checked(name: &str) -> Result<Arc<str>> {
         rule,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::support::fuzz;
+
+    const VALID: &[&str] = &[
+        "mysql://app:secret@db:3306/app",
+        "mysql://app@[2001:db8::1]/app?prefer_socket=false&compress=fast",
+        "mysql://ann%40home:p%2Fw@127.0.0.1/%C3%A9?root_cert_path=ca.pem",
+    ];
+
+    #[rustfmt::skip]
+    const WORDS: &[&str] = &[
+        ":", "/", "//", "@", "?", "&", "=", "%", "%2", "%zz", "%00", "[", "]", "#", "mysql://", "65536", "-1",
+        "pool_min=9", "pool_max=1", "tcp_keepalive_time_ms=x", "compress=", "\0", "é", "😀", " ",
+    ];
+
+    fn is_read_or_refused_well(url: &str) {
+        let Err(error) = Client::builder(url).source else {
+            return;
+        };
+        assert!(matches!(&error, Error::Database { message, .. } if !message.is_empty()));
+        let shown = error.to_string();
+        assert!(shown.contains("write mysql://"), "{shown}");
+        assert!(shown.len() < 500 + 12 * url.len(), "{}", shown.len());
+    }
+
+    proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn a_url_with_mistakes_is_read_or_refused_well(url in fuzz::texts(VALID, WORDS)) {
+            is_read_or_refused_well(&url);
+        }
+
+        #[test]
+        fn a_name_with_mistakes_is_taken_or_refused_with_a_rule(
+            name in fuzz::texts(&["nightly", "é λ"], &[" ", "\0", "\n", "\u{85}", "x"]),
+        ) {
+            match checked(&name) {
+                Ok(taken) => {
+                    prop_assert_eq!(&*taken, &name);
+                    prop_assert!((1..256).contains(&name.len()) && !name.ends_with(' '));
+                    prop_assert!(!name.contains(char::is_control));
+                }
+                Err(error) => prop_assert!(error.is_bad_input()),
+            }
+        }
+    }
+}

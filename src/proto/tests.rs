@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod mistakes;
+
 fn stat() -> impl Strategy<Value = Stat> {
     (any::<[i64; 6]>(), any::<[i32; 5]>()).prop_map(|(longs, ints)| Stat {
         czxid: longs[0],

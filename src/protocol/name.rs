@@ -131,8 +131,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::support::fuzz;
 
     const ID: &str = "6f9c1c9e-5a0b-4b57-9a3e-0123456789ab";
+
+    const VALID: &[&str] = &[
+        "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000042",
+        "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__WRIT__0000000007",
+        "6f9c1c9e5a0b4b579a3e0123456789ab__rlock__0000000003",
+        "6f9c-write--2147483648",
+        "x--123-0000000009",
+        "_c_6f9c-lease-2147483647",
+    ];
+
+    #[rustfmt::skip]
+    const WORDS: &[&str] = &[
+        "-", "--", "_", "__", "lock", "-lock-", "__READ__", "__rlock__", "x-", "_c_", "0", "9",
+        "00000000000", "99999999999", "\u{661}", "é", "\0", "+",
+    ];
 
     #[test]
     fn names_of_every_library_are_recognised() {
@@ -213,6 +229,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(fuzz::config())]
+
         #[test]
         fn our_own_names_read_back_as_written(sequence in 0_i64..=LAST_SEQUENCE) {
             for dialect in [Dialect::Curator, Dialect::Kazoo, Dialect::Recipe] {
@@ -225,6 +243,18 @@ mod tests {
                     prop_assert_eq!(name.sequence == sequence, dialect.is_numbered(role) || sequence == 0);
                     prop_assert_eq!(name.kind.role().sharing(), role.sharing());
                 }
+            }
+        }
+
+        #[test]
+        fn a_name_with_mistakes_is_a_strangers_or_has_the_number_at_its_end(
+            text in fuzz::texts(VALID, WORDS),
+        ) {
+            if let Some(name) = NodeName::parse(&text) {
+                prop_assert_eq!(name.text, &text);
+                let digits = name.sequence.unsigned_abs().to_string();
+                prop_assert!(text.ends_with(&digits), "{}", digits);
+                prop_assert!(0 <= name.sequence || text.contains('-'));
             }
         }
 

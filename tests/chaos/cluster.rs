@@ -23,7 +23,7 @@ use crate::support::raw::Raw;
 use crate::support::worker::Worker;
 use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
 use crate::support::{eventually, within};
-use crate::workload::{QUIT, ROOT, STOP, Task};
+use crate::workload::{QUIT, REST, RESTING, ROOT, STOP, THREADS, Task};
 
 /// The servers are the first members of a network.
 pub(crate) const SERVERS: usize = 3;
@@ -218,6 +218,13 @@ impl Run {
 
     /// Makes everything whole again, and waits until the ensemble has a leader.
     pub(crate) fn heal(&mut self) {
+        self.mend();
+        self.ensemble.wait_for_leader();
+        self.journal.note(0, What::Healed);
+    }
+
+    /// Makes everything whole again that is broken, and does not wait for what follows.
+    pub(crate) fn mend(&mut self) {
         if let Some(network) = &self.network {
             network.heal();
         }
@@ -230,13 +237,17 @@ impl Run {
         for slot in self.slots() {
             self.resume_client(slot);
         }
-        self.ensemble.wait_for_leader();
-        self.journal.note(0, What::Healed);
     }
 
     /// Lets all processes come to an end, and judges what they have written.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Summary {
+        self.end();
+        self.judge()
+    }
+
+    /// Lets all processes come to an end.
+    pub(crate) fn end(&mut self) {
         self.heal();
         self.signal(STOP);
         self.hear_all("idle");
@@ -244,22 +255,38 @@ impl Run {
         self.look_for_leftovers();
         self.signal(QUIT);
         self.hear_all("bye");
-        self.judge()
     }
 
-    fn hear_all(&self, line: &str) {
+    /// Makes everything whole, lets all threads come to rest, and hears what `look` finds.
+    ///
+    /// A thread that does not come to rest fails the run: its call hangs.
+    #[track_caller]
+    pub(crate) fn at_rest<T>(&mut self, look: impl FnOnce(&Self) -> T) -> T {
+        self.make_whole();
+        self.signal(REST);
+        for _ in 0..THREADS {
+            assert!(self.hear_all(RESTING), "{}: a call hangs", self.name);
+        }
+        let seen = look(self);
+        fs::remove_file(self.file(REST)).expect("ending the rest");
+        seen
+    }
+
+    /// Returns whether all processes have said this line in time.
+    fn hear_all(&self, line: &str) -> bool {
         let deadline = Instant::now() + DRAIN;
+        let mut heard = true;
         for client in self.clients.values() {
-            let lines = client.worker.lines();
-            while let Ok(said) = lines.recv_deadline(deadline) {
-                if said == line {
-                    break;
-                }
-            }
-            if deadline <= Instant::now() {
+            let mut lines = std::iter::from_fn(|| {
+                let lines = client.worker.lines();
+                lines.recv_deadline(deadline).ok()
+            });
+            if !lines.any(|said| said == line) {
                 println!("{} of {} does not come to {line:?}", client.who, self.name);
+                heard = false;
             }
         }
+        heard
     }
 
     fn look_for_leftovers(&self) {

@@ -9,6 +9,7 @@
 mod checker;
 mod cluster;
 mod forged;
+mod gauge;
 mod history;
 mod holder;
 mod ops;

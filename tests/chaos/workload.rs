@@ -20,10 +20,16 @@ pub(crate) const ROOT: &str = "/chaos";
 const PERMITS: usize = 2;
 
 /// How many threads of a process take locks.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// While this file is there, the processes of a run begin no new operation.
 pub(crate) const STOP: &str = "stop";
+
+/// While this file is there, the threads of a run take no lock, and each says so once.
+pub(crate) const REST: &str = "rest";
+
+/// What a thread says when it has begun to rest.
+pub(crate) const RESTING: &str = "resting";
 
 /// While this file is there, the processes of a run end.
 pub(crate) const QUIT: &str = "quit";
@@ -135,6 +141,12 @@ pub(crate) fn wait_for(file: &Path) {
     }
 }
 
+fn wait_for_the_end_of(file: &Path) {
+    while file.exists() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// One thread of a client process.
 pub(crate) struct Actor<'a> {
     task: &'a Task,
@@ -164,8 +176,12 @@ impl<'a> Actor<'a> {
     }
 
     fn act(mut self) {
-        let stop = self.task.file(STOP);
+        let (stop, rest) = (self.task.file(STOP), self.task.file(REST));
         while !stop.exists() {
+            if rest.exists() {
+                worker::say(RESTING);
+                wait_for_the_end_of(&rest);
+            }
             self.act_once();
             let pause = self.rng.u64(5..80);
             thread::sleep(Duration::from_millis(pause));

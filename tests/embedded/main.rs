@@ -4,6 +4,7 @@ mod abuse;
 mod clients;
 mod faults;
 mod kazoo;
+mod mistakes;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;

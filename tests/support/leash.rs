@@ -43,6 +43,11 @@ impl Leashed {
         &mut self.child
     }
 
+    /// Returns the number of the child's process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns how the child ended, if it did.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("waiting for a child")

@@ -9,6 +9,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod ensemble;
+pub(crate) mod fuzz;
 pub(crate) mod kazoo;
 pub(crate) mod leash;
 pub(crate) mod netns;

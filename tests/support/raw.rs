@@ -96,6 +96,8 @@ fn password(session: i64) -> [u8; 16] {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stat {
     pub(crate) czxid: i64,
+    /// When it was created, by the wall clock of the leader.
+    pub(crate) ctime_ms: i64,
     pub(crate) version: i32,
     pub(crate) owner: i64,
     pub(crate) children: i32,
@@ -185,12 +187,13 @@ impl Raw {
     pub(crate) fn stat(&mut self, path: &str) -> Option<Stat> {
         let body = self.read_request(path);
         let mut reply = found(self.call(op::EXISTS, &body.0))?;
-        let (czxid, _mzxid, _ctime, _mtime) =
+        let (czxid, _mzxid, ctime_ms, _mtime) =
             (reply.long(), reply.long(), reply.long(), reply.long());
         let (version, _cversion, _aversion) = (reply.int(), reply.int(), reply.int());
         let (owner, _length, children) = (reply.long(), reply.int(), reply.int());
         Some(Stat {
             czxid,
+            ctime_ms,
             version,
             owner,
             children,

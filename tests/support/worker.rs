@@ -77,6 +77,11 @@ impl Worker {
         &self.said
     }
 
+    /// Returns the number of the worker's process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Kills the worker with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill();

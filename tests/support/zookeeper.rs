@@ -130,6 +130,7 @@ impl ZooKeeper {
             Some(namespace) => netns::command(namespace, "java"),
             None => Command::new("java"),
         };
+        java.envs(self.builder.environment.iter().cloned());
         java.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .args(["-XX:-UsePerfData", "-Dzookeeper.admin.enableServer=false"])
             .arg("-Dzookeeper.4lw.commands.whitelist=*")
@@ -217,6 +218,7 @@ pub(crate) struct Builder {
     tick: Duration,
     lines: Vec<String>,
     properties: Vec<String>,
+    environment: Vec<(String, String)>,
     address: Ipv4Addr,
     namespace: Option<String>,
 }
@@ -227,6 +229,7 @@ impl Default for Builder {
             tick: Duration::from_millis(500),
             lines: Vec::new(),
             properties: Vec::new(),
+            environment: Vec::new(),
             address: Ipv4Addr::LOCALHOST,
             namespace: None,
         }
@@ -273,6 +276,12 @@ impl Builder {
     /// Sets a Java system property.
     pub(crate) fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
+        self
+    }
+
+    /// Sets environment variables of the server's process.
+    pub(crate) fn environment(mut self, variables: Vec<(String, String)>) -> Self {
+        self.environment = variables;
         self
     }
 

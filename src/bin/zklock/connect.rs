@@ -91,7 +91,66 @@ fn parse(text: &str) -> Option<Vec<(String, String)>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::fuzz;
+
+    const VALID: &[&str] = &[
+        "digest:ann:secret",
+        "digest:ann:p:w\n\nsasl:x \n",
+        " digest :böb:pässword\r\nip:\r\n",
+    ];
+
+    const WORDS: &[&str] = &[
+        ":", "::", "\n", "\r", "\r\n", "\n\n", " ", "\t", "\0", "digest", "\u{feff}", "\u{2028}",
+        "\u{85}", "😀",
+    ];
+
+    /// Every line has a scheme and credentials, which are taken as they are, or none is taken.
+    fn are_taken_as_they_are_or_refused(text: &str) {
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let is_good = |line: &&str| {
+            let scheme = line.split_once(':').map(|(scheme, _)| scheme.trim());
+            scheme.is_some_and(|scheme| !scheme.is_empty())
+        };
+        let Some(read) = parse(text) else {
+            return assert!(!lines.iter().all(is_good));
+        };
+        assert_eq!(read.len(), lines.len());
+        for ((scheme, credentials), line) in read.iter().zip(lines) {
+            assert!(!scheme.is_empty() && scheme.trim() == scheme);
+            let rest = line.trim_start().strip_prefix(scheme.as_str());
+            let rest = rest.and_then(|rest| rest.trim_start().strip_prefix(':'));
+            assert_eq!(rest, Some(credentials.as_str()));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fuzz::config())]
+
+        #[test]
+        fn credentials_with_mistakes_are_taken_as_they_are_or_refused(
+            text in fuzz::texts(VALID, WORDS),
+        ) {
+            are_taken_as_they_are_or_refused(&text);
+        }
+
+        #[test]
+        fn any_text_is_taken_as_it_is_or_refused(text: String) {
+            are_taken_as_they_are_or_refused(&text);
+        }
+    }
+
+    #[test]
+    fn huge_credentials_are_taken_as_they_are_or_refused_in_time() {
+        for piece in ["digest:a:b\n", ":", "\n", "é", "digest:", "a: \n \n"] {
+            are_taken_as_they_are_or_refused(&piece.repeat(300_000));
+        }
+    }
 
     #[test]
     fn credentials_are_lines_of_a_scheme_and_the_rest() {

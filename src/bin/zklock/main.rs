@@ -20,6 +20,9 @@ mod child;
 mod connect;
 mod doubt;
 mod failure;
+#[cfg(test)]
+#[path = "../../../tests/support/fuzz.rs"]
+mod fuzz;
 mod inner;
 mod list;
 mod queue;

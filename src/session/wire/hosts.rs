@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
+use crate::path::is_refused;
 use crate::{Error, Result};
 
 const DEFAULT_PORT: u16 = 2181;
@@ -130,10 +131,11 @@ fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, S
     let Some((host, after)) = rest.split_once(']') else {
         return Err(format!("{entry:?} lacks the closing bracket"));
     };
-    let address = host
-        .split_once('%')
-        .map_or(host, |(address, _zone)| address);
-    if address.parse::<Ipv6Addr>().is_err() {
+    let (address, zone) = match host.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (host, None),
+    };
+    if address.parse::<Ipv6Addr>().is_err() || zone.is_some_and(|zone| !is_name(zone)) {
         return Err(format!("{host:?} is not an IPv6 address"));
     }
     match after.strip_prefix(':') {
@@ -154,11 +156,15 @@ fn plain(entry: &str) -> std::result::Result<Split<'_>, String> {
     if digits == Some("") && entry.len() > 1 {
         return Err(format!("{entry:?} has no port after the colon"));
     }
-    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
-    if host.is_empty() || !host.chars().all(allowed) {
+    if !is_name(host) {
         return Err(format!("{host:?} is not a host name"));
     }
     Ok((host, digits))
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(allowed)
 }
 
 fn number(entry: &str, digits: &str) -> std::result::Result<u16, String> {
@@ -180,13 +186,16 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
         let reason = match name {
             "" => "has an empty name in it",
             "." | ".." => "has a relative name in it",
-            name if name.chars().any(char::is_control) => "has a control character in it",
+            name if name.chars().any(is_refused) => "has a control or unassigned character in it",
             _ => continue,
         };
         return Err(format!("the chroot {chroot:?} {reason}"));
     }
     Ok(chroot.to_owned())
 }
+
+#[cfg(test)]
+mod mistakes;
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +259,10 @@ mod tests {
             ("zk/a//b",        "empty name"),
             ("zk/a/../b",      "relative name"),
             ("zk/./b",         "relative name"),
-            ("zk/a\0b",        "control character"),
+            ("zk/a\0b",        "control or unassigned character"),
+            ("zk/a\u{fffd}",   "control or unassigned character"),
+            ("[fe80::1%]:1",   "not an IPv6 address"),
+            ("[fe80::1%a\n]",  "not an IPv6 address"),
         ];
         for (text, expected) in table {
             let error = Hosts::parse(text).unwrap_err();

@@ -5,4 +5,5 @@ mod isolated;
 mod named;
 mod paused;
 mod random;
+mod soak;
 mod steps;

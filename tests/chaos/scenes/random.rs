@@ -1,5 +1,6 @@
 //! Random faults, from a seed that is printed.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -8,24 +9,26 @@ use crate::cluster::{Run, SERVERS, number, wait};
 use crate::support::netns::{self, Network};
 
 /// How many client processes there are; each has two threads.
-const CLIENTS: usize = 6;
+pub(super) const CLIENTS: usize = 6;
 
 /// The session timeout: short, so that faults outlast it.
-const TIMEOUT: Duration = Duration::from_secs(4);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
-fn random_faults_of_processes_and_links() {
+fn random_faults() {
     if netns::is_inside() {
         break_things("random, with links", Some(Network::new(SERVERS + CLIENTS)));
     } else if netns::available() {
-        netns::run_inside("scenes::random::random_faults_of_processes_and_links");
+        netns::run_inside("scenes::random::random_faults");
+    } else {
+        break_things("random, without links", None);
     }
 }
 
 #[test]
-#[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
-fn random_faults_of_processes() {
+#[ignore = "needs a real ZooKeeper: tests/chaos.sh --minutes"]
+fn random_faults_on_loopback() {
     break_things("random, on loopback", None);
 }
 
@@ -37,11 +40,11 @@ fn break_things(name: &str, network: Option<Network>) {
     let start = Instant::now();
     while start.elapsed() < limit {
         wait(rng.u64(200..1500));
-        break_something(&mut run, &mut rng);
+        break_something(&mut run, &mut rng, 0..CLIENTS);
         // Now and then a second thing breaks before the first is mended.
         if rng.u32(0..3) == 0 {
             wait(rng.u64(0..1000));
-            break_something(&mut run, &mut rng);
+            break_something(&mut run, &mut rng, 0..CLIENTS);
         }
         let longer_than_the_session = rng.u32(0..4) == 0;
         wait(match longer_than_the_session {
@@ -55,8 +58,9 @@ fn break_things(name: &str, network: Option<Network>) {
     assert!(0 < faults && 0 < summary.grants, "{summary:?}");
 }
 
-/// Breaks one thing, which stays broken until the run is healed.
-fn break_something(run: &mut Run, rng: &mut Rng) {
+/// Breaks one thing, which stays broken until the run is healed; of the clients it kills
+/// none but these.
+pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize>) {
     let leader = run.ensemble.leader().unwrap_or(0);
     let server = match rng.bool() {
         true => leader,
@@ -86,6 +90,7 @@ fn break_something(run: &mut Run, rng: &mut Rng) {
             run.ensemble.restart_without_waiting(server);
         }
         3 => {
+            let slot = rng.usize(mortals);
             run.fault(&format!("client {slot} is killed"));
             run.replace_client(slot);
         }
