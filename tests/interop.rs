@@ -25,7 +25,7 @@ use interop::cast::{
     KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE_OF_TWO,
     KAZOO_WRITE, Kind, Side, ours,
 };
-use interop::crowd::{queue_in_order, seat_all, traffic};
+use interop::crowd::{Mishaps, queue_in_order, seat_all, traffic};
 use interop::line::Line;
 use interop::meeting::Outcome;
 use interop::ours::seat as seat_ours;
@@ -131,7 +131,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
         for kinds in paths {
             scope.spawn(move || {
                 let path = fresh_path("traffic");
-                let room = traffic(&seat_all(kinds, 2), &path);
+                let room = traffic(&seat_all(kinds, 2), &path, Mishaps::None);
                 for kind in kinds.iter().filter(|kind| kind.is_here()) {
                     println!(
                         "{:?} {}: {} times",
@@ -376,7 +376,8 @@ fn nobody_is_in_beside_another_while_connections_are_cut() {
     }
     let crowds = [&lock, &permits].map(|crowd| (crowd, fresh_path("chaos")));
     let rooms = thread::scope(|scope| {
-        let start = |(crowd, path): &(&Vec<_>, String)| traffic(crowd, path);
+        let start =
+            |(crowd, path): &(&Vec<_>, String)| traffic(crowd, path, Mishaps::OfBrokenConnections);
         let traffic = crowds
             .each_ref()
             .map(|crowd| scope.spawn(move || start(crowd)));

@@ -70,8 +70,13 @@ impl Seat {
     /// Has it let go and waits until it has.
     #[track_caller]
     pub(crate) fn release(&self) {
+        assert_eq!(self.let_go(), Said::Released);
+    }
+
+    /// Has it let go; returns what it says of that.
+    pub(crate) fn let_go(&self) -> Said {
         (self.tell)("release");
-        assert_eq!(self.hear(), Said::Released);
+        self.hear()
     }
 
     /// Has it ask the contender with this node to let go.
