@@ -249,6 +249,7 @@
 
 mod abandonment;
 mod acl;
+mod builder;
 mod client;
 mod clock;
 mod contender;
@@ -285,7 +286,8 @@ mod support;
 mod tls;
 
 pub use crate::acl::{Acl, Permission};
-pub use crate::client::{Client, ClientBuilder};
+pub use crate::builder::ClientBuilder;
+pub use crate::client::Client;
 pub use crate::contender::Contender;
 pub use crate::error::{Error, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};

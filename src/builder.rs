@@ -1,0 +1,184 @@
+//! How a client connects, and as whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acl::Acl;
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::owner::Card;
+use crate::proto::Secret;
+use crate::protocol::dialect::Dialect;
+use crate::session::Settings;
+use crate::session::hub::Hub;
+use crate::session::limit::Limit;
+use crate::session::wire::{self, Credentials};
+
+/// How to connect; see [`Client::builder`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// use std::time::Duration;
+/// use zklock::{Acl, Client};
+///
+/// # let hosts = server.hosts();
+/// let client = Client::builder(hosts)
+///     .session_timeout(Duration::from_secs(10))
+///     .auth("digest", "report:secret")
+///     .acl(Acl::creator_all())
+///     .note("nightly report, ask Jo")
+///     .connect()?;
+/// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    hosts: String,
+    session_timeout: Duration,
+    connect_timeout: Duration,
+    auth: Vec<Credentials>,
+    acl: Acl,
+    dialect: Dialect,
+    note: Option<String>,
+    local_handoffs: u32,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::Tls>,
+}
+
+impl ClientBuilder {
+    /// Everything but the servers has a default.
+    pub(crate) fn new(hosts: &str) -> Self {
+        Self {
+            hosts: hosts.to_owned(),
+            session_timeout: Duration::from_secs(20),
+            connect_timeout: Duration::from_secs(15),
+            auth: Vec::new(),
+            acl: Acl::open(),
+            dialect: Dialect::default(),
+            note: None,
+            local_handoffs: 0,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Asks for a session that the server ends when it has not heard of us for this long.
+    ///
+    /// The server has limits, 2 to 20 of its ticks unless it says otherwise;
+    /// [`Client::session_timeout`] tells what became of it. A short timeout frees the
+    /// locks of a dead process soon, and leaves less time to survive a disconnect.
+    /// Defaults to 20 s.
+    pub fn session_timeout(mut self, asked: Duration) -> Self {
+        self.session_timeout = asked;
+        self
+    }
+
+    /// Gives up connecting after this long. Defaults to 15 s.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// Tells each server who we are: `digest` and `user:password`, for example.
+    ///
+    /// May be called several times. The credentials are in no log and no `Debug` output.
+    /// Defaults to nobody.
+    pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
+        self.auth.push(Credentials {
+            scheme: scheme.to_owned(),
+            secret: Secret(credentials.into()),
+        });
+        self
+    }
+
+    /// Protects the nodes that this client creates. Defaults to [`Acl::open`].
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.acl = acl;
+        self
+    }
+
+    /// Speaks this dialect, which decides with whose locks ours exclude. Defaults to
+    /// [`Dialect::Curator`].
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// Shows this text to others who wait for us, its first 512 characters. Defaults to
+    /// none.
+    pub fn note(mut self, text: &str) -> Self {
+        self.note = Some(text.to_owned());
+        self
+    }
+
+    /// Lets a mutex go from thread to thread of this client so many times in a row before
+    /// the server hears of it.
+    ///
+    /// Such a hand-off costs no request, only a look at whether the lock is still held,
+    /// beyond doubt. It serves the threads in the order in which they came, but before
+    /// other processes that have come earlier: those wait for up to so many critical
+    /// sections more. All guards of such a row have the node and the fencing token of the
+    /// first one. A lock goes back to the server early when the connection is in doubt, when
+    /// somebody asks for it ([`Contender::revoke`](crate::Contender::revoke)), and when the thread that is next wants
+    /// what needs a node of its own: a note, a minimum time to hold, to track abandonment.
+    /// Counts for [`Mutex`](crate::Mutex) and [`ReentrantMutex`](crate::ReentrantMutex). Defaults to 0: strict order among
+    /// processes.
+    pub fn local_handoffs(mut self, most: u32) -> Self {
+        self.local_handoffs = most;
+        self
+    }
+
+    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects to the first server that answers.
+    ///
+    /// Blocks until there is a session, at most for the connect timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`].
+    pub fn connect(self) -> Result<Client> {
+        let hub = Arc::new(Hub::new(self.session_timeout, true));
+        let config = wire::Config {
+            hosts: wire::Hosts::parse(&self.hosts)?,
+            session_timeout: self.session_timeout,
+            auth: self.auth,
+            frame_limit: wire::FRAME_LIMIT,
+            #[cfg(feature = "tls")]
+            tls: self.tls.map(|tls| tls.configure()).transpose()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
+        };
+        let transport = wire::open(config, hub.clone());
+        let settings = Settings {
+            dialect: self.dialect,
+            acl: self.acl,
+            card: Card::new(self.note.as_deref()),
+            local_handoffs: self.local_handoffs,
+        };
+        let client = Client::new(hub, transport, settings)?;
+        let limit = Limit::after(self.connect_timeout);
+        match client.session.asker().connected(&limit)? {
+            Ok(_) => Ok(client),
+            Err(_) => {
+                let tried = client.session.hub.trouble();
+                // There is no session whose end could be waited for.
+                client.session.transport.close(Duration::ZERO);
+                Err(Error::ConnectTimeout {
+                    limit: self.connect_timeout,
+                    tried,
+                })
+            }
+        }
+    }
+}
