@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::acl::Acl;
 use crate::builder::ClientBuilder;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
-use crate::owner::Card;
-use crate::protocol::dialect::Dialect;
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
@@ -104,13 +101,7 @@ impl Client {
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
         let hub = Arc::new(Hub::new(session_timeout, false));
         let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
-        let settings = Settings {
-            dialect: Dialect::default(),
-            acl: Acl::open(),
-            card: Card::new(None),
-            local_handoffs: 0,
-        };
-        Self::new(hub, transport, settings)
+        Self::new(hub, transport, Settings::default())
     }
 
     pub(crate) fn new(

@@ -85,6 +85,17 @@ pub(crate) struct Settings {
     pub(crate) local_handoffs: u32,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            dialect: Dialect::default(),
+            acl: Acl::open(),
+            card: Card::new(None),
+            local_handoffs: 0,
+        }
+    }
+}
+
 impl Session {
     pub(crate) fn new(
         hub: Arc<Hub>,

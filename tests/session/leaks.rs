@@ -19,6 +19,10 @@ const ATTEMPTS: usize = 10_000;
 /// Until then the allocator is still finding out how much memory is needed.
 const WARM_UP: usize = 2_000;
 
+/// After so many a thread waits for the server, which would fall behind more and more on a
+/// busy machine: what is not deleted yet takes memory.
+const BREATHER: usize = 25;
+
 /// How much more memory may be in use after that, in KiB: far less than 1 KiB an attempt.
 const MEMORY: i64 = 4 * 1024;
 
@@ -124,12 +128,18 @@ fn worker_that_waits_in_vain() {
 fn wait_in_vain(client: &Client, base: &str, attempts: usize) {
     thread::scope(|scope| {
         for i in 0..THREADS {
-            let mutex = client.mutex(&format!("{base}-{i}")).unwrap();
+            let path = format!("{base}-{i}");
+            let mutex = client.mutex(&path).unwrap();
             scope.spawn(move || {
-                for _ in 0..attempts / THREADS {
+                for attempt in 0..attempts / THREADS {
                     // Some do not even get to send a request, some wait for a while.
                     let limit = Duration::from_micros(fastrand::u64(0..10_000));
                     assert!(mutex.try_lock_for(limit).unwrap().is_none());
+                    if attempt % BREATHER == 0 {
+                        eventually("the server has kept up", || {
+                            client.contenders(&path).unwrap().len() == 1
+                        });
+                    }
                 }
             });
         }
