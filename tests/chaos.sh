@@ -56,7 +56,7 @@ cargo test --quiet --all-features --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 else
-  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated
+  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated scenes::gap
   if [ -n "$minutes" ]; then
     run $((random / 3)) scenes::random::random_faults_on_loopback --exact
     random=$((random * 2 / 3))

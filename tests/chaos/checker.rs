@@ -100,6 +100,8 @@ struct Case<'a> {
     pauses: HashMap<Process, Vec<(Time, Time)>>,
     /// When anything was broken, or may have been felt to be.
     troubles: Vec<(Time, Time)>,
+    /// Whether the servers' data diverged: then calls may wait and nodes stay for ever.
+    diverged: bool,
     end: Time,
 }
 
@@ -114,6 +116,9 @@ impl<'a> Case<'a> {
             died: died.map(|entry| (entry.who, entry.at)).collect(),
             pauses: HashMap::new(),
             troubles: Vec::new(),
+            diverged: entries
+                .iter()
+                .any(|entry| matches!(entry.what, What::Diverged { .. })),
             end,
         };
         case.find_troubles();
@@ -279,7 +284,7 @@ impl<'a> Case<'a> {
         let mut found = Vec::new();
         for op in &self.ops {
             let over = op.over_at();
-            if over.is_none() && !self.died.contains_key(&op.who) {
+            if over.is_none() && !self.diverged && !self.died.contains_key(&op.who) {
                 let what = format!("{} was neither served nor told why not", op.name());
                 found.push(op.violation(self.end, what));
             }
@@ -320,7 +325,8 @@ impl<'a> Case<'a> {
 
     /// Nobody waits for a lock that is free for no reason.
     fn standstills(&self) -> Vec<Violation> {
-        let waiting = self.ops.iter().filter(|op| op.queued.is_some());
+        let waiting = self.ops.iter();
+        let waiting = waiting.filter(|op| op.queued.is_some() && !self.diverged);
         let found = waiting.filter_map(|op| {
             let (queued, _) = op.queued?;
             let until = op.over_at().unwrap_or(self.end);
@@ -347,7 +353,7 @@ impl<'a> Case<'a> {
     /// Nothing is left when all have gone.
     fn leftovers(&self) -> Vec<Violation> {
         let nodes = self.entries.iter().filter_map(|entry| match &entry.what {
-            What::Leftover { node } => Some((entry.at, node)),
+            What::Leftover { node } if !self.diverged => Some((entry.at, node)),
             _ => None,
         });
         let found = nodes.map(|(at, node)| Violation {

@@ -54,6 +54,7 @@ fn entries_survive_being_written_and_read() {
         9 - 0 fault the leader is killed
         10 - 0 healed
         11 - 0 leftover /a/lock-1
+        11 - 0 diverged server 0: First digest mismatch on txn: 72058716996501507,5
         12 c1.2 4 granted 5 \n";
     for entry in parse_all(all).into_iter().chain(parse_all(GOOD)) {
         let written = parse_all(&entry.to_string());
@@ -249,6 +250,26 @@ fn a_waiter_for_a_free_lock_is_rejected() {
 fn a_node_that_is_left_is_rejected() {
     let what = "the node /m/lock-1 was left behind";
     reject(&format!("{GOOD}\n 30 - 0 leftover /m/lock-1"), what);
+}
+
+#[test]
+fn servers_that_diverged_excuse_who_waits_for_ever_and_nothing_else() {
+    let diverged = "40 - 0 diverged server 0: First digest mismatch";
+    let unserved = format!(
+        "{GOOD}
+        26 c3.0 1 request exclusive /m -
+        27 c3.0 1 queued 9
+        39 - 0 leftover /m/lock-1
+        99 - 0 healed"
+    );
+    reject(&unserved, "");
+    accept(&format!("{unserved}\n{diverged}"));
+    let both = GOOD.replace("20 c2.0 1 granted", "15 c2.0 1 granted");
+    reject(&format!("{both}\n{diverged}"), "both had a valid hold");
+    let stale = GOOD.replace("write /m 101", "write /m 99");
+    reject(&format!("{stale}\n{diverged}"), "the store took a write");
+    let late = "0 c1.0 1 request exclusive /m 0\n 6 c1.0 1 refused timeout";
+    reject(&format!("{late}\n{diverged}"), "which took 6ns");
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub(crate) enum What {
     Healed,
     /// At the end of the run this node was still there.
     Leftover { node: String },
+    /// The data of a server is not that of the others, as its log says.
+    Diverged { text: String },
 }
 
 /// Whose entries are about no client.
@@ -226,6 +228,7 @@ fn parse_what(verb: &str, rest: &str) -> Option<What> {
         ("leftover", [node]) => What::Leftover {
             node: (*node).to_owned(),
         },
+        ("diverged", _) => What::Diverged { text: rest.into() },
         _ => return None,
     })
 }
@@ -298,6 +301,7 @@ impl fmt::Display for What {
             Self::Fault { text } => write!(f, "fault {text}"),
             Self::Healed => f.write_str("healed"),
             Self::Leftover { node } => write!(f, "leftover {node}"),
+            Self::Diverged { text } => write!(f, "diverged {text}"),
         }
     }
 }

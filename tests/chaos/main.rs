@@ -14,6 +14,7 @@ mod history;
 mod holder;
 mod ops;
 mod scenes;
+mod sound;
 mod store;
 mod story;
 #[path = "../support/mod.rs"]

@@ -44,7 +44,7 @@ impl Story {
 
 fn concerns(violation: &Violation, entry: &Entry) -> bool {
     match &entry.what {
-        What::Fault { .. } | What::Healed => true,
+        What::Fault { .. } | What::Healed | What::Diverged { .. } => true,
         What::Paused | What::Resumed | What::Died => {
             violation.ops.iter().any(|(who, _)| *who == entry.who)
         }

@@ -159,9 +159,15 @@ impl ZooKeeper {
         }
     }
 
+    /// Returns all that the server has said, over all its restarts.
+    pub(crate) fn whole_log(&self) -> String {
+        let log = fs::read(self.folder.path("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
     /// Returns the beginning of the log, where the first trouble is.
     fn log(&self) -> String {
-        let log = fs::read_to_string(self.folder.path("log")).unwrap_or_default();
+        let log = self.whole_log();
         let lines: Vec<_> = log.lines().take(40).collect();
         lines.join("\n")
     }

@@ -1,6 +1,7 @@
 //! The schedules. `tests/chaos.sh` runs them, one after the other.
 
 mod clocks;
+mod gap;
 mod isolated;
 mod named;
 mod paused;

@@ -8,6 +8,7 @@ use crate::checker::Summary;
 use crate::cluster::{Run, SERVERS, number, wait};
 use crate::history::Process;
 use crate::holder::{HOLDER, LET_GO};
+use crate::sound::on_sound_servers;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
 use crate::workload::ROOT;
@@ -23,15 +24,17 @@ fn rounds() -> u64 {
 
 /// Runs a schedule under the workload, on loopback.
 fn under_load(name: &str, timeout: Duration, schedule: impl Fn(&mut Run)) -> Summary {
-    let mut run = Run::start(name, timeout, None);
-    run.staff(CLIENTS);
-    wait(1000);
-    for _ in 0..rounds() {
-        schedule(&mut run);
-        run.make_whole();
-        wait(1500);
-    }
-    let summary = run.finish();
+    let start = || Run::start(name, timeout, None);
+    let summary = on_sound_servers(start, |mut run| {
+        run.staff(CLIENTS);
+        wait(1000);
+        for _ in 0..rounds() {
+            schedule(&mut run);
+            run.make_whole();
+            wait(1500);
+        }
+        run.conclude()
+    });
     assert!(0 < summary.grants);
     summary
 }
@@ -137,15 +140,20 @@ fn clients_that_are_stopped_for_longer_than_their_session_harm_nobody() {
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn links_that_come_and_go_harm_nobody() {
     if netns::is_inside() {
-        flap();
+        let summary = on_sound_servers(
+            || {
+                let network = Network::new(SERVERS + CLIENTS);
+                Run::start("flapping links", TIMEOUT, Some(network))
+            },
+            flap,
+        );
+        assert!(0 < summary.grants);
     } else if netns::available() {
         netns::run_inside("scenes::named::links_that_come_and_go_harm_nobody");
     }
 }
 
-fn flap() {
-    let network = Network::new(SERVERS + CLIENTS);
-    let mut run = Run::start("flapping links", TIMEOUT, Some(network));
+fn flap(mut run: Run) -> Option<Summary> {
     run.staff(CLIENTS);
     let mut rng = Rng::with_seed(run.seed);
     for _ in 0..rounds() {
@@ -165,6 +173,5 @@ fn flap() {
         run.heal();
         wait(1000);
     }
-    let summary = run.finish();
-    assert!(0 < summary.grants);
+    run.conclude()
 }

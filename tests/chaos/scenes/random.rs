@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
+use crate::checker::Summary;
 use crate::cluster::{Run, SERVERS, number, wait};
+use crate::sound::on_sound_servers;
 use crate::support::netns::{self, Network};
 
 /// How many client processes there are; each has two threads.
@@ -18,22 +20,28 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn random_faults() {
     if netns::is_inside() {
-        break_things("random, with links", Some(Network::new(SERVERS + CLIENTS)));
+        break_things("random, with links", || {
+            Some(Network::new(SERVERS + CLIENTS))
+        });
     } else if netns::available() {
         netns::run_inside("scenes::random::random_faults");
     } else {
-        break_things("random, without links", None);
+        break_things("random, without links", || None);
     }
 }
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh --minutes"]
 fn random_faults_on_loopback() {
-    break_things("random, on loopback", None);
+    break_things("random, on loopback", || None);
 }
 
-fn break_things(name: &str, network: Option<Network>) {
-    let mut run = Run::start(name, TIMEOUT, network);
+fn break_things(name: &str, network: impl Fn() -> Option<Network>) {
+    let summary = on_sound_servers(|| Run::start(name, TIMEOUT, network()), break_for_a_while);
+    assert!(0 < summary.faults && 0 < summary.grants, "{summary:?}");
+}
+
+fn break_for_a_while(mut run: Run) -> Option<Summary> {
     run.staff(CLIENTS);
     let mut rng = Rng::with_seed(run.seed);
     let limit = Duration::from_secs(number("ZKLOCK_CHAOS_SECONDS").unwrap_or(45));
@@ -53,9 +61,7 @@ fn break_things(name: &str, network: Option<Network>) {
         });
         run.heal();
     }
-    let faults = run.faults;
-    let summary = run.finish();
-    assert!(0 < faults && 0 < summary.grants, "{summary:?}");
+    run.conclude()
 }
 
 /// Breaks one thing, which stays broken until the run is healed; of the clients it kills

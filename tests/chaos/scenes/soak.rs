@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use super::random::{CLIENTS, TIMEOUT, break_something};
+use crate::checker::Summary;
 use crate::cluster::{Run, SERVERS, number, row, wait};
 use crate::gauge::{HEADS, Kept, Margin, Sample, Usage, growth, summary};
+use crate::sound::on_sound_servers;
 use crate::support::eventually;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
@@ -34,19 +36,23 @@ const MARGIN: Margin = Margin {
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn nothing_grows_under_a_fault_every_second() {
     if netns::is_inside() {
-        soak(Some(Network::new(SERVERS + CLIENTS)));
+        soak(|| Some(Network::new(SERVERS + CLIENTS)));
     } else if netns::available() {
         netns::run_inside("scenes::soak::nothing_grows_under_a_fault_every_second");
     } else {
-        soak(None);
+        soak(|| None);
     }
 }
 
-fn soak(network: Option<Network>) {
+fn soak(network: impl Fn() -> Option<Network>) {
     // The servers delete empty directories of locks soon, which is one fault more.
     let builder = ZooKeeper::builder().fsync(false);
     let builder = builder.container_check(Duration::from_secs(10));
-    let mut run = Run::start_with("soak", TIMEOUT, network, &builder);
+    let start = || Run::start_with("soak", TIMEOUT, network(), &builder);
+    on_sound_servers(start, soak_one);
+}
+
+fn soak_one(mut run: Run) -> Option<Summary> {
     let before = count(&run, 0);
     run.staff(CLIENTS);
     let mut rng = Rng::with_seed(run.seed);
@@ -59,18 +65,26 @@ fn soak(network: Option<Network>) {
         break_one_a_second(&mut run, &mut rng, STRETCH.min(left));
         let faults = run.faults;
         let sample = run.at_rest(|run| look(run, start.elapsed(), faults));
+        let Some(sample) = sample else {
+            return run.conclude();
+        };
         row(&format!("soak | {sample}"));
         samples.push(sample);
     }
     run.end();
+    if run.divergence().is_some() {
+        run.judge();
+        return None;
+    }
     let after = count(&run, 0);
     row(&format!("soak | before: {before:?}"));
     row(&format!("soak | after: {after:?}"));
-    run.judge();
+    let judged = run.judge();
     row(&format!("soak: {}", summary(&samples, MARGIN)));
     let grown = growth(&samples, MARGIN);
     assert!(grown.is_empty(), "{grown:#?}");
     assert!(after.nodes <= before.nodes + DIRECTORIES, "{after:?}");
+    Some(judged)
 }
 
 /// Breaks something every second; what is broken is mended after one second mostly, and

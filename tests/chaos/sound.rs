@@ -1,0 +1,73 @@
+//! What is done when the servers themselves break: their data diverges.
+//!
+//! ZooKeeper has faults by which one replica comes to differ from the others for good.
+//! Clients then wait behind nodes that others do not see, which no client can know or mend,
+//! so a run on such servers shows nothing of ours. It says so, and is run again once.
+//! What the checker still judges, two holds at a time before all, is not excused.
+
+use crate::checker::Summary;
+use crate::cluster::{Run, SERVERS, row};
+
+/// Goes through a scene, and again with another seed if the servers' data diverged.
+#[track_caller]
+pub(crate) fn on_sound_servers(
+    start: impl Fn() -> Run,
+    scene: impl Fn(Run) -> Option<Summary>,
+) -> Summary {
+    let first = start();
+    let other_seed = first.seed.wrapping_add(1);
+    scene(first).unwrap_or_else(|| {
+        let mut second = start();
+        second.seed = other_seed;
+        row(&format!("{}: once more, seed {other_seed}", second.name));
+        scene(second).expect("the servers' data diverged twice, so nothing was shown")
+    })
+}
+
+impl Run {
+    /// As [`conclude`](Self::conclude), of a run whose servers have to be sound.
+    #[track_caller]
+    pub(crate) fn finish(self) -> Summary {
+        self.conclude()
+            .expect("the servers' data diverged, so nothing was shown: run it again")
+    }
+
+    /// Lets all processes come to an end, and judges what they have written; returns
+    /// nothing if the servers' data diverged.
+    #[track_caller]
+    pub(crate) fn conclude(mut self) -> Option<Summary> {
+        self.end();
+        let summary = self.judge();
+        self.divergence().is_none().then_some(summary)
+    }
+
+    /// Returns which server says that its data is not its leader's, and what it says.
+    pub(crate) fn divergence(&self) -> Option<String> {
+        (0..SERVERS).find_map(|i| {
+            let log = self.ensemble.server(i).whole_log();
+            divergence(&log).map(|line| format!("server {i}: {line}"))
+        })
+    }
+}
+
+/// Returns the line of a server's log that says that its data is not its leader's.
+fn divergence(log: &str) -> Option<&str> {
+    const SAID: [&str; 2] = [
+        "digest mismatch on txn",
+        "Unexpected extra paths under session",
+    ];
+    log.lines()
+        .find(|line| SAID.iter().any(|said| line.contains(said)))
+}
+
+#[test]
+fn a_log_tells_of_data_that_diverged() {
+    let log = "[main] WARN ServerCnxnFactory - maxCnxns is not configured\n\
+        [CommitProcessor:1] ERROR DataTree - First digest mismatch on txn: 72058716996501507,5\n\
+        , expected digest is 2,47739301660\n\
+        [CommitProcessor:1] WARN DataTree - Unexpected extra paths under session [/a]\n";
+    let lines: Vec<_> = log.lines().collect();
+    assert_eq!(divergence(log), Some(lines[1]));
+    assert_eq!(divergence(lines[3]), Some(lines[3]));
+    assert_eq!(divergence(lines[0]), None);
+}
