@@ -44,7 +44,7 @@ step() {
 }
 
 # side_by_side LIMIT WHAT FILE: runs the suites in the file, each a line of a name and a
-# command, a few at a time, because most of them mostly wait. Says a line of each that
+# command, two at a time, because most of them mostly wait. Says a line of each that
 # passes, and everything of one that fails.
 side_by_side() {
   local limit=$1 began=$SECONDS name command
@@ -53,7 +53,7 @@ side_by_side() {
   echo "==> $doing"
   # The suites have another input, not to read the file themselves.
   while read -r name command <&3; do
-    [ ${#running[@]} -lt 3 ] || reap
+    [ ${#running[@]} -lt 2 ] || reap
     mkdir -p "$logs/${name%/*}"
     # shellcheck disable=SC2086 # The command is words.
     timeout --kill-after=10 "$limit" $command >"$logs/$name" 2>&1 3<&- &

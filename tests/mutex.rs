@@ -358,11 +358,12 @@ fn a_panic_in_the_critical_section_releases_the_lock(place: Place) {
 
 fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before(place: Place) {
     let (server, path) = (place.shared(), fresh_path("killed"));
-    let timeout = Duration::from_secs(3);
-    let mut holder = holder(place.transport, &server.hosts(), &path, timeout);
-    holder.expect("locked");
+    // Long enough that a machine that stands still for a moment takes nobody's session.
+    let timeout = Duration::from_secs(8);
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
+    let mut holder = holder(place.transport, &server.hosts(), &path, timeout);
+    holder.expect("locked");
     let (guard, took) = timed(|| {
         holder.kill();
         mutex.lock().unwrap()
