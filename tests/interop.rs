@@ -161,20 +161,18 @@ fn worker_that_queues() {
         .connect()
         .unwrap();
     let options = LockOptions::new().on_wait(|_| worker::say("waiting"));
-    let (mut guard, mut permit) = (None, None);
-    match words.get(3) {
+    let _held = match words.get(3) {
         Some(_) => {
-            permit = client
-                .semaphore(words[2], 1)
-                .unwrap()
-                .acquire_with(options)
-                .unwrap()
+            let semaphore = client.semaphore(words[2], 1).unwrap();
+            (None, semaphore.acquire_with(options).unwrap())
         }
-        None => guard = client.mutex(words[2]).unwrap().lock_with(options).unwrap(),
-    }
+        None => {
+            let mutex = client.mutex(words[2]).unwrap();
+            (mutex.lock_with(options).unwrap(), None)
+        }
+    };
     worker::say("held");
-    thread::park();
-    drop((guard, permit));
+    worker::stay();
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn worker_that_locks_and_waits() {
     let client = Transport::named(&transport).connect_with(&hosts, timeout);
     let _guard = client.mutex(&path).unwrap().lock().unwrap();
     worker::say("locked");
-    thread::park();
+    worker::stay();
 }
 
 /// A process that holds the lock, or waits for it and then holds it.

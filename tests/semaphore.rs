@@ -12,8 +12,11 @@ use std::time::Duration;
 use support::proxy::Proxy;
 use support::raw::{Raw, assert_nothing_left, op};
 use support::{aside, eventually, fresh_path};
-use transport::{Place, SOON, Waiter, expire_owner, in_every_place, on_every_server, wait_for};
-use zklock::{Client, Error, GuardEvent, LockOptions, Permit, Semaphore};
+use transport::{
+    Place, SOON, TIMEOUT, Transport, Waiter, expire_owner, in_every_place, on_every_server,
+    wait_for,
+};
+use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Semaphore};
 
 in_every_place! {
     no_more_permits_are_out_than_there_are
@@ -31,107 +34,138 @@ on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
 
-fn semaphore(place: Place, path: &str, permits: u32) -> (Client, Semaphore) {
-    let client = place.connect(&place.shared().hosts());
+/// The layouts that are spoken there: a handle has Curator's.
+fn dialects(place: Place) -> &'static [Dialect] {
+    match place.transport {
+        Transport::Wire => &[Dialect::Curator, Dialect::Kazoo],
+        #[cfg(feature = "zookeeper")]
+        Transport::Handle => &[Dialect::Curator],
+    }
+}
+
+fn connect(place: Place, dialect: Dialect, hosts: &str) -> Client {
+    match dialect {
+        Dialect::Curator => place.connect(hosts),
+        dialect => {
+            let client = Client::builder(hosts).dialect(dialect);
+            client.session_timeout(2 * TIMEOUT).connect().unwrap()
+        }
+    }
+}
+
+fn semaphore(place: Place, dialect: Dialect, path: &str, permits: u32) -> (Client, Semaphore) {
+    let client = connect(place, dialect, &place.shared().hosts());
     let semaphore = client.semaphore(path, permits).unwrap();
     (client, semaphore)
 }
 
-/// How many nodes are in the line and how many permits are out, or asked for by the first
-/// in the line.
-fn left(place: Place, path: &str) -> (usize, usize) {
+/// Where the line is, and where the permits are.
+fn layout(dialect: Dialect, path: &str) -> [String; 2] {
+    match dialect {
+        Dialect::Kazoo => [format!("{path}-__lock__"), path.to_owned()],
+        _ => [format!("{path}/locks"), format!("{path}/leases")],
+    }
+}
+
+/// How many nodes are in the line and how many permits are out, or, in Curator's layout,
+/// asked for by the first in the line.
+fn left(place: Place, dialect: Dialect, path: &str) -> [usize; 2] {
     let mut raw = Raw::connect(&place.shared().hosts());
-    let mut count = |dir: &str| {
-        let names = raw.children(&format!("{path}/{dir}"));
-        names.unwrap_or_default().len()
-    };
-    (count("locks"), count("leases"))
+    layout(dialect, path).map(|dir| raw.children(&dir).unwrap_or_default().len())
 }
 
 #[track_caller]
-fn nothing_is_left(place: Place, path: &str) {
-    let hosts = place.shared().hosts();
-    assert_nothing_left(&hosts, &format!("{path}/locks"));
-    assert_nothing_left(&hosts, &format!("{path}/leases"));
+fn nothing_is_left(place: Place, dialect: Dialect, path: &str) {
+    for dir in layout(dialect, path) {
+        assert_nothing_left(&place.shared().hosts(), &dir);
+    }
 }
 
 /// kazoo #214: by trying one got in when as many as may be were.
 fn no_more_permits_are_out_than_there_are(place: Place) {
-    let path = fresh_path("permits");
-    let (_client, ours) = semaphore(place, &path, 2);
-    let (_other, theirs) = semaphore(place, &path, 2);
-    let one = ours.acquire().unwrap();
-    let two = theirs.try_acquire().unwrap().unwrap();
-    assert!(ours.try_acquire().unwrap().is_none());
-    let shortly = Duration::from_millis(50);
-    assert!(theirs.try_acquire_for(shortly).unwrap().is_none());
-    eventually("the one that gave up has gone", || {
-        left(place, &path) == (0, 2)
-    });
-    one.verify().unwrap();
-    drop(one);
-    let three = ours.acquire().unwrap();
-    two.unlock().unwrap();
-    three.unlock().unwrap();
-    nothing_is_left(place, &path);
+    for &dialect in dialects(place) {
+        let path = fresh_path("permits");
+        let (_client, ours) = semaphore(place, dialect, &path, 2);
+        let (_other, theirs) = semaphore(place, dialect, &path, 2);
+        let one = ours.acquire().unwrap();
+        let two = theirs.try_acquire().unwrap().unwrap();
+        assert!(ours.try_acquire().unwrap().is_none());
+        let shortly = Duration::from_millis(50);
+        assert!(theirs.try_acquire_for(shortly).unwrap().is_none());
+        eventually("the one that gave up has gone", || {
+            left(place, dialect, &path) == [0, 2]
+        });
+        one.verify().unwrap();
+        drop(one);
+        let three = ours.acquire().unwrap();
+        two.unlock().unwrap();
+        three.unlock().unwrap();
+        nothing_is_left(place, dialect, &path);
+    }
 }
 
 /// Curator checks nothing here: each client counts by its own limit.
 fn permits_that_disagree_are_reported(place: Place) {
-    let path = fresh_path("disagree");
-    let (client, two) = semaphore(place, &path, 2);
-    let permit = two.acquire().unwrap();
-    let (_other, three) = semaphore(place, &path, 3);
-    let disagree = Error::PermitsDisagree {
-        path: path.clone(),
-        ours: 3,
-        theirs: 2,
-    };
-    assert_eq!(three.acquire().unwrap_err(), disagree);
-    drop(permit);
-    nothing_is_left(place, &path);
-    assert!(client.semaphore(&path, 0).is_err());
+    for &dialect in dialects(place) {
+        let path = fresh_path("disagree");
+        let (client, two) = semaphore(place, dialect, &path, 2);
+        let permit = two.acquire().unwrap();
+        let (_other, three) = semaphore(place, dialect, &path, 3);
+        let disagree = Error::PermitsDisagree {
+            path: path.clone(),
+            ours: 3,
+            theirs: 2,
+        };
+        assert_eq!(three.acquire().unwrap_err(), disagree);
+        drop(permit);
+        nothing_is_left(place, dialect, &path);
+        assert!(client.semaphore(&path, 0).is_err());
+    }
 }
 
 fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
-    let path = fresh_path("told");
-    let (_client, ours) = semaphore(place, &path, 1);
-    let (_other, theirs) = semaphore(place, &path, 1);
-    let permit = ours.acquire().unwrap();
-    let (told, waits) = crossbeam_channel::bounded(1);
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let options = LockOptions::new().on_wait(|waiting| {
-                assert_eq!(waiting.position(), 1);
-                let _ = told.try_send(());
+    for &dialect in dialects(place) {
+        let path = fresh_path("told");
+        let (_client, ours) = semaphore(place, dialect, &path, 1);
+        let (_other, theirs) = semaphore(place, dialect, &path, 1);
+        let permit = ours.acquire().unwrap();
+        let (told, waits) = crossbeam_channel::bounded(1);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let options = LockOptions::new().on_wait(|waiting| {
+                    assert_eq!(waiting.position(), 1);
+                    let _ = told.try_send(());
+                });
+                let _permit = theirs.acquire_with(options).unwrap().unwrap();
             });
-            let _permit = theirs.acquire_with(options).unwrap().unwrap();
+            waits.recv().unwrap();
+            permit.unlock().unwrap();
         });
-        waits.recv().unwrap();
-        permit.unlock().unwrap();
-    });
-    nothing_is_left(place, &path);
+        nothing_is_left(place, dialect, &path);
+    }
 }
 
 fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
-    let path = fresh_path("lost");
-    let (client, semaphore) = semaphore(place, &path, 1);
-    let permit: Permit = semaphore.acquire().unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| permit.verify().unwrap());
-    });
-    expire_owner(place.shared(), permit.node());
-    wait_for(&permit, GuardEvent::Lost);
-    assert!(permit.unlock().unwrap_err().is_lost());
-    let again = place.survivor(&client).semaphore(&path, 1).unwrap();
-    drop(again.acquire().unwrap());
-    nothing_is_left(place, &path);
+    for &dialect in dialects(place) {
+        let path = fresh_path("lost");
+        let (client, semaphore) = semaphore(place, dialect, &path, 1);
+        let permit: Permit = semaphore.acquire().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| permit.verify().unwrap());
+        });
+        expire_owner(place.shared(), permit.node());
+        wait_for(&permit, GuardEvent::Lost);
+        assert!(permit.unlock().unwrap_err().is_lost());
+        let again = place.survivor(&client).semaphore(&path, 1).unwrap();
+        drop(again.acquire().unwrap());
+        nothing_is_left(place, dialect, &path);
+    }
 }
 
 /// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
-    let (_client, ours) = semaphore(place, &path, 1);
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
     let theirs = waiter.client.semaphore(&path, 1).unwrap();
     let permit = ours.acquire().unwrap();
     let waiting = aside(move || theirs.acquire().map(drop));
@@ -139,13 +173,13 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     waiter.lose_sessions(&leases, permit.node(), &waiting);
     drop(permit);
     place.assert_gets_in(&waiting);
-    nothing_is_left(place, &path);
+    nothing_is_left(place, Dialect::Curator, &path);
 }
 
 /// What it learns first looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
-    let (_client, ours) = semaphore(place, &path, 1);
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
     let theirs = waiter.client.semaphore(&path, 1).unwrap();
     let permit = ours.acquire().unwrap();
     let waiting = aside(move || theirs.acquire().map(drop));
@@ -154,35 +188,37 @@ fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     waiter.lose_node_and_session(&leases, &[permit.node()], &waiting, || {});
     drop(permit);
     place.assert_gets_in(&waiting);
-    nothing_is_left(place, &path);
+    nothing_is_left(place, Dialect::Curator, &path);
 }
 
 /// It has lost its node in the line and that of its permit: whoever made the one again
 /// without the other would wait for somebody who waits for him.
 fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
     let (server, path) = (place.shared(), fresh_path("first"));
-    let (_client, ours) = semaphore(place, &path, 1);
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
     let waiter = Waiter::connect(place);
     let one = waiter.client.semaphore(&path, 1).unwrap();
-    let (_second, two) = semaphore(place, &path, 1);
+    let (_second, two) = semaphore(place, Dialect::Curator, &path, 1);
     let permit = ours.acquire().unwrap();
     let first = aside(move || one.acquire().map(drop));
     eventually("the first waits for a permit", || {
-        left(place, &path) == (1, 2)
+        left(place, Dialect::Curator, &path) == [1, 2]
     });
     let node = first_in_line(place, &path);
     let second = aside(move || two.acquire().map(drop));
     eventually("the second waits in the line", || {
-        left(place, &path) == (2, 2)
+        left(place, Dialect::Curator, &path) == [2, 2]
     });
     expire_owner(server, &node);
     eventually("both wait again", || {
-        !first.is_empty() || (first_in_line(place, &path) != node && left(place, &path) == (2, 2))
+        !first.is_empty()
+            || (first_in_line(place, &path) != node
+                && left(place, Dialect::Curator, &path) == [2, 2])
     });
     permit.unlock().unwrap();
     assert_eq!(second.recv_timeout(SOON), Ok(Ok(())));
     place.assert_gets_in(&first);
-    nothing_is_left(place, &path);
+    nothing_is_left(place, Dialect::Curator, &path);
 }
 
 fn first_in_line(place: Place, path: &str) -> String {
@@ -198,30 +234,32 @@ fn hundreds_wait_without_a_herd(place: Place) {
     const PERMITS: usize = 5;
     const CLIENTS: usize = 20;
     const EACH: usize = 10;
-    let path = fresh_path("hundreds");
-    let network = Proxy::start(&place.shared().hosts());
-    let inside = AtomicUsize::new(0);
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| place.connect(&network.hosts()))
-        .collect();
-    thread::scope(|scope| {
-        for client in &clients {
-            for _ in 0..EACH {
-                scope.spawn(|| {
-                    let semaphore = client.semaphore(&path, PERMITS as u32).unwrap();
-                    let permit = semaphore.acquire().unwrap();
-                    assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    drop(permit);
-                });
+    for &dialect in dialects(place) {
+        let path = fresh_path("hundreds");
+        let network = Proxy::start(&place.shared().hosts());
+        let inside = AtomicUsize::new(0);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| connect(place, dialect, &network.hosts()))
+            .collect();
+        thread::scope(|scope| {
+            for client in &clients {
+                for _ in 0..EACH {
+                    scope.spawn(|| {
+                        let semaphore = client.semaphore(&path, PERMITS as u32).unwrap();
+                        let permit = semaphore.acquire().unwrap();
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(permit);
+                    });
+                }
             }
-        }
-    });
-    nothing_is_left(place, &path);
-    // Were all woken by each permit that is given back, each would list as often.
-    let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
-    println!("{listings} listings");
-    assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
+        });
+        nothing_is_left(place, dialect, &path);
+        // Were all woken by each permit that is given back, each would list as often.
+        let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
+        println!("{listings} listings");
+        assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
+    }
 }
 
 fn a_cancel_at_any_time_is_heard(place: Place) {

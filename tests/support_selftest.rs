@@ -76,7 +76,7 @@ fn worker_that_starts_a_server_and_waits_for_its_death() {
     worker::say(&server.hosts());
     let folder = server.four_letter("conf").unwrap();
     worker::say(folder.lines().find(|l| l.starts_with("dataDir")).unwrap());
-    std::thread::park();
+    worker::stay();
 }
 
 #[test]

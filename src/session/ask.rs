@@ -26,6 +26,11 @@ impl Ticket {
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
+
+    /// This ticket and all that follow.
+    fn on(self) -> impl Iterator<Item = Self> {
+        iter::successors(Some(self), |ticket| Some(ticket.next()))
+    }
 }
 
 /// What became of a request.
@@ -153,13 +158,19 @@ impl Asker {
     ) -> std::result::Result<Vec<Answered>, GaveUp> {
         let requests = super::proof::requests(self.transport.abilities(), nodes);
         let count = requests.len();
-        let mut ticket = self.post(requests.into_iter().map(|request| (request, None)));
-        let mut answers = Vec::with_capacity(count);
-        for _ in 0..count {
-            answers.push(self.wait(ticket, limit)?);
-            ticket = ticket.next();
-        }
-        Ok(answers)
+        let first = self.post(requests.into_iter().map(|request| (request, None)));
+        self.wait_for_all(first, count, limit)
+    }
+
+    /// Waits for the answers to so many requests, the `first` and those after it.
+    pub(crate) fn wait_for_all(
+        &mut self,
+        first: Ticket,
+        count: usize,
+        limit: &Limit,
+    ) -> std::result::Result<Vec<Answered>, GaveUp> {
+        let tickets = first.on().take(count);
+        tickets.map(|ticket| self.wait(ticket, limit)).collect()
     }
 
     /// Waits for a connection.
@@ -221,13 +232,12 @@ impl Reserved {
         told: impl FnOnce() + Send + 'static,
     ) -> Vec<Call> {
         let batch = Batch::new(requests.len(), self.to, Some(Box::new(told)));
-        let tickets = iter::successors(Some(self.first), |ticket| Some(ticket.next()));
         let call = |(ticket, request)| Call {
             request,
             watch: None,
             answer: gather(ticket, Arc::clone(&batch)),
         };
-        tickets.zip(requests).map(call).collect()
+        self.first.on().zip(requests).map(call).collect()
     }
 }
 

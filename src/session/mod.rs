@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Threads of the user's wait in `local`, `ask` and `drive`, on channels (a `mailbox` is
-//! one), and always for a limit or a change of the hub as well. What is decided without waiting is in
-//! `protocol`.
+//! one), and always for a limit or a change of the hub as well. What is decided without
+//! waiting is in `protocol`.
 
 pub(crate) mod ask;
 pub(crate) mod drive;

@@ -90,11 +90,12 @@ pub(crate) struct Fired {
     pub(crate) asked: Option<Asked>,
 }
 
-/// Requests that were sent when a watch fired.
+/// What was sent when a watch fired: a listing and, if it was due, a proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) sent: Moment,
-    pub(crate) answers: usize,
+    /// How many requests the proof was made of.
+    pub(crate) proof: usize,
 }
 
 impl Fired {

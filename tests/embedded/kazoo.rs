@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
 use zklock::embedded::Server;
 
-use super::support::kazoo;
+use super::support::{kazoo, run};
 
 #[test]
 #[ignore = "needs kazoo"]
@@ -26,19 +26,4 @@ fn python() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     fs::create_dir_all(&folder).expect("making the peers' folder");
     kazoo::python(&folder)
-}
-
-/// Returns what the command said.
-fn run(command: &mut Command) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("starting it");
-    let (said, complaint) = (
-        String::from_utf8_lossy(&stdout),
-        String::from_utf8_lossy(&stderr),
-    );
-    assert!(status.success(), "{command:?} failed: {said}{complaint}");
-    said.into_owned()
 }

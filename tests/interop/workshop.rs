@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::kazoo;
+use crate::support::{kazoo, run};
 
 /// Names the folder of the jars on systems that are not Debian's.
 const JARS: &str = "ZKLOCK_TEST_JARS";
@@ -128,12 +128,4 @@ fn go() -> Option<Vec<String>> {
             None
         }
     }
-}
-
-fn run(command: &mut Command) {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed: {complaint}");
 }

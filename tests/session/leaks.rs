@@ -122,7 +122,7 @@ fn worker_that_waits_in_vain() {
         Figures::of_this_process().say();
     }
     // The client lives on, so that nothing goes with its session.
-    thread::park();
+    worker::stay();
 }
 
 fn wait_in_vain(client: &Client, base: &str, attempts: usize) {

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::run;
+
 /// The version of kazoo that the tables of `docs/interop.md` are about.
 const KAZOO: &str = "kazoo==2.11.0";
 
@@ -23,12 +25,4 @@ pub(crate) fn python(folder: &Path) -> PathBuf {
         fs::write(installed, "").expect("remembering that kazoo is installed");
     }
     python
-}
-
-fn run(command: &mut Command) {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed: {complaint}");
 }

@@ -19,6 +19,7 @@ pub(crate) mod raw;
 pub(crate) mod worker;
 pub(crate) mod zookeeper;
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,19 @@ pub(crate) use self::port::free_port;
 
 /// How long [`eventually`] waits: far longer than anything it waits for should take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a command that has to succeed, and returns what it said.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(status.success(), "{command:?} failed: {said}{complaint}");
+    said.into_owned()
+}
 
 /// Waits until `condition` holds.
 #[track_caller]

@@ -123,3 +123,11 @@ pub(crate) fn say(line: &str) {
     said.and_then(|()| output.flush())
         .expect("the test that started this worker listens");
 }
+
+/// Stays until it is killed.
+pub(crate) fn stay() -> ! {
+    loop {
+        // Whoever woke this thread before, and too late, makes it return at once.
+        thread::park();
+    }
+}

@@ -209,9 +209,9 @@ impl Drive<'_, '_> {
             } else {
                 Vec::new()
             };
-            let requests: Vec<_> = iter::once(listing).chain(due).collect();
-            let answers = requests.len();
-            let (kind, asked) = (EventKind::Deleted, Some(Asked { sent, answers }));
+            let (kind, proof) = (EventKind::Deleted, due.len());
+            let asked = Some(Asked { sent, proof });
+            let requests = iter::once(listing).chain(due).collect();
             tickets.calls(requests, move || to.put(Fired { id, kind, asked }))
         })
     }
@@ -219,16 +219,13 @@ impl Drive<'_, '_> {
     /// Takes in what was asked for when the nearest node went.
     pub(super) fn take_in(&mut self, asked: Asked, limit: &Limit) {
         self.listing = self.relisting.take();
-        let mut ticket = self.listing;
-        let mut proof = Vec::new();
-        for _ in 1..asked.answers {
-            ticket = ticket.map(Ticket::next);
-            let answer = ticket.and_then(|ticket| self.answer(ticket, limit).ok());
-            proof.extend(answer);
-        }
+        let Some(listing) = self.listing.filter(|_| asked.proof > 0) else {
+            return;
+        };
+        let proof = self.asker.wait_for_all(listing.next(), asked.proof, limit);
         // Whatever else came of it is found out by the next proof.
         let abilities = self.session.transport.abilities();
-        if !proof.is_empty() && proof::judge(abilities, &proof) == Proof::Confirmed {
+        if proof.is_ok_and(|proof| proof::judge(abilities, &proof) == Proof::Confirmed) {
             self.proven = Some(asked.sent);
         }
     }
