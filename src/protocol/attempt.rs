@@ -345,6 +345,7 @@ impl Attempt {
                     Behind {
                         nearest,
                         ahead,
+                        holds: false,
                         last: false,
                     },
                 )

@@ -40,6 +40,8 @@ pub struct Behind {
     pub nearest: String,
     /// How many are ahead that we cannot share with.
     pub ahead: usize,
+    /// Nobody is ahead of `nearest` that it cannot share with.
+    pub holds: bool,
     /// When `nearest` is deleted, nothing can be ahead any more.
     ///
     /// So it is if `nearest` was the only node ahead and nobody turns it into another
@@ -150,23 +152,6 @@ impl Contest {
         names
     }
 
-    /// Says whether nobody is ahead of this node that it cannot share with.
-    ///
-    /// `false` where numbers are used up and the names do not tell.
-    pub fn holds(self, children: &[String], node: &str) -> bool {
-        let Ok(entries) = self.entries(children) else {
-            return false;
-        };
-        let Some(of) = entries.iter().find(|entry| entry.name.text == node) else {
-            return false;
-        };
-        let blocks = |entry: &Entry<'_>| {
-            entry.name.is_exhausted()
-                || (entry.order < of.order && entry.sharing.conflicts(of.sharing))
-        };
-        !entries.iter().any(blocks)
-    }
-
     fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
         if self.role != Role::Permit
             && let Some(foreign) = curators_semaphore(children)
@@ -211,10 +196,15 @@ impl Contest {
         else {
             return Place::First;
         };
+        let blocks = |entry: &Entry<'_>| {
+            entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
+        };
+        let holds = !ahead.clone().any(blocks);
         let plain = matches!(nearest.name.kind, Kind::Lock | Kind::GoLock);
         Place::Behind(Behind {
             nearest: nearest.name.text.to_owned(),
             ahead: ahead.clone().filter(conflicts).count(),
+            holds,
             last: numbered && plain && ahead.count() == 1,
         })
     }
@@ -275,8 +265,8 @@ pub fn strangers(children: &[String]) -> impl Iterator<Item = &String> {
 /// birth, and the two orders differ.
 fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
     let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
-    let other = entries.iter().find(|entry| !entry.name.is_ours());
-    let other = other.filter(|_| used_up)?;
+    let mut others = entries.iter().filter(|entry| !entry.name.is_ours());
+    let other = used_up.then(|| others.next())??;
     Some(Foreign {
         node: other.name.text.to_owned(),
         library: other.name.kind.library(),

@@ -42,10 +42,11 @@ fn id(spec: &str) -> String {
     format!("{number:08x}-0000-8000-8000-{length:012x}")
 }
 
-fn behind(spec: &str, ahead: usize, last: bool) -> Place {
+fn behind(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
     Place::Behind(Behind {
         nearest: node(spec),
         ahead,
+        holds,
         last,
     })
 }
@@ -56,26 +57,29 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
     let table = [
         // queue           me     contest  place
         ("l1",            "l1",  MUTEX,   Place::First),
-        ("l2 l1",         "l2",  MUTEX,   behind("l1", 1, true)),
-        ("l3 l1 l2",      "l3",  MUTEX,   behind("l2", 2, false)),
+        ("l2 l1",         "l2",  MUTEX,   behind("l1", 1, true, true)),
+        ("l3 l1 l2",      "l3",  MUTEX,   behind("l2", 2, false, false)),
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),
         ("w1",            "w1",  WRITE,   Place::First),
         ("r1 r2",         "r2",  READ,    Place::First),
-        ("w1 r2 r3",      "r3",  READ,    behind("w1", 1, false)),
-        ("r1 w2 r3",      "r3",  READ,    behind("w2", 1, false)),
-        ("w1 w2 r3",      "r3",  READ,    behind("w2", 2, false)),
-        ("r1 w2",         "w2",  WRITE,   behind("r1", 1, false)),
+        ("w1 r2 r3",      "r3",  READ,    behind("w1", 1, true, false)),
+        ("r1 w2 r3",      "r3",  READ,    behind("w2", 1, false, false)),
+        ("w1 w2 r3",      "r3",  READ,    behind("w2", 2, false, false)),
+        ("r1 w2",         "w2",  WRITE,   behind("r1", 1, true, false)),
+        ("r1 r2 w3",      "w3",  WRITE,   behind("r2", 2, true, false)),
         ("r1 w2 r3",      "r1",  READ,    Place::First),
         // A writer that has just downgraded has two nodes with one number.
-        ("w5 r5 w6",      "w6",  WRITE,   behind("r5", 2, false)),
-        ("w5 r5 r7",      "r7",  READ,    behind("w5", 1, false)),
+        ("w5 r5 w6",      "w6",  WRITE,   behind("r5", 2, true, false)),
+        ("w5 r5 r7",      "r7",  READ,    behind("w5", 1, true, false)),
         ("r5 w6",         "r5",  READ,    Place::First),
     ];
     for (queue, me, contest, expected) in table {
         let place = contest.place(&children(queue), &node(me));
         // Two nodes with one number are equally near.
         let place = match (place, queue) {
-            (Place::Behind(found), "w5 r5 w6") => behind("r5", found.ahead, found.last),
+            (Place::Behind(found), "w5 r5 w6") => {
+                behind("r5", found.ahead, found.holds, found.last)
+            }
             (place, _) => place,
         };
         assert_eq!(place, expected, "{me} in {queue}");
@@ -94,6 +98,7 @@ fn used_up_numbers_are_ordered_by_birth() {
         Place::Behind(Behind {
             nearest: nearest.clone(),
             ahead,
+            holds: ahead == 1,
             last: false,
         })
     };
@@ -225,16 +230,6 @@ fn a_reader_is_let_in_beside_readers() {
     assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
     assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
     assert_eq!(WRITE.is_taken(&[]), Ok(false));
-}
-
-#[test]
-fn holders_are_told_from_those_who_wait() {
-    let queue = children("r1 r2 w3 r4");
-    let holds = |spec| WRITE.holds(&queue, &node(spec));
-    assert_eq!(
-        ["r1", "r2", "w3", "r4", "w9"].map(holds),
-        [true, true, false, false, false]
-    );
 }
 
 #[test]

@@ -134,8 +134,6 @@ struct Drive<'a, 'q> {
     /// Changes of the connection are told in the same place.
     listening: Option<Awake>,
     told: Option<(String, usize)>,
-    /// Who was in the queue, for those who want to be told.
-    listed: Vec<String>,
 }
 
 /// How an attempt ended.
@@ -177,7 +175,6 @@ impl<'a, 'q> Drive<'a, 'q> {
             fired: Mailbox::new(),
             listening: None,
             told: None,
-            listed: Vec::new(),
         }
     }
 
@@ -318,7 +315,7 @@ impl<'a, 'q> Drive<'a, 'q> {
                 since: self.since.elapsed(),
                 count: behind.ahead,
                 nearest: format!("{}/{}", self.quest.dir, behind.nearest),
-                holds: self.quest.contest.holds(&self.listed, &behind.nearest),
+                holds: behind.holds,
                 data,
                 stat,
             });

@@ -113,9 +113,6 @@ impl Drive<'_, '_> {
                         log::debug!("{} is no contender of any dialect", self.full(name));
                     }
                 }
-                if self.quest.on_wait.is_some() {
-                    self.listed.clone_from(&names);
-                }
                 Ok(Step::Report(Event::Children(names)))
             }
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
@@ -139,6 +136,7 @@ impl Drive<'_, '_> {
                     let behind = Behind {
                         nearest: String::new(),
                         ahead,
+                        holds: false,
                         last: false,
                     };
                     self.tell(&behind, Vec::new(), Stat::default());
