@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::Receiver;
 
 use crate::clock::Moment;
 use crate::contender::Contender;
@@ -21,6 +21,7 @@ use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
 use crate::session::leftovers::{Ended, Release};
 use crate::session::limit::Limit;
+use crate::session::mailbox::{Mailbox, Slot};
 use crate::session::overdue::Overdue;
 use crate::session::proof::{self, Proof};
 use crate::session::transport::Failure;
@@ -281,19 +282,14 @@ impl Hold {
         if held.is_ok() && self.bequeath() {
             return Ok(());
         }
-        let deadline = Instant::now().checked_add(self.valid_for());
+        let limit = Limit::after(self.valid_for());
+        let endings = Mailbox::new();
         let count = self.nodes().len();
-        let (ended, endings) = bounded(count);
-        self.give_up(Some(&ended));
-        drop(ended);
+        self.give_up(Some(&endings.slot()));
         held?;
         for _ in 0..count {
-            let limit = Limit::new(deadline, None);
-            let ending = crossbeam_channel::select! {
-                recv(endings) -> ending => ending.ok(),
-                recv(limit.timer()) -> _ => None,
-            };
-            if ending != Some(Ended::Deleted) {
+            let ending = endings.recv(&*self.session.transport, &limit);
+            if ending != Ok(Ended::Deleted) {
                 return Err(self.vigil.lost());
             }
         }
@@ -307,7 +303,7 @@ impl Hold {
         }
     }
 
-    fn give_up(&mut self, waiter: Option<&crossbeam_channel::Sender<Ended>>) {
+    fn give_up(&mut self, waiter: Option<&Slot<Ended>>) {
         let Some(watched) = self.watched.take() else {
             return;
         };

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::proto::{OpCode, Request};
 use crate::session::transport::{Abilities, Call, Transport, WatchId};
@@ -275,6 +275,14 @@ impl Transport for Counted {
 
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
+    }
+
+    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        self.inner.rest(awake, until);
+    }
+
+    fn attend(&self) {
+        self.inner.attend();
     }
 
     fn close(&self, limit: Duration) {

@@ -17,6 +17,7 @@ use zklock::{Acl, Client, Error, LockOptions};
 
 in_every_place! {
     who_comes_to_a_closed_client_does_not_queue_behind_its_guards
+    closing_a_client_ends_its_waits_although_nothing_is_heard
     a_limit_holds_in_every_step_of_a_semaphore
     a_cancelled_multi_lock_ends_wherever_it_is
     a_thread_does_not_wait_for_itself_in_the_line_of_a_semaphore
@@ -42,6 +43,23 @@ fn who_comes_to_a_closed_client_does_not_queue_behind_its_guards(place: Place) {
     let came = aside(move || mutex.lock().map(drop));
     assert_eq!(came.recv_timeout(SOON), Ok(Err(Error::Closed)));
     drop(guard);
+}
+
+fn closing_a_client_ends_its_waits_although_nothing_is_heard(place: Place) {
+    let path = fresh_path("silence");
+    let network = Proxy::start(&place.shared().hosts());
+    let (holder, waiter) = (client(place), place.connect(&network.hosts()));
+    let _guard = holder.mutex(&path).unwrap().lock().unwrap();
+    let mutex = waiter.mutex(&path).unwrap();
+    let came = aside(move || mutex.lock().map(drop));
+    eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
+    network.blackhole();
+    let start = Instant::now();
+    // The server cannot confirm it.
+    let _ = waiter.close();
+    assert_eq!(came.recv_timeout(SOON), Ok(Err(Error::Closed)));
+    assert!(start.elapsed() < SOON / 2, "{:?}", start.elapsed());
+    network.heal();
 }
 
 fn a_limit_holds_in_every_step_of_a_semaphore(place: Place) {

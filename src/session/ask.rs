@@ -108,7 +108,7 @@ impl Asker {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, others) = self.answers.recv(limit)?;
+            let (first, others) = self.answers.recv(&*self.transport, limit)?;
             let mut found = None;
             for (of, answered) in iter::once(first).chain(others) {
                 let answered = answered.map_err(sort);

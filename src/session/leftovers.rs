@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::ask::Answered;
 use super::hub::{Hub, SessionState};
+use super::mailbox::Slot;
 use super::transport::{Call, Failure, Transport};
 use crate::abandonment::clear;
 use crate::metrics::Counters;
@@ -54,7 +55,7 @@ struct Entry {
     /// Whether deleting the node clears the mark of a holder.
     clears: bool,
     /// Who wants to know how it ended.
-    waiter: Option<Sender<Ended>>,
+    waiter: Option<Slot<Ended>>,
 }
 
 /// How a guard's nodes are to go.
@@ -62,7 +63,7 @@ pub(crate) struct Release<'a> {
     /// The session that owns them.
     pub(crate) session: i64,
     /// Who wants to know how it ended, if anybody.
-    pub(crate) waiter: Option<&'a Sender<Ended>>,
+    pub(crate) waiter: Option<&'a Slot<Ended>>,
     /// Whether to clear the mark of a holder.
     pub(crate) clears: bool,
     /// Not before this.
@@ -90,6 +91,15 @@ impl Entry {
             not_before: None,
             clears: false,
             waiter: None,
+        }
+    }
+}
+
+impl Drop for Entry {
+    /// What goes with its session is not known to be deleted by us.
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter.take() {
+            waiter.put(Ended::GoneBefore);
         }
     }
 }
@@ -261,12 +271,14 @@ impl Leftovers {
             let _ = self.wake.try_send(());
             return;
         }
-        let entry = entries.open.remove(&id);
-        if entry.as_ref().is_some_and(|entry| entry.left) {
+        let Some(mut entry) = entries.open.remove(&id) else {
+            return;
+        };
+        if entry.left {
             self.counters.leftover_deleted();
         }
-        if let Some(waiter) = entry.and_then(|entry| entry.waiter) {
-            let _ = waiter.try_send(ended);
+        if let Some(waiter) = entry.waiter.take() {
+            waiter.put(ended);
         }
     }
 }

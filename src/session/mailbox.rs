@@ -11,6 +11,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::limit::{GaveUp, Limit};
+use super::transport::Transport;
 
 /// The end that one thread reads.
 #[derive(Debug)]
@@ -47,27 +48,34 @@ impl<T> Mailbox<T> {
         &self.letters
     }
 
-    /// Takes the next letter out; only for the thread that made the mailbox.
-    pub(crate) fn recv(&self, limit: &Limit) -> Result<T, GaveUp> {
+    /// Takes the next letter out, and sleeps in the transport's way until there is one; only
+    /// for the thread that made the mailbox.
+    pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, GaveUp> {
         if limit.is_cancellable() {
+            transport.attend();
             return limit.recv(&self.letters);
         }
         loop {
             if let Ok(letter) = self.letters.try_recv() {
                 return Ok(letter);
             }
-            // Whoever puts a letter in wakes us after that, so none is slept over.
-            match limit.deadline() {
-                None => thread::park(),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(GaveUp);
-                    }
-                    thread::park_timeout(left);
-                }
+            if limit
+                .deadline()
+                .is_some_and(|until| until <= Instant::now())
+            {
+                return Err(GaveUp);
             }
+            // Whoever puts a letter in wakes us after that, so none is slept over.
+            transport.rest(&|| !self.letters.is_empty(), limit.deadline());
         }
+    }
+}
+
+/// Sleeps until somebody unparks the thread or the time has come, or without a reason less.
+pub(crate) fn park(until: Option<Instant>) {
+    match until {
+        None => thread::park(),
+        Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
     }
 }
 
@@ -77,7 +85,10 @@ impl<T> Slot<T> {
         if self.to.try_send(letter).is_ok()
             && let Some(reader) = &self.reader
         {
-            reader.unpark();
+            // A thread that tells itself something, while it reads for others, is awake.
+            if reader.id() != thread::current().id() {
+                reader.unpark();
+            }
         }
     }
 }
@@ -102,6 +113,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::session::transport::{Abilities, Call, WatchId};
+
+    /// Has nothing to read.
+    #[derive(Debug)]
+    struct Parked;
+
+    impl Transport for Parked {
+        fn send(&self, _: Vec<Call>) {}
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn abilities(&self) -> Abilities {
+            unreachable!("nobody asks")
+        }
+
+        fn close(&self, _: Duration) {}
+    }
 
     #[test]
     fn letters_come_in_their_order_and_a_limit_ends_the_wait_for_more() {
@@ -111,12 +139,16 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(move || (0..1000).for_each(|letter| slot.put(letter)));
             for expected in 0..1000 {
-                assert_eq!(mailbox.recv(&forever), Ok(expected));
+                assert_eq!(mailbox.recv(&Parked, &forever), Ok(expected));
             }
         });
         let short = Limit::after(Duration::from_millis(1));
-        assert_eq!(mailbox.recv(&short), Err(GaveUp));
+        assert_eq!(mailbox.recv(&Parked, &short), Err(GaveUp));
         mailbox.slot().put(7);
-        assert_eq!(mailbox.recv(&short), Ok(7), "what is there is taken");
+        assert_eq!(
+            mailbox.recv(&Parked, &short),
+            Ok(7),
+            "what is there is taken"
+        );
     }
 }

@@ -6,9 +6,9 @@
 //! or is over. It repeats nothing and decides nothing about locks.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::mailbox::Slot;
+use super::mailbox::{self, Slot};
 use crate::clock::Moment;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 
@@ -25,6 +25,15 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
 
     /// What this transport and the server behind it can do.
     fn abilities(&self) -> Abilities;
+
+    /// Has the calling thread sleep until it is `awake`, for which it is unparked, or the
+    /// time has come; perhaps not as long. Meanwhile it may do the transport's work.
+    fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        mailbox::park(until);
+    }
+
+    /// Lets the transport know that a thread is about to wait for it in another way.
+    fn attend(&self) {}
 
     /// Ends the session, waiting for it no longer than `limit`.
     ///
@@ -52,7 +61,7 @@ pub(crate) struct Call {
     pub(crate) answer: Answer,
 }
 
-/// Runs on the transport's own thread: it may forward, and nothing else.
+/// Runs on whatever thread the transport reads with: it may forward, and nothing else.
 pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
 
 /// Tells one watch from another on the same path.
@@ -68,7 +77,7 @@ pub(crate) struct Watch {
     pub(crate) then: Option<Then>,
 }
 
-/// Runs on the transport's own thread: it may make calls, and nothing else.
+/// Runs on whatever thread the transport reads with: it may make calls, and nothing else.
 pub(crate) type Then = Box<dyn FnOnce() -> Vec<Call> + Send>;
 
 impl Watch {

@@ -26,14 +26,17 @@ impl Drive<'_, '_> {
         let period = self.quest.overdue.as_ref().map(Overdue::period);
         let under = self.quest.under.map(|under| under.events().clone());
         let fired = match (period, under) {
-            (None, None) => self.fired.recv(limit),
-            (period, under) => select! {
-                recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
-                recv(self.fired.letters()) -> fired => fired.map_err(|_| GaveUp),
-                recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
-                recv(limit.timer()) -> _ => Err(GaveUp),
-                recv(limit.cancel) -> _ => Err(limit.cancelled()),
-            },
+            (None, None) => self.fired.recv(&*self.session.transport, limit),
+            (period, under) => {
+                self.session.transport.attend();
+                select! {
+                    recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
+                    recv(self.fired.letters()) -> fired => fired.map_err(|_| GaveUp),
+                    recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
+                    recv(limit.timer()) -> _ => Err(GaveUp),
+                    recv(limit.cancel) -> _ => Err(limit.cancelled()),
+                }
+            }
         };
         Ok(match fired {
             Ok(fired) => self.woken(fired, limit),

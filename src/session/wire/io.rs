@@ -17,7 +17,7 @@ use super::channel::{Channel, is_timeout};
 use super::hosts::Target;
 use super::inbox::Inbox;
 use super::pace::Pace;
-use super::receive::{Connection, End};
+use super::receive::{Connection, End, Reader};
 use super::shared::Shared;
 use crate::clock::Moment;
 use crate::proto::{ConnectReply, ConnectRequest, Request, xid};
@@ -37,7 +37,6 @@ const DIAL_LEAST: Duration = Duration::from_millis(250);
 pub(super) struct Session {
     pub(super) id: i64,
     password: Vec<u8>,
-    /// The newest change that the client has heard of.
     pub(super) last_zxid: i64,
 }
 
@@ -169,19 +168,16 @@ impl Io {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
-        channel
-            .set_patience((timeout / 12).max(Duration::from_millis(10)))
-            .map_err(|error| error.to_string())?;
         self.last = Some(target.clone());
         log::debug!(
             "{target}: session {:#x}, timeout {timeout:?}",
             self.session.id
         );
         self.restore();
-        let auths = self.shared.config.auth.len();
-        let mut connection =
-            Connection::new(&self.shared, channel, &mut self.session, timeout, auths);
-        let end = connection.run(&mut inbox);
+        let connection = Connection::new(&self.shared, channel, &self.session, timeout);
+        let reader = Box::new(Reader::new(inbox, connection));
+        let (reader, end) = self.shared.seat.serve(reader);
+        self.session.last_zxid = reader.connection.last_zxid;
         self.finish(target, end)
     }
 

@@ -1,7 +1,8 @@
 //! Our own client of the ZooKeeper protocol, with blocking sockets.
 //!
-//! Requests are written by the threads that make them; one thread of the transport
-//! reads replies and events, keeps the connection alive and makes it anew. The session
+//! Requests are written by the threads that make them. Replies and events are read by a
+//! thread that waits for one, or else by the transport's own, which also makes the
+//! connection anew; whoever reads keeps it alive. The session
 //! survives the connection: watches are set again, and what was open when it broke is
 //! reported as such. Requests are never repeated here, for only who made them knows
 //! whether that is safe.
@@ -18,6 +19,7 @@ mod io;
 mod pace;
 mod queue;
 mod receive;
+mod seat;
 mod shared;
 mod skills;
 #[cfg(test)]
@@ -27,7 +29,7 @@ mod watches;
 use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
@@ -113,6 +115,14 @@ impl Transport for Wire {
 
     fn abilities(&self) -> Abilities {
         self.shared.state.lock().skills.abilities()
+    }
+
+    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        self.shared.seat.rest(awake, until);
+    }
+
+    fn attend(&self) {
+        self.shared.seat.summon();
     }
 
     fn close(&self, limit: Duration) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
 use super::inbox::Inbox;
@@ -15,6 +15,9 @@ use crate::proto::{
     ErrorCode, Event, EventKind, Malformed, OpCode, OpReply, Reply, ReplyHeader, Request, xid,
 };
 use crate::session::transport::Failure;
+
+/// A read waits no less than this for the sake of the connection.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Why a connection ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,61 +32,97 @@ pub(super) enum End {
     Broken(String),
 }
 
+/// What reads a connection and acts on what it reads; one thread at a time has it.
+#[derive(Debug)]
+pub(super) struct Reader {
+    inbox: Inbox,
+    pub(super) connection: Connection,
+}
+
 /// One connection in use.
-pub(super) struct Connection<'a> {
-    shared: &'a Shared,
-    channel: &'a Arc<Channel>,
-    session: &'a mut Session,
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    channel: Arc<Channel>,
+    session: i64,
+    /// The newest change that the client has heard of.
+    pub(super) last_zxid: i64,
     timeout: Duration,
     /// How many answers to our credentials are due before requests are served.
     auths: usize,
     heard: Moment,
+    /// How long a read waits at present.
+    patience: Duration,
 }
 
-impl<'a> Connection<'a> {
+impl Reader {
+    pub(super) fn new(inbox: Inbox, connection: Connection) -> Self {
+        Self { inbox, connection }
+    }
+
+    /// Lets requests in, if the server knows who we are already.
+    pub(super) fn begin(&mut self) -> Result<(), End> {
+        self.connection.welcome()?;
+        // What came along with the greeting is here already.
+        self.act()
+    }
+
+    /// Waits for bytes, for as long as the connection can do without us and until the time
+    /// has come, and acts on what came.
+    pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
+        self.connection.set_patience(until)?;
+        match self.inbox.fill(&self.connection.channel) {
+            Ok(0) => return Err(self.connection.hung_up()),
+            Ok(_) => self.connection.heard = Moment::now(),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                return Err(self.connection.hung_up());
+            }
+            Err(error) => return Err(End::Broken(error.to_string())),
+        }
+        self.act()?;
+        self.connection.tick()
+    }
+
+    fn act(&mut self) -> Result<(), End> {
+        while let Some(frame) = self.inbox.frame()? {
+            self.connection.frame(frame)?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
     pub(super) fn new(
-        shared: &'a Shared,
-        channel: &'a Arc<Channel>,
-        session: &'a mut Session,
+        shared: &Arc<Shared>,
+        channel: &Arc<Channel>,
+        session: &Session,
         timeout: Duration,
-        auths: usize,
     ) -> Self {
         Self {
-            shared,
-            channel,
-            session,
+            shared: Arc::clone(shared),
+            channel: Arc::clone(channel),
+            session: session.id,
+            last_zxid: session.last_zxid,
             timeout,
-            auths,
+            auths: shared.config.auth.len(),
             heard: Moment::now(),
+            patience: Duration::ZERO,
         }
     }
 
-    /// Serves the connection until it ends.
-    pub(super) fn run(&mut self, inbox: &mut Inbox) -> End {
-        match self.serve(inbox) {
-            Ok(never) => match never {},
-            Err(end) => end,
+    /// Has a read wait for as long as the connection can do without us, or for less.
+    fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
+        let longest = (self.timeout / 12).max(SHORTEST);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let patience = left.map_or(longest, |left| {
+            left.clamp(Duration::from_millis(1), longest)
+        });
+        if self.patience != patience {
+            let set = self.channel.set_patience(patience);
+            set.map_err(|error| End::Broken(error.to_string()))?;
+            self.patience = patience;
         }
-    }
-
-    fn serve(&mut self, inbox: &mut Inbox) -> Result<std::convert::Infallible, End> {
-        self.welcome()?;
-        loop {
-            // What came along with the greeting is here already.
-            while let Some(frame) = inbox.frame()? {
-                self.frame(frame)?;
-            }
-            match inbox.fill(self.channel) {
-                Ok(0) => return Err(self.hung_up()),
-                Ok(_) => self.heard = Moment::now(),
-                Err(error) if is_timeout(&error) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                    return Err(self.hung_up());
-                }
-                Err(error) => return Err(End::Broken(error.to_string())),
-            }
-            self.tick()?;
-        }
+        Ok(())
     }
 
     /// Lets requests in once the server knows who we are.
@@ -94,7 +133,7 @@ impl<'a> Connection<'a> {
         if !self.shared.serve() {
             return Err(End::Closed);
         }
-        self.shared.hub.connected(self.session.id, self.timeout);
+        self.shared.hub.connected(self.session, self.timeout);
         Ok(())
     }
 
@@ -144,7 +183,7 @@ impl<'a> Connection<'a> {
             _ => {
                 // The events of a change come before the replies that know of it, which
                 // cannot be said of the answers to pings.
-                self.session.last_zxid = self.session.last_zxid.max(header.zxid);
+                self.last_zxid = self.last_zxid.max(header.zxid);
                 return self.reply(header, body);
             }
         }
@@ -301,6 +340,14 @@ fn strip(root: &str, reply: &mut Reply) {
             }
         }
         _ => {}
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the callers' threads and the I/O thread share.
 //!
-//! There is one lock. Nobody waits for the network under it, and no answer runs under
-//! it. Who queues a frame also writes it, unless another thread is writing already:
+//! There is one lock, beside that of the [`Seat`], which is taken alone. Nobody waits for
+//! the network under it, and no answer runs under it. Who queues a frame also writes it, unless another thread is writing already:
 //! then that one takes the frame along.
 
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::Config;
 use super::channel::{Channel, is_timeout};
 use super::queue::{Pending, Queue};
+use super::seat::Seat;
 use super::skills::Skills;
 use super::watches::{Kind, Watches};
 use crate::clock::Moment;
@@ -25,6 +26,7 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) hub: Arc<Hub>,
     pub(super) state: Mutex<State>,
+    pub(super) seat: Seat,
     /// Wakes the I/O thread from its rest between two attempts to connect.
     pub(super) stop: Condvar,
 }
@@ -69,6 +71,7 @@ impl Shared {
             config,
             hub,
             state: Mutex::new(state),
+            seat: Seat::default(),
             stop: Condvar::new(),
         }
     }
