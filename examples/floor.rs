@@ -66,7 +66,8 @@ fn main() {
 fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only: Option<&str>) {
     let run = |side: &str, f: fn(&str, usize, &str) -> f64, at: u32| {
         let wanted = only.is_none_or(|only| only == side);
-        let path = format!("/zklock-floor/{side}-{name}-{at}");
+        // An earlier run may have left nodes, until its sessions are over.
+        let path = format!("/zklock-floor/{side}-{name}-{at}-{}", std::process::id());
         wanted.then(|| f(hosts, count, &path))
     };
     let (mut ours, mut floor) = (Vec::new(), Vec::new());

@@ -2,13 +2,13 @@
 //!
 //! It is the I/O thread's, until a thread waits for an answer: then that one reads, since
 //! it would otherwise have to be woken by the one that does. A thread that leaves calls the
-//! next that waits. The I/O thread sits down again when nobody wanted to for a moment, or
-//! when the connection has ended.
+//! next that waits. The I/O thread sits down again when nobody wanted to for a moment, when
+//! the connection has ended, and for as long as many wait: replies come many at a time then,
+//! and it wakes all of them without leaving.
 //!
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
 //! Software Architecture", volume 2).
 
-use std::mem;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ use crate::session::mailbox;
 
 /// How long the I/O thread leaves the seat to others before it sits down again.
 const LULL: Duration = Duration::from_millis(1);
+/// If more than these wait, it is a crowd.
+const FEW: usize = 2;
+/// How long ago the last crowd must be for the I/O thread to leave.
+const CALM: Duration = Duration::from_millis(20);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ struct State {
     sittings: u64,
     /// Somebody stood while the I/O thread sat.
     wanted: bool,
+    /// When there was last a crowd.
+    crowded: Option<Instant>,
     /// Somebody waits who can't sit down.
     summoned: bool,
     /// The I/O thread sleeps until it is woken.
@@ -58,8 +64,9 @@ impl Seat {
             if let Err(end) = reader.turn(None) {
                 return (reader, end);
             }
-            if mem::take(&mut self.state.lock().wanted) {
-                let (back, end) = self.make_room(reader);
+            let state = self.state.lock();
+            if state.wanted && !state.is_crowded() {
+                let (back, end) = self.make_room(state, reader);
                 reader = back;
                 if let Some(end) = end {
                     return (reader, end);
@@ -69,25 +76,30 @@ impl Seat {
     }
 
     /// Lets others sit, until none of them does.
-    fn make_room(&self, reader: Box<Reader>) -> (Box<Reader>, Option<End>) {
-        let mut state = self.state.lock();
+    fn make_room(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        reader: Box<Reader>,
+    ) -> (Box<Reader>, Option<End>) {
         state.free = Some(reader);
-        state.call_next();
+        self.call_next(&mut state);
         loop {
-            let seen = state.sittings;
-            let lull = self.io.wait_for(&mut state, LULL).timed_out();
-            let idle = lull && state.sittings == seen;
-            if state.end.is_some() || state.summoned || idle {
-                if let Some(reader) = state.free.take() {
-                    state.wanted = false;
-                    state.summoned = false;
-                    return (reader, state.end.take());
+            if state.end.is_none() && !state.summoned {
+                let seen = state.sittings;
+                let lull = self.io.wait_for(&mut state, LULL).timed_out();
+                if !lull || state.sittings != seen {
+                    continue;
                 }
-                // It is a long wait that somebody sits through.
-                state.asleep = true;
-                self.io.wait(&mut state);
-                state.asleep = false;
             }
+            if let Some(reader) = state.free.take() {
+                state.wanted = false;
+                state.summoned = false;
+                return (reader, state.end.take());
+            }
+            // It is a long wait that somebody sits through.
+            state.asleep = true;
+            self.io.wait(&mut state);
+            state.asleep = false;
         }
     }
 
@@ -111,7 +123,7 @@ impl Seat {
             }
         }
         // Who was called for nothing calls somebody else.
-        state.call_next();
+        self.call_next(&mut state);
     }
 
     fn sit(&self, reader: Box<Reader>, over: impl Fn() -> bool, until: Option<Instant>) {
@@ -132,10 +144,25 @@ impl Seat {
 
     /// Has the I/O thread read, for a thread that waits elsewhere.
     pub(super) fn summon(&self) {
-        let mut state = self.state.lock();
+        self.call_io(&mut self.state.lock());
+    }
+
+    fn call_io(&self, state: &mut State) {
         if state.free.is_some() {
             state.summoned = true;
             self.io.notify_one();
+        }
+    }
+
+    /// Whoever is called sits down, or calls the next.
+    fn call_next(&self, state: &mut State) {
+        if state.is_crowded() {
+            self.call_io(state);
+        } else if state.free.is_some()
+            && state.end.is_none()
+            && let Some((_, thread)) = state.standing.pop()
+        {
+            thread.unpark();
         }
     }
 }
@@ -145,6 +172,9 @@ impl State {
         self.last += 1;
         self.wanted = true;
         self.standing.push((self.last, thread::current()));
+        if FEW < self.standing.len() {
+            self.crowded = Some(Instant::now());
+        }
         self.last
     }
 
@@ -155,14 +185,8 @@ impl State {
         self.standing.len() < before
     }
 
-    /// Whoever is called sits down, or calls the next.
-    fn call_next(&mut self) {
-        if self.free.is_some()
-            && self.end.is_none()
-            && let Some((_, thread)) = self.standing.pop()
-        {
-            thread.unpark();
-        }
+    fn is_crowded(&self) -> bool {
+        self.crowded.is_some_and(|since| since.elapsed() < CALM)
     }
 }
 
@@ -178,7 +202,7 @@ impl Drop for Sitting<'_> {
         let mut state = self.seat.state.lock();
         state.free = self.reader.take();
         state.end = self.end.take();
-        state.call_next();
+        self.seat.call_next(&mut state);
         if state.asleep || state.end.is_some() {
             self.seat.io.notify_one();
         }
