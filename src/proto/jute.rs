@@ -77,7 +77,12 @@ impl<'a> Reader<'a> {
     /// them in a listing must not make the whole listing unreadable.
     pub(crate) fn names(&mut self) -> Result<Vec<String>, Malformed> {
         self.vector(STRING_BYTES, |reader| {
-            Ok(String::from_utf8_lossy(reader.bytes()?).into_owned())
+            let bytes = reader.bytes()?;
+            // Looking for mistakes at once is several times as fast as one at a time.
+            Ok(match str::from_utf8(bytes) {
+                Ok(name) => name.to_owned(),
+                Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+            })
         })
     }
 
@@ -105,7 +110,11 @@ impl<'a> Reader<'a> {
         if count > self.rest.len() / least {
             return Err(Malformed("a vector goes beyond the end"));
         }
-        (0..count).map(|_| item(self)).collect()
+        let mut items = Vec::with_capacity(count);
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
 
     pub(crate) fn stat(&mut self) -> Result<Stat, Malformed> {
