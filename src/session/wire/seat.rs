@@ -17,8 +17,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::receive::{End, Reader};
 use crate::session::mailbox;
 
-/// How long the I/O thread leaves the seat to others before it sits down again.
-const LULL: Duration = Duration::from_millis(1);
+/// How long the I/O thread leaves the seat to others before it sits down again: longer than
+/// a server that is near needs for an answer, or it would be woken for each.
+const LULL: Duration = Duration::from_millis(4);
 /// If more than these wait, it is a crowd.
 const FEW: usize = 2;
 /// How long ago the last crowd must be for the I/O thread to leave.

@@ -120,7 +120,7 @@ impl Shared {
             if let Err(error) = written {
                 state.queue.put_lane(lane);
                 drop(state);
-                // The rest leaves with the next request, or the I/O thread sends it.
+                // The rest leaves with the next request, or whoever reads sends it.
                 if !is_timeout(&error) {
                     channel.shut_down();
                 }
