@@ -49,6 +49,7 @@ impl Session {
                     return Ok(present);
                 }
             }
+            self.transport.attend();
             select! {
                 recv(fired) -> _ => {}
                 recv(changes) -> _ => {}

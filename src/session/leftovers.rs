@@ -261,7 +261,12 @@ impl Leftovers {
             Ok(event) => entry.farewell.handle(event),
             // Sent again by the keeper when the connection is back.
             Err(Failure::Lost) => entry.again = true,
-            Err(Failure::NotSent | Failure::Closed) => {}
+            Err(Failure::NotSent) => {}
+            Err(Failure::Closed) => {
+                // Who waits hears of it: the keeper may have ended.
+                entries.open.remove(&id);
+                return;
+            }
             Err(Failure::Refused(code)) => {
                 log::warn!("cannot clear up {}: {code}; trying again", entry.dir);
                 entry.not_before = Some(Instant::now() + PAUSE);
@@ -379,6 +384,20 @@ mod tests {
             assert_eq!(leftovers.len(), 1);
         }
         leftovers.answered(id, Ok(Reply::Nothing));
+        assert_eq!(leftovers.len(), 0);
+    }
+
+    #[test]
+    fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
+        let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let leftovers = Leftovers::new(hub, Arc::<Mute>::default(), Arc::default(), wake);
+        let (to, ended) = crossbeam_channel::bounded(1);
+        let mut entry = Entry::new("/m", 1, Leftover::Node("n".to_owned()));
+        entry.waiter = Some(to.into());
+        let id = leftovers.put(entry);
+        leftovers.answered(id, Err(Failure::Closed));
+        assert_eq!(ended.try_recv(), Ok(Ended::GoneBefore));
         assert_eq!(leftovers.len(), 0);
     }
 }

@@ -99,12 +99,14 @@ impl Cipher {
         while connection.wants_write() && connection.write_tls(wire).is_ok_and(|sent| sent > 0) {}
     }
 
-    /// Reads plain bytes, from the socket if there are none; 0 is the end of the stream.
+    /// Reads plain bytes, from the socket if there are none, and waits for it once at most: a
+    /// part of a record must not keep the caller past its time. 0 is the end of the stream.
     pub(super) fn read(&self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        let mut waited = false;
         loop {
             let read = self.connection.lock().reader().read(into);
             match read {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !waited => waited = true,
                 // ZooKeeper closes without a farewell; frames tell whether one is cut off.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,

@@ -47,7 +47,7 @@ struct State {
     sittings: u64,
     /// Somebody stood while the I/O thread sat.
     wanted: bool,
-    /// When there was last a crowd.
+    /// When there was last a crowd, or somebody who can't sit down.
     crowded: Option<Instant>,
     /// Somebody waits who can't sit down.
     summoned: bool,
@@ -143,9 +143,12 @@ impl Seat {
         });
     }
 
-    /// Has the I/O thread read, for a thread that waits elsewhere.
+    /// Has the I/O thread read, for a thread that waits elsewhere; and whoever reads now
+    /// leaves to it, for nobody else could read for that thread.
     pub(super) fn summon(&self) {
-        self.call_io(&mut self.state.lock());
+        let mut state = self.state.lock();
+        state.crowded = Some(Instant::now());
+        self.call_io(&mut state);
     }
 
     fn call_io(&self, state: &mut State) {

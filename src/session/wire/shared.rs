@@ -202,6 +202,8 @@ impl Shared {
         };
         self.stop.notify_all();
         self.flush(state);
+        // For the server's answer, which is waited for elsewhere.
+        self.seat.summon();
         self.hub.closed();
         answer_all(open, Failure::Closed);
         true
