@@ -17,6 +17,7 @@ use crate::checker::{Rules, Summary, check};
 use crate::history::{self, Entry, Journal, NOBODY, Process, What};
 use crate::ops::TIMEOUT;
 use crate::store;
+use crate::stuck::describe;
 use crate::support::ensemble::Ensemble;
 use crate::support::netns::{self, Network};
 use crate::support::raw::Raw;
@@ -273,9 +274,10 @@ impl Run {
         self.signal(REST);
         let rests = (0..THREADS).all(|_| self.hear_all(RESTING));
         let seen = if self.divergence().is_none() {
-            assert!(rests, "{}: a call hangs", self.name);
+            assert!(rests, "{}: a call hangs\n{}", self.name, describe(self));
             Some(look(self))
         } else {
+            println!("{}", describe(self));
             None
         };
         fs::remove_file(self.file(REST)).expect("ending the rest");

@@ -17,6 +17,7 @@ mod scenes;
 mod sound;
 mod store;
 mod story;
+mod stuck;
 #[path = "../support/mod.rs"]
 mod support;
 mod workload;

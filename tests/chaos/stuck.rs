@@ -1,0 +1,54 @@
+//! Tells of a call that does not return: who waits, behind what, and in whose eyes.
+//!
+//! The queue is told as each server sees it, for a server's data may differ from its
+//! leader's, and with its owners, for one whose session is gone is nobody's any more.
+
+use std::fmt::Write;
+
+use crate::cluster::{Run, SERVERS};
+use crate::ops::{Op, gather};
+use crate::support::raw::Raw;
+use crate::workload::ROOT;
+
+/// Returns the calls that are not over, and what each server has below the locks' root.
+pub(crate) fn describe(run: &Run) -> String {
+    let mut text = String::from("calls that are not over:\n");
+    for op in gather(&run.history()) {
+        if op.over_at().is_none() || op.granted.is_some() && op.released.is_none() {
+            writeln!(text, "  {}", told(&op)).expect("a string takes it");
+        }
+    }
+    for i in 0..SERVERS {
+        let server = run.ensemble.server(i);
+        writeln!(text, "server {i} has:").expect("a string takes it");
+        tell_tree(&mut Raw::connect(&server.hosts()), ROOT, &mut text);
+        let sessions = server.four_letter("dump");
+        text += &sessions.unwrap_or_else(|error| error.to_string());
+    }
+    text
+}
+
+fn told(op: &Op) -> String {
+    let Op {
+        kind, paths, limit, ..
+    } = op;
+    let session = op.queued.map(|(_, session)| format!("{session:#x}"));
+    let granted = op.granted.as_ref().map(|grant| &grant.tokens);
+    format!(
+        "{}: {kind:?} of {paths:?}, limit {limit:?}, queued in session {session:?}, \
+         granted {granted:?}",
+        op.name()
+    )
+}
+
+fn tell_tree(raw: &mut Raw, path: &str, text: &mut String) {
+    for name in raw.children(path).unwrap_or_default() {
+        let node = format!("{path}/{name}");
+        let Some(stat) = raw.stat(&node) else {
+            continue;
+        };
+        let (owner, zxid) = (stat.owner, stat.czxid);
+        writeln!(text, "  {node} of {owner:#x}, created by {zxid:#x}").expect("a string takes it");
+        tell_tree(raw, &node, text);
+    }
+}
