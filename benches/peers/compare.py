@@ -3,8 +3,10 @@
 
     benches/peers/compare.py HOST:PORT [--rounds N] [--json FILE] [SCENARIO ..]
 
-Runs kazoo where KAZOO_PYTHON, or the python that runs this, has it, and Curator where its
-jars are in /usr/share/java or CURATOR_CLASSPATH names them. Needs the example `floor`
+Runs kazoo where KAZOO_PYTHON, or the python that runs this, has it, Curator where its jars
+are in /usr/share/java or CURATOR_CLASSPATH names them, go-zookeeper where there is Go and
+/usr/share/gocode or GOPATH has it, and kezhuw's `zookeeper-client` and the textbook recipe
+on the crate `zookeeper` where `rust` has been built. Needs the example `floor`
 (`cargo build --release --example floor`), which tells what the scenarios are; `alone@5` is
 `alone` over a network with 5 ms of delay each way. Rates are medians; `~` is half of the
 spread between the quartiles. `plots.py` draws what --json has written.
@@ -22,8 +24,10 @@ import uuid
 from delay import Delay
 
 HERE = pathlib.Path(__file__).resolve().parent
-TARGET = os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target")
-FLOOR = pathlib.Path(TARGET) / "release/examples/floor"
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
+FLOOR = TARGET / "release/examples/floor"
+GO = TARGET / "go-peer"
+RUST = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "rust/target")) / "release"
 SCENARIOS = ["alone", "threads-4", "threads-16", "handoff-2", "handoff-8", "handoff-32",
              "queue-10", "queue-100"]
 
@@ -64,6 +68,13 @@ def contenders():
     if "curator" in classpath:
         yield "curator", peer("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
                               "-cp", classpath, HERE / "CuratorPeer.java")
+    gopath = os.environ.get("GOPATH", "/usr/share/gocode")
+    if run("env", "GO111MODULE=off", f"GOPATH={gopath}",
+           "go", "build", "-o", GO, HERE / "go/main.go") is not None:
+        yield "go-zookeeper", peer(GO)
+    for name in ("kezhuw", "textbook"):
+        if (RUST / name).exists():
+            yield name, peer(RUST / name)
 
 
 def spread(rates):

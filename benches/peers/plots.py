@@ -23,6 +23,9 @@ STYLES = {
     "floor": dict(color="black", linestyle="--", marker=".", label="a raw socket"),
     "kazoo": dict(color="#c77700", marker="s"),
     "curator": dict(color="#2f8f4e", marker="^"),
+    "go-zookeeper": dict(color="#b5327d", marker="D"),
+    "kezhuw": dict(color="#7a4fbf", marker="v", label="zookeeper-client"),
+    "textbook": dict(color="#888888", marker="P", label="the recipe in Rust"),
 }
 # Of each plot: its name, its scenarios, where the number is in their names, its axis.
 PLOTS = [
@@ -36,7 +39,7 @@ def draw(table, name, prefix, mark, axis, folder):
     scenarios = [s for s in table if s.startswith(prefix)]
     if not scenarios:
         return
-    figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(7.2, 3.6), layout="constrained")
     for who, style in STYLES.items():
         points = [(float(s.split(mark)[1]), 1e3 / statistics.median(table[s][who]))
                   for s in scenarios if table[s].get(who)]
@@ -51,7 +54,7 @@ def draw(table, name, prefix, mark, axis, folder):
     axes.set_xlabel(axis)
     axes.set_ylabel("ms a grant")
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     figure.savefig(folder / f"performance-{name}.svg", metadata={"Date": None})
 
 
