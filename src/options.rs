@@ -102,7 +102,8 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Calls this when the wait begins, and again when someone else is next ahead of us.
+    /// Calls this when the wait begins, again when someone else is next ahead of us, and,
+    /// with mutexes, when that one has nobody ahead any more.
     ///
     /// It runs on the waiting thread, and the wait goes on when it returns. Defaults to
     /// nothing.

@@ -20,6 +20,17 @@ use zklock::{Client, Dialect, LockOptions, MutexGuard};
 /// What a free lock is taken with, in one write.
 const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
 
+/// What who has several ahead watches, in one write: its own node, and those of the two
+/// that are nearest.
+const WATCH: [i32; 3] = [op::EXISTS, op::GET_DATA, op::GET_DATA];
+
+/// Stands for the moment when the one that is nearest lets go.
+const LET_GO: [i32; 0] = [];
+
+/// A short session, and a time after which it has to be proven again.
+const SHORT: Duration = Duration::from_secs(8);
+const LONG: Duration = Duration::from_millis(2200);
+
 /// Each way; nothing else in a lock takes nearly as long.
 const DELAY: Duration = Duration::from_millis(100);
 const ROUND_TRIP: Duration = Duration::from_millis(200);
@@ -64,33 +75,56 @@ fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
 }
 
 #[test]
-fn a_wake_up_in_a_longer_queue_costs_one_listing() {
+fn in_a_longer_queue_the_one_listing_is_sent_while_another_holds() {
     let scene = Scene::new("three");
-    scene.lock_behind_two(Duration::ZERO);
-    let watch = vec![op::GET_DATA];
+    scene.lock_behind_two(Duration::ZERO, Duration::ZERO);
     let list = vec![op::GET_CHILDREN];
-    let expected = [ENTER.to_vec(), watch, list, vec![op::DELETE]];
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        list,
+        LET_GO.to_vec(),
+        vec![op::DELETE],
+    ];
     assert_eq!(scene.tap.take(), expected);
 }
 
 #[test]
 fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
-    let short = Duration::from_secs(4);
-    let scene = Scene::with_timeout("proof", short);
-    scene.lock_behind_two(short / 4 + short / 20);
-    let mut writes = scene.tap.take();
-    writes
-        .iter_mut()
-        .for_each(|ops| ops.retain(|op| *op != op::PING));
-    writes.retain(|ops| !ops.is_empty());
-    let wake_up = vec![op::GET_CHILDREN, op::MULTI];
-    let watch = vec![op::GET_DATA];
-    let expected = [ENTER.to_vec(), watch, wake_up, vec![op::DELETE]];
-    assert_eq!(writes, expected);
+    let list_and_prove = vec![op::GET_CHILDREN, op::MULTI];
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        list_and_prove,
+        LET_GO.to_vec(),
+        vec![op::DELETE],
+    ];
+    assert_eq!(after_waits(LONG, Duration::ZERO), expected);
 }
 
 #[test]
-fn a_release_of_another_wakes_nobody_but_the_next() {
+fn who_was_the_next_for_long_proves_the_session_and_lists_no_more() {
+    let (list, prove) = (vec![op::GET_CHILDREN], vec![op::MULTI]);
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        list,
+        LET_GO.to_vec(),
+        prove,
+        vec![op::DELETE],
+    ];
+    assert_eq!(after_waits(Duration::ZERO, LONG), expected);
+}
+
+/// What is sent in a short session by who waits for two others, for so long each.
+fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
+    let scene = Scene::with_timeout("proof", SHORT);
+    scene.lock_behind_two(first, second);
+    scene.tap.take()
+}
+
+#[test]
+fn a_release_wakes_nobody_but_the_next_two() {
     let scene = Scene::new("herd");
     let hosts = scene.server.hosts();
     let clients: Vec<_> = (0..3).map(|_| Client::connect(hosts).unwrap()).collect();
@@ -102,13 +136,13 @@ fn a_release_of_another_wakes_nobody_but_the_next() {
             threads.push(scope.spawn(move || mutex.lock().unwrap().unlock().unwrap()));
             scene.wait_for_contenders(ahead + 1);
         }
-        scene.tap.settle(3);
+        scene.tap.settle(ENTER.len() + WATCH.len());
         drop(holder);
         for thread in threads {
             thread.join().unwrap();
         }
     });
-    // However many there were before: one look at the one that we waited for.
+    // However many there were before: one look at those that are near.
     let sent = scene.tap.take().concat();
     let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
     assert_eq!(listings, 2, "{sent:?}");
@@ -212,7 +246,7 @@ fn a_hand_off_between_two_waits_for_two_one_way_trips() {
 }
 
 #[test]
-fn a_hand_off_in_a_queue_waits_for_one_more_round_trip_at_most() {
+fn a_hand_off_in_a_queue_waits_for_two_one_way_trips_too() {
     let slow = Slow::new("slow-three");
     let hosts = slow.proxy.hosts();
     let (one, two) = (
@@ -226,9 +260,38 @@ fn a_hand_off_in_a_queue_waits_for_one_more_round_trip_at_most() {
     );
     slow.proxy.delay(DELAY);
     // Twice: there are two hand-offs.
-    slow.within(2 * ROUND_TRIP * 5 / 2, || {
+    slow.within(2 * ROUND_TRIP * 5 / 4, || {
         let holder = mine.lock().unwrap();
         slow.hand_off(&[&one, &two], holder)
+    });
+}
+
+#[test]
+fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
+    let slow = Slow::new("slow-third");
+    let [one, two] = [(); 2].map(|()| Client::connect(slow.server.hosts()).unwrap());
+    let (one, two) = (
+        one.mutex(&slow.path).unwrap(),
+        two.mutex(&slow.path).unwrap(),
+    );
+    let third = slow.client.mutex(&slow.path).unwrap();
+    let listings = || slow.proxy.requests(op::GET_CHILDREN);
+    let holder = one.lock().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| drop(two.lock().unwrap()));
+        slow.wait_for_contenders(2);
+        let watches = slow.proxy.requests(op::GET_DATA);
+        let last = scope.spawn(|| drop(third.lock().unwrap()));
+        eventually("the third watches both", || {
+            slow.proxy.requests(op::GET_DATA) == watches + 2
+        });
+        let before = listings();
+        // Both have gone before the server hears what the third asks of the first.
+        slow.proxy.delay(DELAY);
+        drop(holder);
+        next.join().unwrap();
+        last.join().unwrap();
+        assert_eq!(listings(), before + 1);
     });
 }
 
@@ -263,19 +326,26 @@ impl Scene {
         }
     }
 
-    /// Queues the tapped client behind two others, which go after some time.
-    fn lock_behind_two(&self, time: Duration) {
-        let (first, second) = (self.connect(), self.connect());
-        let holder = first.mutex(&self.path).unwrap().lock().unwrap();
+    /// Queues the tapped client behind two others, which hold for so long each, and the
+    /// second until the tapped one has looked at the queue.
+    fn lock_behind_two(&self, first: Duration, second: Duration) {
+        let (one, other) = (self.connect(), self.connect());
+        let holder = one.mutex(&self.path).unwrap().lock().unwrap();
         thread::scope(|scope| {
-            let mutex = second.mutex(&self.path).unwrap();
-            let next = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+            let mutex = other.mutex(&self.path).unwrap();
+            let next = scope.spawn(move || {
+                let guard = mutex.lock().unwrap();
+                self.tap.settle(ENTER.len() + WATCH.len() + 1);
+                thread::sleep(second);
+                self.tap.write_down(&LET_GO);
+                guard.unlock().unwrap();
+            });
             self.wait_for_contenders(2);
             let mutex = self.client.mutex(&self.path).unwrap();
             let last = scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
             self.wait_for_contenders(3);
-            self.tap.settle(3);
-            thread::sleep(time);
+            self.tap.settle(ENTER.len() + WATCH.len());
+            thread::sleep(first);
             drop(holder);
             next.join().unwrap();
             last.join().unwrap();
@@ -311,7 +381,7 @@ struct Slow {
     proxy: Proxy,
     client: Client,
     path: String,
-    _server: Server,
+    server: Server,
 }
 
 impl Slow {
@@ -324,7 +394,7 @@ impl Slow {
             proxy,
             client,
             path,
-            _server: server,
+            server,
         }
     }
 
@@ -409,13 +479,21 @@ impl Tap {
     fn take(&self) -> Vec<Vec<i32>> {
         let mut log = std::mem::take(&mut *self.log.lock().unwrap());
         log.retain(|write| *write != [op::PING]);
+        for write in &mut log {
+            write.retain(|op| *op != op::PING);
+        }
         log
     }
 
-    /// Waits until so many requests have left.
+    fn write_down(&self, write: &[i32]) {
+        self.log.lock().unwrap().push(write.to_vec());
+    }
+
+    /// Waits until so many requests have left, without pings.
     fn settle(&self, requests: usize) {
         eventually("the requests have left", || {
-            self.log().concat().len() >= requests
+            let sent = self.log().concat();
+            sent.iter().filter(|op| **op != op::PING).count() >= requests
         });
     }
 }

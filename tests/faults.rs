@@ -14,7 +14,7 @@ use support::worker::{self, Worker};
 use support::zookeeper::ZooKeeper;
 use support::{eventually, fresh_path, timed, within};
 use transport::{TIMEOUT, Transport, on_every_transport};
-use zklock::{Error, GuardEvent, GuardState, MutexGuard};
+use zklock::{Error, GuardEvent, GuardState, LockOptions, MutexGuard};
 
 /// Longer than any call takes that does not hang, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
@@ -25,6 +25,7 @@ on_every_transport! {
     a_holder_whose_node_is_deleted_has_lost_the_lock
     a_waiter_whose_node_is_deleted_is_evicted
     a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_the_last_one_ahead
+    a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last
     a_lost_reply_to_the_create_leaves_one_node
     a_lost_create_is_repeated
     a_lost_reply_to_the_release_leaves_nothing
@@ -33,7 +34,7 @@ on_every_transport! {
     a_waiter_gets_the_lock_after_its_connection_was_cut
     a_deadline_holds_in_a_blackhole_and_nothing_is_left_when_it_heals
     a_flapping_network_causes_neither_overlap_nor_leftovers
-    a_release_wakes_one_waiter
+    a_release_wakes_the_next_two_and_nobody_else
     trying_a_taken_lock_writes_nothing
     an_idle_client_costs_the_server_nothing_but_pings
 }
@@ -163,6 +164,39 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_the_last_one_ahead(
         let node = format!("{path}/{name}");
         Raw::connect(&server.hosts()).delete(&node).unwrap();
         guard.unlock().unwrap();
+        assert_eq!(waiting.join().unwrap(), Err(Error::Evicted { node }));
+    });
+    assert_nothing_left(&server.hosts(), &path);
+}
+
+fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last(
+    transport: Transport,
+) {
+    let (server, path) = (ZooKeeper::shared(), fresh_path("evicted-third"));
+    let [one, two, three] = [(); 3].map(|()| transport.connect(&server.hosts()));
+    let first = one.mutex(&path).unwrap().lock().unwrap();
+    let (leave, leaving) = crossbeam_channel::bounded::<()>(0);
+    let (told, positions) = crossbeam_channel::unbounded();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = two.mutex(&path).unwrap().lock().unwrap();
+            let _ = leaving.recv();
+        });
+        wait_for_children(&server.hosts(), &path, 2);
+        let waiting = scope.spawn(|| {
+            let options = LockOptions::new().on_wait(|waiting| {
+                let _ = told.send(waiting.position());
+            });
+            three.mutex(&path).unwrap().lock_with(options).map(drop)
+        });
+        assert_eq!(positions.recv_timeout(SOON), Ok(2));
+        first.unlock().unwrap();
+        assert_eq!(positions.recv_timeout(SOON), Ok(1));
+        let nodes = children(&server.hosts(), &path);
+        let name = nodes.iter().find(|name| name.ends_with('2')).unwrap();
+        let node = format!("{path}/{name}");
+        Raw::connect(&server.hosts()).delete(&node).unwrap();
+        drop(leave);
         assert_eq!(waiting.join().unwrap(), Err(Error::Evicted { node }));
     });
     assert_nothing_left(&server.hosts(), &path);
@@ -413,7 +447,7 @@ fn a_flapping_network_causes_neither_overlap_nor_leftovers(transport: Transport)
     assert_nothing_left(&server.hosts(), &path);
 }
 
-fn a_release_wakes_one_waiter(transport: Transport) {
+fn a_release_wakes_the_next_two_and_nobody_else(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("herd"));
     let proxies = [(); 5].map(|()| Proxy::start(&server.hosts()));
     let holder = transport.connect(&server.hosts());
@@ -439,7 +473,8 @@ fn a_release_wakes_one_waiter(transport: Transport) {
         drop(guard);
         gates[0].0.recv_timeout(SOON).unwrap();
         let after = proxies.each_ref().map(Proxy::all_requests);
-        assert_eq!(after[1..], before[1..], "others were woken");
+        // The second looks whether it is the next.
+        assert_eq!(after[2..], before[2..], "others were woken");
         drop(gates);
     });
     assert_nothing_left(&server.hosts(), &path);

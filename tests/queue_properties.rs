@@ -247,6 +247,27 @@ proptest! {
     }
 
     #[test]
+    fn when_the_one_beyond_has_gone_the_nearest_is_the_last_if_there_were_two(
+        queue in numbered(),
+        me in any::<Index>(),
+    ) {
+        let me = me.index(queue.len());
+        let Some((_, behind)) = &waits(&queue, &names(&queue))[me] else {
+            return Ok(());
+        };
+        let Some(beyond) = &behind.beyond else {
+            return Ok(());
+        };
+        let mut rest = queue.clone();
+        rest.retain(|contender| contender.node != *beyond);
+        let Place::Behind(after) = place(&rest, &names(&rest), &queue[me]) else {
+            return Err(TestCaseError::fail("the nearest is still ahead"));
+        };
+        prop_assert_eq!(&after.nearest, &behind.nearest);
+        prop_assert_eq!(after.last, me == 2);
+    }
+
+    #[test]
     fn a_queue_is_taken_if_a_newcomer_would_have_to_wait(queue in numbered()) {
         let (newcomer, there) = queue.split_last().expect("it is not empty");
         let taken = newcomer.contest.is_taken(&names(there));

@@ -15,9 +15,12 @@
 //!     │     │  └──────────────────► Prove ──► Finish(Held)
 //!     │     │ someone ahead           ▲
 //!     │     ▼                         │ the last one ahead was deleted
-//!     ├── Watch ──► Wait ─────────────┘
-//!     │ gone          │ woken
-//!     └───────────────┘
+//!     ├── Watch ──► Wait ─────────────┤
+//!     │ gone        │ ▲ one ahead     │
+//!     ├─────────────┘ │               │ nothing ahead
+//!     │ woken         ▼               │
+//!     └──────────── Relist ───────────┘
+//!       others ahead
 //!
 //!  Cancel, from anywhere: Finish(Gone).   New session, from anywhere: Finish(Restart).
 //! ```
@@ -26,6 +29,9 @@
 //! [`Attempt::handle`], until the action is `Finish`. Whatever the attempt leaves
 //! behind in the directory is in [`Attempt::leftovers`] by then, and is somebody else's
 //! to delete. There is no time in here: a deadline is a `Cancel` that the driver sends.
+//!
+//! `Relist` saves the hand-off a round trip: who is woken because the one beyond the nearest
+//! has gone looks at the queue while the nearest holds, and not when its own turn has come.
 
 use std::collections::HashMap;
 use std::mem;
@@ -75,11 +81,12 @@ pub enum Action {
     Births(Vec<String>),
     /// Read the nearest node, leaving a watch on it.
     Watch(Behind),
-    /// As `Watch`, with a watch on this node of ours as well.
+    /// As `Watch`, with watches on this node of ours and on the one beyond the nearest as
+    /// well.
     ///
     /// The server tells events in the order in which they happened: if the nearest node
     /// goes and nothing was heard of ours, ours was there.
-    WatchBoth(Behind, String),
+    WatchAround(Behind, String),
     /// Sleep until something is worth a report.
     Wait,
     /// Have the quorum confirm this node, unless it confirmed the session a moment ago.
@@ -115,6 +122,8 @@ pub enum Event {
     Watching,
     /// The nearest node, which we watched, was deleted.
     Deleted,
+    /// The node beyond the nearest was deleted, and the watches on the others stand.
+    BeyondDeleted,
     /// Our own node, which we asked for, is not there, in our own session.
     Evicted,
     /// Something else happened: look again.
@@ -175,6 +184,7 @@ enum State {
     Find,
     Inspect(String),
     List(Mine),
+    Relist(Mine, Behind),
     Births(Mine, Vec<String>),
     Watch(Mine, Behind),
     Wait(Mine, Behind),
@@ -215,14 +225,14 @@ impl Attempt {
         match &self.state {
             State::List(_) if self.contest.role == Role::Permit => Action::ListAndWatch(true),
             State::Peek if self.patience == Patience::Waits => Action::ListAndWatch(false),
-            State::Peek | State::Find | State::List(_) => Action::List,
+            State::Peek | State::Find | State::List(_) | State::Relist(..) => Action::List,
             State::Create => Action::Create(self.prefix.clone()),
             State::Parents => Action::MakeParents,
             State::Sync => Action::Sync,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
-            State::Watch(mine, behind) if behind.last => {
-                Action::WatchBoth(behind.clone(), mine.name.clone())
+            State::Watch(mine, behind) if behind.last || behind.beyond.is_some() => {
+                Action::WatchAround(behind.clone(), mine.name.clone())
             }
             State::Watch(_, behind) => Action::Watch(behind.clone()),
             State::Full | State::Wait(..) => Action::Wait,
@@ -235,10 +245,19 @@ impl Attempt {
     pub fn node(&self) -> Option<&str> {
         match &self.state {
             State::List(mine)
+            | State::Relist(mine, _)
             | State::Births(mine, _)
             | State::Watch(mine, _)
             | State::Wait(mine, _)
             | State::Prove(mine) => Some(&mine.name),
+            _ => None,
+        }
+    }
+
+    /// What is ahead of our node, while it waits for that.
+    pub fn behind(&self) -> Option<&Behind> {
+        match &self.state {
+            State::Wait(_, behind) => Some(behind),
             _ => None,
         }
     }
@@ -286,6 +305,14 @@ impl Attempt {
                 let place = self.contest.place(&names, &mine.name);
                 self.placed(mine, place)
             }
+            (State::Relist(mine, before), Event::Children(names)) => {
+                match self.contest.place(&names, &mine.name) {
+                    Place::Behind(now) if now.last && now.nearest == before.nearest => {
+                        State::Wait(mine, now)
+                    }
+                    place => self.placed(mine, place),
+                }
+            }
             (State::Births(mine, _), Event::Births(births)) => {
                 let place = self.contest.place_by_birth(&births, &mine.name);
                 self.placed(mine, place)
@@ -295,10 +322,15 @@ impl Attempt {
             (State::Watch(mine, _) | State::Wait(mine, _), Event::Evicted) => {
                 State::Finish(Outcome::Evicted(mine.name))
             }
+            (State::Watch(mine, behind) | State::Wait(mine, behind), Event::BeyondDeleted) => {
+                State::Relist(mine, behind)
+            }
             (State::Wait(mine, Behind { last: true, .. }), Event::Deleted) => State::Prove(mine),
             (State::Wait(mine, _), Event::Deleted | Event::Woken) => State::List(mine),
             (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
-            (State::List(mine) | State::Prove(mine), Event::NoNode) => {
+            // The watches may have gone with the connection.
+            (State::Relist(mine, _), Event::ReplyLost | Event::Woken) => State::List(mine),
+            (State::List(mine) | State::Relist(mine, _) | State::Prove(mine), Event::NoNode) => {
                 State::Finish(Outcome::Evicted(mine.name))
             }
 
@@ -345,8 +377,7 @@ impl Attempt {
                     Behind {
                         nearest,
                         ahead,
-                        holds: false,
-                        last: false,
+                        ..Behind::default()
                     },
                 )
             }
@@ -371,6 +402,7 @@ impl Attempt {
             }
             State::Inspect(name) => self.leftovers.push(Leftover::Node(name)),
             State::List(mine)
+            | State::Relist(mine, _)
             | State::Births(mine, _)
             | State::Watch(mine, _)
             | State::Wait(mine, _)

@@ -34,7 +34,7 @@ pub enum Place {
 }
 
 /// What is ahead of a contender that has to wait.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Behind {
     /// The nearest node whose departure can help.
     pub nearest: String,
@@ -47,6 +47,9 @@ pub struct Behind {
     /// So it is if `nearest` was the only node ahead and nobody turns it into another
     /// node with the same number, which holders of a read-write lock may do.
     pub last: bool,
+    /// Whom `nearest` waits for, if its departure may leave nobody but `nearest` ahead, who
+    /// would be `last` then.
+    pub beyond: Option<String>,
 }
 
 /// A contender that would not wait for us.
@@ -199,13 +202,17 @@ impl Contest {
         let blocks = |entry: &Entry<'_>| {
             entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
         };
-        let holds = !ahead.clone().any(blocks);
-        let plain = matches!(nearest.name.kind, Kind::Lock | Kind::GoLock);
+        let beyond = ahead.clone().filter(|entry| blocks(entry));
+        let beyond = beyond.max_by_key(|entry| entry.order);
+        let plain = numbered && matches!(nearest.name.kind, Kind::Lock | Kind::GoLock);
         Place::Behind(Behind {
             nearest: nearest.name.text.to_owned(),
             ahead: ahead.clone().filter(conflicts).count(),
-            holds,
-            last: numbered && plain && ahead.count() == 1,
+            holds: beyond.is_none(),
+            last: plain && ahead.count() == 1,
+            beyond: beyond
+                .filter(|_| plain)
+                .map(|entry| entry.name.text.to_owned()),
         })
     }
 }

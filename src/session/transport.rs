@@ -8,6 +8,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::ask::Ticket;
 use super::mailbox::{self, Slot};
 use crate::clock::Moment;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
@@ -103,6 +104,7 @@ pub(crate) struct Fired {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) sent: Moment,
+    pub(crate) listing: Ticket,
     /// How many requests the proof was made of.
     pub(crate) proof: usize,
 }

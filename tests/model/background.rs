@@ -3,7 +3,7 @@
 use zklock::protocol::attempt::Event;
 use zklock::protocol::farewell;
 
-use super::client::{Change, Fired};
+use super::client::{Change, Fired, Place};
 use super::mutant::Mutant;
 use super::world::{Transport, World};
 
@@ -111,24 +111,28 @@ impl World {
     /// Tells whoever watches the node what became of it.
     pub(crate) fn fire(&mut self, name: &str, what: Change) {
         let deaf = (what, self.rules.mutant) == (Change::Changed, Mutant::SleepsThroughChanges);
-        let mut woken = Vec::new();
+        let (mut woken, mut stirred) = (Vec::new(), Vec::new());
         for (i, client) in self.clients.iter_mut().enumerate() {
             let mine = client.queued.as_ref();
             let queued = mine.is_some_and(|mine| self.directory.find(mine).is_some());
-            let own = client.guard.as_deref() == Some(name);
-            if own {
-                client.guard = None;
-            } else if client.watch.as_deref() == Some(name) {
-                client.watch = None;
+            let of = if client.guard.take_if(|watched| watched == name).is_some() {
+                Place::Own
+            } else if client.watch.take_if(|watched| watched == name).is_some() {
                 woken.push(i);
+                Place::Nearest
+            } else if client.beyond.take_if(|watched| watched == name).is_some() {
+                // Who has something else to hear of is awake.
+                stirred.extend(client.events.is_empty().then_some(i));
+                Place::Beyond
             } else {
                 continue;
-            }
-            let fired = Fired { what, own, queued };
+            };
+            let fired = Fired { what, of, queued };
             client.events.extend((!deaf).then_some(fired));
         }
         if what == Change::Deleted {
             self.check_herd(woken);
+            self.check_herd(stirred);
         }
     }
 

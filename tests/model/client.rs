@@ -36,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) crashed: bool,
     /// The node with a watch of ours at the server.
     pub(crate) watch: Option<String>,
+    /// The node beyond that, while it is watched, too.
+    pub(crate) beyond: Option<String>,
     /// Our own node, while it is watched, too.
     pub(crate) guard: Option<String>,
     /// The attempt asked for that. For the properties.
@@ -63,10 +65,17 @@ pub(crate) struct Client {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Fired {
     pub(crate) what: Change,
-    /// It is about the client's own node, not the nearest.
-    pub(crate) own: bool,
+    pub(crate) of: Place,
     /// The client's own node was there at that time. For the properties.
     pub(crate) queued: bool,
+}
+
+/// The node that a watch was on.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Place {
+    Own,
+    Nearest,
+    Beyond,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -98,6 +107,7 @@ impl Client {
             untold: false,
             crashed: false,
             watch: None,
+            beyond: None,
             guard: None,
             guards: false,
             events: Vec::new(),
@@ -151,6 +161,7 @@ impl Client {
 
     pub(crate) fn lose_watches(&mut self) {
         self.watch = None;
+        self.beyond = None;
         self.guard = None;
         self.events.clear();
     }

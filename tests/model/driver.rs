@@ -9,6 +9,7 @@
 //! - a sleeper is woken after every reconnect,
 //! - only the watches that were set last are listened to, and their events are told in
 //!   the order in which they happened: `Deleted` after the own node's is no grant,
+//! - who lists again while its watches stand is told if they fall with the connection,
 //! - a connection that was made anew tells what it missed in any order: that is `Woken`,
 //! - the deletion of the own node is `Woken`, since a server that closes the session tells
 //!   of it, too; only an answer to a request, through the session, is `Evicted`,
@@ -18,8 +19,9 @@
 
 use zklock::protocol::attempt::{Action, Event, Outcome};
 use zklock::protocol::farewell::Farewell;
+use zklock::protocol::queue::Behind;
 
-use super::client::{Change, Hold};
+use super::client::{Change, Hold, Place};
 use super::mutant::{Mutant, births_by_number};
 use super::property::Property;
 use super::world::{Step, World};
@@ -52,7 +54,7 @@ impl World {
                 _ => self.births(&names),
             },
             Action::Watch(behind) => self.watch(i, &behind.nearest),
-            Action::WatchBoth(behind, mine) => self.watch_both(i, &behind.nearest, mine),
+            Action::WatchAround(behind, mine) => self.watch_around(i, &behind, mine),
             Action::Prove(name) => match self.directory.find(&name) {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
@@ -96,6 +98,7 @@ impl World {
     }
 
     fn watch(&mut self, i: usize, nearest: &str) -> Event {
+        self.clients[i].lose_watches();
         let node = self.meant(i, nearest);
         match self.directory.find(&node) {
             Some(_) => {
@@ -107,16 +110,24 @@ impl World {
         }
     }
 
-    fn watch_both(&mut self, i: usize, nearest: &str, mine: String) -> Event {
+    fn watch_around(&mut self, i: usize, behind: &Behind, mine: String) -> Event {
         self.clients[i].guards = true;
-        if self.rules.mutant == Mutant::WatchesOnlyTheNearest {
-            return self.watch(i, nearest);
+        let event = self.watch(i, &behind.nearest);
+        let watching = matches!(event, Event::Watching);
+        if !watching || self.rules.mutant == Mutant::WatchesOnlyTheNearest {
+            return event;
         }
         if self.directory.find(&mine).is_none() {
             return Event::Evicted;
         }
         self.clients[i].guard = Some(mine);
-        self.watch(i, nearest)
+        match &behind.beyond {
+            Some(beyond) if self.directory.find(beyond).is_none() => Event::BeyondDeleted,
+            beyond => {
+                self.clients[i].beyond.clone_from(beyond);
+                Event::Watching
+            }
+        }
     }
 
     pub(crate) fn run_lagging(&mut self, i: usize) {
@@ -149,14 +160,20 @@ impl World {
         };
         let fired = client.events.get(nth).filter(|_| step == Step::Wake(i));
         let deleted = fired.filter(|fired| fired.what == Change::Deleted);
-        let event = match deleted {
-            Some(fired) if !fired.own => Event::Deleted,
-            Some(_) if mutant == Mutant::TakesOwnEndForEviction => Event::Evicted,
+        let event = match deleted.map(|fired| fired.of) {
+            Some(Place::Nearest) => Event::Deleted,
+            Some(Place::Beyond) => Event::BeyondDeleted,
+            Some(Place::Own) if mutant == Mutant::TakesOwnEndForEviction => Event::Evicted,
             _ if mutant == Mutant::TakesAnyWakeForADeletion => Event::Deleted,
             _ => Event::Woken,
         };
         let queued = deleted.is_none_or(|fired| fired.queued);
-        client.stop_watching();
+        match event {
+            Event::BeyondDeleted if mutant != Mutant::DropsWatchesToRelist => {
+                client.events.remove(nth);
+            }
+            _ => client.stop_watching(),
+        }
         self.report(i, event);
         let client = &mut self.clients[i];
         client.deluded = !queued && matches!(client.action(), Some(Action::Prove(_)));

@@ -87,6 +87,8 @@ impl World {
             client.events.reverse();
         }
         client.reconnected = client.is_asleep() && mutant != Mutant::SleepsThroughReconnects;
+        let relists = client.queued.is_some() && client.action() == Some(Action::List);
+        let asks = (asks || relists) && !(relists && mutant == Mutant::RelistsWithLostWatches);
         if asks && mutant != Mutant::RepeatsLostCreates {
             self.report(i, Event::ReplyLost);
         }
@@ -156,6 +158,7 @@ impl World {
         client.expired = true;
         client.under_way = None;
         client.watch = None;
+        client.beyond = None;
         if let Some(hold) = &mut client.hold {
             hold.trusted &= self.rules.mutant == Mutant::TrustsPings;
         }

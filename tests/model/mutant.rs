@@ -38,6 +38,8 @@ pub(crate) enum Mutant {
     WatchesOnlyTheNearest,
     HearsOutOfOrder,
     HearsWhatIsSetAgain,
+    DropsWatchesToRelist,
+    RelistsWithLostWatches,
     TakesOwnEndForEviction,
 
     // Sessions.

@@ -22,7 +22,8 @@ pub(crate) enum Property {
     Order,
     /// Wake any sleeper for no reason: it finds that it still has to wait.
     Sleep,
-    /// A deletion wakes one contender, except readers, which can go on together.
+    /// A deletion wakes one contender, except readers, which can go on together; and the
+    /// one that is next to it then, to look at the queue.
     Herd,
     /// A farewell deletes nothing but what its own client has done with.
     Ownership,
@@ -75,7 +76,7 @@ impl World {
         let mut attempt = client.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
-            Action::Watch(_) | Action::WatchBoth(..) => {}
+            Action::Watch(_) | Action::WatchAround(..) => {}
             // It cannot go on anyway, and learns why when somebody ahead goes.
             Action::Finish(Outcome::Evicted(_)) if client.evicted && !client.guards => {}
             action => {
@@ -176,7 +177,7 @@ impl World {
         }
     }
 
-    /// A deletion woke these. Whoever was evicted in its sleep does not count.
+    /// A deletion woke these, all of them as the nearest node or all as the one beyond. Whoever was evicted in its sleep does not count.
     pub(crate) fn check_herd(&mut self, mut woken: Vec<usize>) {
         let queues = |name: &String| self.directory.find(name).is_some();
         woken.retain(|i| self.clients[*i].queued.as_ref().is_some_and(queues));

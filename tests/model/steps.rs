@@ -188,7 +188,8 @@ impl World {
         if 0 < self.budget.touches {
             let watched = |n: &usize| {
                 let name = &self.directory.nodes[*n].name;
-                let seen = |c: &Client| [&c.watch, &c.guard].contains(&&Some(name.clone()));
+                let seen =
+                    |c: &Client| [&c.watch, &c.beyond, &c.guard].contains(&&Some(name.clone()));
                 self.clients.iter().any(seen)
             };
             steps.extend(nodes.filter(watched).map(Step::Touch));

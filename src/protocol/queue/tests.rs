@@ -48,6 +48,18 @@ fn behind(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
         ahead,
         holds,
         last,
+        beyond: None,
+    })
+}
+
+/// Where somebody waits for a mutex that is held and has a queue.
+fn behind_two(nearest: &str, beyond: &str, ahead: usize) -> Place {
+    Place::Behind(Behind {
+        nearest: node(nearest),
+        ahead,
+        holds: false,
+        last: false,
+        beyond: Some(node(beyond)),
     })
 }
 
@@ -58,7 +70,8 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
         // queue           me     contest  place
         ("l1",            "l1",  MUTEX,   Place::First),
         ("l2 l1",         "l2",  MUTEX,   behind("l1", 1, true, true)),
-        ("l3 l1 l2",      "l3",  MUTEX,   behind("l2", 2, false, false)),
+        ("l3 l1 l2",      "l3",  MUTEX,   behind_two("l2", "l1", 2)),
+        ("l1 l2 l3 l4",   "l4",  MUTEX,   behind_two("l3", "l2", 3)),
         ("l1 l3",         "l9",  MUTEX,   Place::Missing),
         ("w1",            "w1",  WRITE,   Place::First),
         ("r1 r2",         "r2",  READ,    Place::First),
@@ -99,7 +112,7 @@ fn used_up_numbers_are_ordered_by_birth() {
             nearest: nearest.clone(),
             ahead,
             holds: ahead == 1,
-            last: false,
+            ..Behind::default()
         })
     };
     assert_eq!(MUTEX.place_by_birth(&births, &queue[2]), Place::First);

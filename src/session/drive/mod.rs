@@ -7,11 +7,13 @@
 
 mod steps;
 mod wait;
+mod watch;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::watch::Watched;
 use super::Session;
 use super::ask::{Answered, Asker, Ticket, over, refused};
 use super::fresh_id;
@@ -19,7 +21,7 @@ use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::mailbox::Mailbox;
 use super::overdue::Overdue;
-use super::transport::{Failure, Fired, Watch, WatchId};
+use super::transport::{Failure, Fired};
 use super::vigil::Vigil;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -124,12 +126,9 @@ struct Drive<'a, 'q> {
     proven: Option<Moment>,
     /// The listing that was sent in the same write as the create.
     listing: Option<Ticket>,
-    /// What is sent when the nearest node goes: a listing, and a proof if it is due.
-    relisting: Option<Ticket>,
-    /// The watch on the nearest node.
-    watching: Option<(String, WatchId)>,
-    /// The watch on our own node.
-    guarding: Option<WatchId>,
+    watched: Watched,
+    /// What the nearest node told when it was read.
+    seen: (Vec<u8>, Stat),
     fired: Mailbox<Fired>,
     /// Changes of the connection are told in the same place.
     listening: Option<Awake>,
@@ -169,9 +168,8 @@ impl<'a, 'q> Drive<'a, 'q> {
             since,
             proven: None,
             listing: None,
-            relisting: None,
-            watching: None,
-            guarding: None,
+            watched: Watched::default(),
+            seen: Default::default(),
             fired: Mailbox::new(),
             listening: None,
             told: None,
@@ -253,7 +251,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             Action::Inspect(name) => self.inspect(&name, limit),
             Action::Births(names) => self.births(&names, limit),
             Action::Watch(behind) => self.watch(&behind, limit),
-            Action::WatchBoth(behind, mine) => self.watch_both(&behind, &mine, limit),
+            Action::WatchAround(behind, mine) => self.watch_around(&behind, &mine, limit),
             Action::Wait => self.wait(limit),
             Action::Prove(name) => self.prove(&name, limit),
             // `run` does not come here with it.
@@ -300,14 +298,13 @@ impl<'a, 'q> Drive<'a, 'q> {
             }
             false => {
                 // The watches of a session go with it.
-                self.watching = None;
-                self.guarding = None;
+                self.watched = Watched::default();
                 Ok(Some(Step::Report(Event::NewSession)))
             }
         }
     }
 
-    fn tell(&mut self, behind: &Behind, data: Vec<u8>, stat: Stat) {
+    fn tell(&mut self, behind: &Behind) {
         let place = (behind.nearest.clone(), behind.ahead);
         let news = self.told.as_ref() != Some(&place);
         if let (Some(on_wait), true) = (self.quest.on_wait.as_mut(), news) {
@@ -316,8 +313,8 @@ impl<'a, 'q> Drive<'a, 'q> {
                 count: behind.ahead,
                 nearest: format!("{}/{}", self.quest.dir, behind.nearest),
                 holds: behind.holds,
-                data,
-                stat,
+                data: self.seen.0.clone(),
+                stat: self.seen.1,
             });
         }
         self.told = Some(place);
@@ -328,29 +325,6 @@ impl<'a, 'q> Drive<'a, 'q> {
         self.answer(ticket, limit)
     }
 
-    fn ask_watching(
-        &mut self,
-        request: Request,
-        path: &str,
-        limit: &Limit,
-    ) -> std::result::Result<Answered, GaveUp> {
-        let watch = self.watch_instead(path);
-        let ticket = self.asker.post([(request, Some(watch))]);
-        self.asker.wait(ticket, limit)
-    }
-
-    /// Takes a watch on `path` in the place of the one there was.
-    fn watch_instead(&mut self, path: &str) -> Watch {
-        self.unwatch();
-        let watch = self.new_watch();
-        self.watching = Some((path.to_owned(), watch.id));
-        watch
-    }
-
-    fn new_watch(&self) -> Watch {
-        Watch::new(self.session.next_watch(), self.fired.slot())
-    }
-
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> Ticket {
         let requests = requests.into_iter().map(|request| (request, None));
         self.asker.post(requests)
@@ -358,13 +332,6 @@ impl<'a, 'q> Drive<'a, 'q> {
 
     fn answer(&mut self, ticket: Ticket, limit: &Limit) -> std::result::Result<Answered, GaveUp> {
         self.asker.wait(ticket, limit)
-    }
-
-    fn unwatch(&mut self) {
-        // The watch on our own node needs none of this: it goes with the node.
-        if let Some((path, id)) = self.watching.take() {
-            self.session.transport.unwatch(&path, id);
-        }
     }
 
     fn acl(&self) -> Vec<crate::proto::Access> {

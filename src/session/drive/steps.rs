@@ -1,24 +1,23 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
-use std::iter;
 use std::time::Instant;
 
 use super::{Drive, Step, born};
 use crate::clock::Moment;
 use crate::error::Result;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, EventKind, Reply, Request, Stat};
+use crate::proto::{CreateMode, ErrorCode, Reply, Request};
 use crate::protocol::attempt::Event;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName};
 use crate::protocol::queue::{Behind, strangers};
-use crate::session::ask::{Answered, Ticket, not_made, refused};
+use crate::session::ask::{not_made, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
-use crate::session::transport::{Asked, Failure, Fired, Then, Watch};
+use crate::session::transport::Failure;
 use crate::session::{list, sync};
 
 /// From this number on a directory is worth a warning.
@@ -134,12 +133,10 @@ impl Drive<'_, '_> {
                 let ahead = count.saturating_sub(self.quest.contest.permits);
                 if ahead != 0 {
                     let behind = Behind {
-                        nearest: String::new(),
                         ahead,
-                        holds: false,
-                        last: false,
+                        ..Behind::default()
                     };
-                    self.tell(&behind, Vec::new(), Stat::default());
+                    self.tell(&behind);
                 }
                 Ok(Step::Report(Event::Children(names)))
             }
@@ -182,136 +179,9 @@ impl Drive<'_, '_> {
         Ok(Step::Report(Event::Births(births)))
     }
 
-    pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
-        let path = self.full(&behind.nearest);
-        let mut watch = self.watch_instead(&path);
-        watch.then = Some(self.listing_then(&watch));
-        let read = Request::GetData { path, watch: true };
-        let ticket = self.asker.post([(read, Some(watch))]);
-        self.watching(behind, ticket, limit)
-    }
-
-    /// Has the queue listed as soon as the nearest node goes, and our session proven if that
-    /// is due by then: this thread is woken once, and no later than by a listing alone.
-    fn listing_then(&mut self, watch: &Watch) -> Then {
-        let (id, to) = (watch.id, watch.to.clone());
-        let node = self.attempt.node().map(|name| self.full(name));
-        let proof = proof::requests(self.session.transport.abilities(), node.as_slice());
-        let (listing, fresh_until) = (list(self.quest.dir), self.fresh_until());
-        let tickets = self.asker.reserve(1 + proof.len());
-        self.relisting = Some(tickets.first);
-        Box::new(move || {
-            let sent = Moment::now();
-            let due = if fresh_until <= Some(sent) {
-                proof
-            } else {
-                Vec::new()
-            };
-            let (kind, proof) = (EventKind::Deleted, due.len());
-            let asked = Some(Asked { sent, proof });
-            let requests = iter::once(listing).chain(due).collect();
-            tickets.calls(requests, move || to.put(Fired { id, kind, asked }))
-        })
-    }
-
-    /// Takes in what was asked for when the nearest node went.
-    pub(super) fn take_in(&mut self, asked: Asked, limit: &Limit) {
-        self.listing = self.relisting.take();
-        let Some(listing) = self.listing.filter(|_| asked.proof > 0) else {
-            return;
-        };
-        let proof = self.asker.wait_for_all(listing.next(), asked.proof, limit);
-        // Whatever else came of it is found out by the next proof.
-        let abilities = self.session.transport.abilities();
-        if proof.is_ok_and(|proof| proof::judge(abilities, &proof) == Proof::Confirmed) {
-            self.proven = Some(asked.sent);
-        }
-    }
-
     /// Until when no other proof of our session is needed.
-    fn fresh_until(&self) -> Option<Moment> {
+    pub(super) fn fresh_until(&self) -> Option<Moment> {
         self.proven.map(|proven| proven + self.link.timeout / 4)
-    }
-
-    /// What the read of the nearest node, which leaves a watch on it, has brought.
-    fn watching(&mut self, behind: &Behind, ticket: Ticket, limit: &Limit) -> Result<Step> {
-        let (data, stat) = match self.answer(ticket, limit) {
-            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Data { data, stat })) => (data, stat),
-            // Who may not read a node is told nothing of it, not even that it goes.
-            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => {
-                return self.watch_directory(behind, limit);
-            }
-            Ok(answered) => {
-                self.watching = None;
-                return self.not_watching(answered, limit);
-            }
-        };
-        self.tell(behind, data, stat);
-        Ok(Step::Report(Event::Watching))
-    }
-
-    /// Waits for any change of the queue.
-    pub(super) fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir.to_owned();
-        let read = Request::GetChildren {
-            path: dir.clone(),
-            watch: true,
-            stat: false,
-        };
-        match self.ask_watching(read, &dir, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
-                self.tell(behind, Vec::new(), Stat::default());
-                Ok(Step::Report(Event::Watching))
-            }
-            Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.not_watching(answered, limit),
-        }
-    }
-
-    /// Watches our own node, too, for which a watch on the nearest need not be waited for.
-    pub(super) fn watch_both(
-        &mut self,
-        behind: &Behind,
-        mine: &str,
-        limit: &Limit,
-    ) -> Result<Step> {
-        let own = self.new_watch();
-        self.guarding = Some(own.id);
-        let nearest = self.full(&behind.nearest);
-        let watch = self.watch_instead(&nearest);
-        // This asks for no permission, unlike reading.
-        let look = Request::Exists {
-            path: self.full(mine),
-            watch: true,
-        };
-        let read = Request::GetData {
-            path: nearest,
-            watch: true,
-        };
-        let ticket = self.asker.post([(look, Some(own)), (read, Some(watch))]);
-        let step = self.watching(behind, ticket.next(), limit)?;
-        // Whatever else there is to report, a new session first of all, must not be lost
-        // over the other answer, which may have failed with the same connection.
-        if !matches!(step, Step::Report(Event::Watching)) {
-            return Ok(step);
-        }
-        match self.answer(ticket, limit) {
-            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(_)) => Ok(step),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
-            Ok(answered) => self.trouble(answered, limit),
-        }
-    }
-
-    pub(super) fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
-        // An `exists` that finds nothing leaves a watch all the same.
-        self.unwatch();
-        match answered {
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
-            answered => self.trouble(answered, limit),
-        }
     }
 
     /// Does something about a holder that has held for too long.

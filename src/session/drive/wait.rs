@@ -11,11 +11,16 @@ use crate::proto::EventKind;
 use crate::protocol::attempt::Event;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Overdue;
-use crate::session::transport::{Fired, Watch, WatchId};
+use crate::session::transport::{Fired, Watch};
 
 impl Drive<'_, '_> {
     /// Sleeps until the watch fires, the connection changes or the limit is reached.
     pub(super) fn wait(&mut self, limit: &Limit) -> Result<Step> {
+        if self.quest.on_wait.is_some()
+            && let Some(behind) = self.attempt.behind().cloned()
+        {
+            self.tell(&behind);
+        }
         self.listen();
         if let Some(step) = self.changed()? {
             return Ok(step);
@@ -56,26 +61,8 @@ impl Drive<'_, '_> {
     }
 
     fn woken(&mut self, fired: Fired, limit: &Limit) -> Step {
-        // A server that closes our session tells of our own node, too, before we hear of
-        // that: the next listing tells the one from the other.
-        if self.guarding.take_if(|id| *id == fired.id).is_some() {
-            return Step::Report(Event::Woken);
-        }
-        let ours = |(_, id): &mut (String, WatchId)| *id == fired.id;
-        if self.watching.take_if(ours).is_none() {
-            // Of a watch that was given up, or a change of the connection.
-            return Step::Again;
-        }
         // What a new connection has to tell comes in any order.
         let ordered = self.asker.is_steady(&self.link);
-        Step::Report(match fired.kind {
-            EventKind::Deleted if ordered => {
-                if let Some(asked) = fired.asked {
-                    self.take_in(asked, limit);
-                }
-                Event::Deleted
-            }
-            _ => Event::Woken,
-        })
+        self.heard(fired, ordered, limit)
     }
 }

@@ -69,7 +69,7 @@ impl Journey {
         let names = self.dirs[dir].names(None).unwrap_or_default();
         attempt.handle(Event::Children(names));
         match attempt.action() {
-            Action::Watch(_) | Action::WatchBoth(..) | Action::Wait => {}
+            Action::Watch(_) | Action::WatchAround(..) | Action::Wait => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);

@@ -96,7 +96,8 @@ impl Journey {
                 None => Event::NoNode,
             },
             Action::Watch(behind) => self.watch(i, dir, behind.nearest),
-            Action::WatchBoth(behind, mine) => {
+            // Who may not read the node beyond waits for the nearest alone.
+            Action::WatchAround(behind, mine) => {
                 self.travellers[i].guard = Some(mine);
                 self.watch(i, dir, behind.nearest)
             }

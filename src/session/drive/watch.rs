@@ -1,0 +1,295 @@
+//! What is watched by who waits, and what is sent when it goes.
+//!
+//! What is to be sent is made ready beforehand, so that whatever thread hears of the event
+//! sends it, and the waiting thread is woken once, with the answers. Two watches may see the
+//! queue move, on the nearest node and on the one beyond it; the first one that does sends.
+
+use std::iter;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Drive, Step};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::proto::{ErrorCode, EventKind, Reply, Request};
+use crate::protocol::attempt::Event;
+use crate::protocol::queue::Behind;
+use crate::session::ask::{Answered, Reserved, Ticket};
+use crate::session::limit::{GaveUp, Limit};
+use crate::session::list;
+use crate::session::proof::{self, Proof};
+use crate::session::transport::{Asked, Call, Failure, Fired, Then, Watch, WatchId};
+
+/// The watches of an attempt.
+#[derive(Default)]
+pub(super) struct Watched {
+    /// On the nearest node, or on the directory.
+    nearest: Option<(String, WatchId)>,
+    beyond: Option<(String, WatchId)>,
+    own: Option<WatchId>,
+    standby: Arc<Mutex<Option<Standby>>>,
+    /// The listing that stands by, or was sent and nobody has taken in yet.
+    relisting: Option<Ticket>,
+}
+
+/// What is to be sent when the queue moves.
+struct Standby {
+    listing: Request,
+    /// Sent only if it is due by then.
+    proof: Vec<Request>,
+    fresh_until: Option<Moment>,
+    tickets: Reserved,
+}
+
+impl Standby {
+    /// Makes the calls that are due; `tell` runs when they are answered.
+    fn calls(self, tell: impl FnOnce(Option<Asked>) + Send + 'static) -> Vec<Call> {
+        let sent = Moment::now();
+        let due = match self.fresh_until <= Some(sent) {
+            true => self.proof,
+            false => Vec::new(),
+        };
+        let asked = Asked {
+            sent,
+            listing: self.tickets.first,
+            proof: due.len(),
+        };
+        let requests = iter::once(self.listing).chain(due).collect();
+        self.tickets.calls(requests, move || tell(Some(asked)))
+    }
+}
+
+impl Drive<'_, '_> {
+    pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        let path = self.full(&behind.nearest);
+        let mut watch = self.watch_instead(&path);
+        self.stand_by();
+        watch.then = Some(self.then(&watch));
+        let ticket = self.asker.post([(read(path), Some(watch))]);
+        self.watching(behind, ticket, limit)
+    }
+
+    /// Watches our own node, too, and the one beyond the nearest. If there is none, nothing
+    /// is to be asked when the nearest goes.
+    pub(super) fn watch_around(
+        &mut self,
+        behind: &Behind,
+        mine: &str,
+        limit: &Limit,
+    ) -> Result<Step> {
+        let nearest = self.full(&behind.nearest);
+        let mut watch = self.watch_instead(&nearest);
+        if !behind.last {
+            self.stand_by();
+            watch.then = Some(self.then(&watch));
+        }
+        let own = self.new_watch();
+        self.watched.own = Some(own.id);
+        // This asks for no permission, unlike reading.
+        let look = Request::Exists {
+            path: self.full(mine),
+            watch: true,
+        };
+        let mut calls = vec![(look, Some(own)), (read(nearest), Some(watch))];
+        if let Some(beyond) = &behind.beyond {
+            let path = self.full(beyond);
+            let mut watch = self.new_watch();
+            watch.then = Some(self.then(&watch));
+            self.watched.beyond = Some((path.clone(), watch.id));
+            calls.push((read(path), Some(watch)));
+        }
+        let ticket = self.asker.post(calls);
+        let step = self.watching(behind, ticket.next(), limit)?;
+        // Whatever else there is to report, a new session first of all, must not be lost
+        // over the other answers, which may have failed with the same connection.
+        if !matches!(step, Step::Report(Event::Watching)) {
+            return Ok(step);
+        }
+        match self.answer(ticket, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(_)) if behind.beyond.is_some() => {
+                self.watching_beyond(ticket.next().next(), limit)
+            }
+            Ok(Ok(_)) => Ok(step),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
+            Ok(answered) => self.trouble(answered, limit),
+        }
+    }
+
+    /// What the read of the nearest node, which leaves a watch on it, has brought.
+    fn watching(&mut self, behind: &Behind, ticket: Ticket, limit: &Limit) -> Result<Step> {
+        match self.answer(ticket, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Data { data, stat })) => {
+                self.seen = (data, stat);
+                Ok(Step::Report(Event::Watching))
+            }
+            // Who may not read a node is told nothing of it, not even that it goes.
+            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => self.watch_directory(behind, limit),
+            Ok(answered) => {
+                self.watched.nearest = None;
+                self.not_watching(answered, limit)
+            }
+        }
+    }
+
+    fn watching_beyond(&mut self, ticket: Ticket, limit: &Limit) -> Result<Step> {
+        let refusal = match self.answer(ticket, limit) {
+            Err(GaveUp) => return Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(_)) => return Ok(Step::Report(Event::Watching)),
+            Ok(Err(Failure::Refused(code))) => code,
+            Ok(answered) => return self.trouble(answered, limit),
+        };
+        self.watched.beyond = None;
+        Ok(Step::Report(match refusal {
+            ErrorCode::NO_NODE => {
+                self.take_in(None, limit);
+                Event::BeyondDeleted
+            }
+            // Then the queue is looked at when the nearest goes.
+            _ => Event::Watching,
+        }))
+    }
+
+    /// Waits for any change of the queue.
+    fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        let dir = self.quest.dir.to_owned();
+        let read = Request::GetChildren {
+            path: dir.clone(),
+            watch: true,
+            stat: false,
+        };
+        match self.ask_watching(read, &dir, limit) {
+            Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
+            Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
+                self.seen = Default::default();
+                Ok(Step::Report(Event::Watching))
+            }
+            Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.not_watching(answered, limit),
+        }
+    }
+
+    pub(super) fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
+        self.unwatch();
+        match answered {
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
+            answered => self.trouble(answered, limit),
+        }
+    }
+
+    pub(super) fn ask_watching(
+        &mut self,
+        request: Request,
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Answered, GaveUp> {
+        let watch = self.watch_instead(path);
+        let ticket = self.asker.post([(request, Some(watch))]);
+        self.asker.wait(ticket, limit)
+    }
+
+    /// Takes a watch on `path` in the place of those there were.
+    fn watch_instead(&mut self, path: &str) -> Watch {
+        self.unwatch();
+        let watch = self.new_watch();
+        self.watched.nearest = Some((path.to_owned(), watch.id));
+        watch
+    }
+
+    pub(super) fn new_watch(&self) -> Watch {
+        Watch::new(self.session.next_watch(), self.fired.slot())
+    }
+
+    pub(super) fn unwatch(&mut self) {
+        // The watch on our own node needs none of this: it goes with the node.
+        let Watched {
+            nearest, beyond, ..
+        } = &mut self.watched;
+        for (path, id) in nearest.take().into_iter().chain(beyond.take()) {
+            self.session.transport.unwatch(&path, id);
+        }
+    }
+
+    /// Makes ready what is to be sent when the queue moves: a listing, and a proof of our
+    /// session if that is due by then.
+    fn stand_by(&mut self) {
+        let node = self.attempt.node().map(|name| self.full(name));
+        let proof = proof::requests(self.session.transport.abilities(), node.as_slice());
+        let tickets = self.asker.reserve(1 + proof.len());
+        self.watched.relisting = Some(tickets.first);
+        *self.watched.standby.lock() = Some(Standby {
+            listing: list(self.quest.dir),
+            proof,
+            fresh_until: self.fresh_until(),
+            tickets,
+        });
+    }
+
+    fn then(&self, watch: &Watch) -> Then {
+        let (standby, id, to) = (self.watched.standby.clone(), watch.id, watch.to.clone());
+        let kind = EventKind::Deleted;
+        Box::new(move || {
+            let tell = move |asked| to.put(Fired { id, kind, asked });
+            let standby = standby.lock().take();
+            match standby {
+                Some(standby) => standby.calls(tell),
+                None => {
+                    tell(None);
+                    Vec::new()
+                }
+            }
+        })
+    }
+
+    /// What an event of a watch says to the attempt; `ordered` if it came in its turn.
+    pub(super) fn heard(&mut self, fired: Fired, ordered: bool, limit: &Limit) -> Step {
+        let is = |watch: &mut (String, WatchId)| watch.1 == fired.id;
+        // A server that closes our session tells of our own node, too, before we hear of
+        // that: the next listing tells the one from the other.
+        if self.watched.own.take_if(|id| *id == fired.id).is_some() {
+            return Step::Report(Event::Woken);
+        }
+        let event = if self.watched.nearest.take_if(is).is_some() {
+            Event::Deleted
+        } else if self.watched.beyond.take_if(is).is_some() {
+            Event::BeyondDeleted
+        } else {
+            // Of a watch that was given up, or a change of the connection.
+            return Step::Again;
+        };
+        if fired.kind != EventKind::Deleted || !ordered {
+            return Step::Report(Event::Woken);
+        }
+        self.take_in(fired.asked, limit);
+        Step::Report(event)
+    }
+
+    /// Takes in what was asked for when the queue moved; perhaps the other watch had asked
+    /// before.
+    fn take_in(&mut self, asked: Option<Asked>, limit: &Limit) {
+        let Some(asked) = asked else {
+            let sent = self.watched.standby.lock().take().is_none();
+            self.listing = self.watched.relisting.take().filter(|_| sent);
+            return;
+        };
+        self.watched.relisting = None;
+        self.listing = Some(asked.listing);
+        if asked.proof == 0 {
+            return;
+        }
+        let proof = asked.listing.next();
+        let proof = self.asker.wait_for_all(proof, asked.proof, limit);
+        // Whatever else came of it is found out by the next proof.
+        let abilities = self.session.transport.abilities();
+        if proof.is_ok_and(|proof| proof::judge(abilities, &proof) == Proof::Confirmed) {
+            self.proven = Some(asked.sent);
+        }
+    }
+}
+
+/// Reads a node, leaving a watch on it if it is there.
+fn read(path: String) -> Request {
+    Request::GetData { path, watch: true }
+}
