@@ -4,8 +4,8 @@ use crate::proto::{Access, Permissions};
 
 /// The access control list of the nodes that a client creates.
 ///
-/// A lock needs CREATE, DELETE and READ on its directory, and waiting needs READ or at
-/// least the existence of the nodes ahead. The list goes to the nodes and to the
+/// A lock needs CREATE, DELETE and READ on its directory; a waiter needs READ of its own node,
+/// and READ or at least the existence of those ahead. The list goes to the nodes and to the
 /// directories that are created on the way.
 ///
 /// # Example

@@ -66,8 +66,8 @@
 //!   its node is deleted, in the background if need be. The locks of a process that dies
 //!   are free when its session has timed out.
 //! - **Order.** First come, first served, among processes of any language and among the
-//!   threads of each. A release wakes the waiter that is next, or the readers that go in
-//!   together, and one more, which looks at the queue before its own turn comes.
+//!   threads of each. A release wakes the next waiter, or the readers that go in together;
+//!   with a mutex also the one after it, which looks at the queue ahead of its turn.
 //! - **No hang.** What takes a duration returns within it, plus at most 100 ms, with the
 //!   network gone. Dropping a guard never waits for the network.
 //!

@@ -102,8 +102,8 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Calls this when the wait begins, again when someone else is next ahead of us, and,
-    /// with mutexes, when that one has nobody ahead any more.
+    /// Calls this when the wait begins, and again when who is next ahead of us, or the number
+    /// ahead that we know of, changes.
     ///
     /// It runs on the waiting thread, and the wait goes on when it returns. Defaults to
     /// nothing.

@@ -103,14 +103,13 @@ fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
 }
 
 #[test]
-fn who_was_the_next_for_long_proves_the_session_and_lists_no_more() {
-    let (list, prove) = (vec![op::GET_CHILDREN], vec![op::MULTI]);
+fn who_was_the_next_for_long_does_both_once_more() {
     let expected = [
         ENTER.to_vec(),
         WATCH.to_vec(),
-        list,
+        vec![op::GET_CHILDREN],
         LET_GO.to_vec(),
-        prove,
+        vec![op::GET_CHILDREN, op::MULTI],
         vec![op::DELETE],
     ];
     assert_eq!(after_waits(Duration::ZERO, LONG), expected);

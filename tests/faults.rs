@@ -32,6 +32,7 @@ on_every_transport! {
     a_lost_release_is_repeated
     a_truncated_reply_does_not_end_the_wait
     a_waiter_gets_the_lock_after_its_connection_was_cut
+    a_waiter_gets_the_lock_after_its_look_at_the_queue_was_lost
     a_deadline_holds_in_a_blackhole_and_nothing_is_left_when_it_heals
     a_flapping_network_causes_neither_overlap_nor_leftovers
     a_release_wakes_the_next_two_and_nobody_else
@@ -299,6 +300,39 @@ fn a_truncated_reply_does_not_end_the_wait(transport: Transport) {
 }
 
 /// kazoo #29, kazoo #151: watches were lost with the connection, and waiters hung.
+fn a_waiter_gets_the_lock_after_its_look_at_the_queue_was_lost(transport: Transport) {
+    let (server, path) = (ZooKeeper::shared(), fresh_path("look"));
+    let proxy = Proxy::start(&server.hosts());
+    let [one, two] = [(); 2].map(|()| transport.connect(&server.hosts()));
+    let three = transport.connect(&proxy.hosts());
+    let first = one.mutex(&path).unwrap().lock().unwrap();
+    let (leave, leaving) = crossbeam_channel::bounded::<()>(0);
+    let (told, positions) = crossbeam_channel::unbounded();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _guard = two.mutex(&path).unwrap().lock().unwrap();
+            let _ = leaving.recv();
+        });
+        wait_for_children(&server.hosts(), &path, 2);
+        let waiting = scope.spawn(|| {
+            let options = LockOptions::new().deadline(Instant::now() + 2 * SOON);
+            let options = options.on_wait(|waiting| {
+                let _ = told.send(waiting.position());
+            });
+            let taken = three.mutex(&path).unwrap().lock_with(options);
+            taken.map(|guard| guard.is_some())
+        });
+        assert_eq!(positions.recv_timeout(SOON), Ok(2));
+        proxy.drop_next_request(op::GET_CHILDREN);
+        first.unlock().unwrap();
+        assert_eq!(positions.recv_timeout(SOON), Ok(1));
+        assert!(proxy.fired());
+        drop(leave);
+        assert_eq!(waiting.join().unwrap(), Ok(true));
+    });
+    assert_nothing_left(&server.hosts(), &path);
+}
+
 fn a_waiter_gets_the_lock_after_its_connection_was_cut(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("cut"));
     let proxy = Proxy::start(&server.hosts());

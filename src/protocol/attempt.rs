@@ -16,11 +16,10 @@
 //!     │     │ someone ahead           ▲
 //!     │     ▼                         │ the last one ahead was deleted
 //!     ├── Watch ──► Wait ─────────────┤
-//!     │ gone        │ ▲ one ahead     │
-//!     ├─────────────┘ │               │ nothing ahead
-//!     │ woken         ▼               │
-//!     └──────────── Relist ───────────┘
-//!       others ahead
+//!     │ gone  ▲     │ ▲ one ahead     │
+//!     ├───────┼─────┘ ▼               │ nothing ahead
+//!     │ woken └──── Relist ───────────┘
+//!     │  others ahead
 //!
 //!  Cancel, from anywhere: Finish(Gone).   New session, from anywhere: Finish(Restart).
 //! ```

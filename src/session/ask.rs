@@ -98,6 +98,11 @@ impl Asker {
         Reserved { first, to }
     }
 
+    /// Drops the answers that are here and that nobody has waited for: nobody will.
+    pub(crate) fn forget(&mut self) {
+        self.early.clear();
+    }
+
     /// Waits for the answer to one request.
     pub(crate) fn wait(
         &mut self,

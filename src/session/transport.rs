@@ -73,8 +73,8 @@ pub(crate) struct WatchId(pub(crate) u64);
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
     pub(crate) to: Slot<Fired>,
-    /// What to send when the node goes, instead of telling so: the answers tell. A transport
-    /// that cannot do this just tells.
+    /// What to send when the node goes, instead of telling so: it tells when that is answered,
+    /// or at once if nothing is to be sent. A transport that cannot do this just tells.
     pub(crate) then: Option<Then>,
 }
 

@@ -73,6 +73,13 @@ impl World {
         if !client.is_asleep() || stirred || client.crashed || client.expired || client.untold {
             return;
         }
+        if client.watch.is_none() {
+            self.blame(
+                Property::Sleep,
+                format!("{} sleeps without a watch", name(i)),
+            );
+            return;
+        }
         let mut attempt = client.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {

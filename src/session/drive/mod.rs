@@ -124,7 +124,7 @@ struct Drive<'a, 'q> {
     since: Instant,
     /// When the last request that a quorum committed in this session was sent.
     proven: Option<Moment>,
-    /// The listing that was sent in the same write as the create.
+    /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Ticket>,
     watched: Watched,
     /// What the nearest node told when it was read.
@@ -213,8 +213,9 @@ impl<'a, 'q> Drive<'a, 'q> {
     ///
     /// The server tells of the node first, and ends the connection then: who gets an
     /// answer in the same session after it still has the session.
-    fn evicted(self, name: &str, limit: &Limit) -> Result<Progress> {
+    fn evicted(mut self, name: &str, limit: &Limit) -> Result<Progress> {
         let node = self.full(name);
+        self.unwatch_own(&node);
         let look = Request::Exists {
             path: node.clone(),
             watch: false,
@@ -297,7 +298,8 @@ impl<'a, 'q> Drive<'a, 'q> {
                 Ok(Some(Step::Report(Event::Woken)))
             }
             false => {
-                // The watches of a session go with it.
+                // At the server the watches of a session go with it.
+                self.unwatch();
                 self.watched = Watched::default();
                 Ok(Some(Step::Report(Event::NewSession)))
             }

@@ -16,6 +16,7 @@ use crate::session::transport::{Fired, Watch};
 impl Drive<'_, '_> {
     /// Sleeps until the watch fires, the connection changes or the limit is reached.
     pub(super) fn wait(&mut self, limit: &Limit) -> Result<Step> {
+        self.stand_by_again();
         if self.quest.on_wait.is_some()
             && let Some(behind) = self.attempt.behind().cloned()
         {

@@ -3,6 +3,8 @@
 //! What is to be sent is made ready beforehand, so that whatever thread hears of the event
 //! sends it, and the waiting thread is woken once, with the answers. Two watches may see the
 //! queue move, on the nearest node and on the one beyond it; the first one that does sends.
+//! A grant rests on a proof of the session, and on a listing, that are both younger than a
+//! quarter of the session timeout.
 
 use std::iter;
 use std::sync::Arc;
@@ -29,14 +31,15 @@ pub(super) struct Watched {
     beyond: Option<(String, WatchId)>,
     own: Option<WatchId>,
     standby: Arc<Mutex<Option<Standby>>>,
-    /// The listing that stands by, or was sent and nobody has taken in yet.
+    /// The listing that stands by to be sent in any case, or was sent and is not taken in.
     relisting: Option<Ticket>,
 }
 
 /// What is to be sent when the queue moves.
 struct Standby {
     listing: Request,
-    /// Sent only if it is due by then.
+    /// The queue has been looked at; to do so again is due when a proof is.
+    listed: bool,
     proof: Vec<Request>,
     fresh_until: Option<Moment>,
     tickets: Reserved,
@@ -48,6 +51,10 @@ impl Standby {
         let sent = Moment::now();
         let due = match self.fresh_until <= Some(sent) {
             true => self.proof,
+            false if self.listed => {
+                tell(None);
+                return Vec::new();
+            }
             false => Vec::new(),
         };
         let asked = Asked {
@@ -62,43 +69,24 @@ impl Standby {
 
 impl Drive<'_, '_> {
     pub(super) fn watch(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
+        self.asker.forget();
         let path = self.full(&behind.nearest);
         let mut watch = self.watch_instead(&path);
-        self.stand_by();
+        self.stand_by(false);
         watch.then = Some(self.then(&watch));
         let ticket = self.asker.post([(read(path), Some(watch))]);
         self.watching(behind, ticket, limit)
     }
 
-    /// Watches our own node, too, and the one beyond the nearest. If there is none, nothing
-    /// is to be asked when the nearest goes.
+    /// Watches our own node, too, and the one beyond the nearest, if there is one.
     pub(super) fn watch_around(
         &mut self,
         behind: &Behind,
         mine: &str,
         limit: &Limit,
     ) -> Result<Step> {
-        let nearest = self.full(&behind.nearest);
-        let mut watch = self.watch_instead(&nearest);
-        if !behind.last {
-            self.stand_by();
-            watch.then = Some(self.then(&watch));
-        }
-        let own = self.new_watch();
-        self.watched.own = Some(own.id);
-        // This asks for no permission, unlike reading.
-        let look = Request::Exists {
-            path: self.full(mine),
-            watch: true,
-        };
-        let mut calls = vec![(look, Some(own)), (read(nearest), Some(watch))];
-        if let Some(beyond) = &behind.beyond {
-            let path = self.full(beyond);
-            let mut watch = self.new_watch();
-            watch.then = Some(self.then(&watch));
-            self.watched.beyond = Some((path.clone(), watch.id));
-            calls.push((read(path), Some(watch)));
-        }
+        self.asker.forget();
+        let calls = self.looks_around(behind, mine);
         let ticket = self.asker.post(calls);
         let step = self.watching(behind, ticket.next(), limit)?;
         // Whatever else there is to report, a new session first of all, must not be lost
@@ -115,6 +103,33 @@ impl Drive<'_, '_> {
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
             Ok(answered) => self.trouble(answered, limit),
         }
+    }
+
+    /// A look at our own node, one at the nearest, and one at that beyond it.
+    fn looks_around(&mut self, behind: &Behind, mine: &str) -> Vec<(Request, Option<Watch>)> {
+        let nearest = self.full(&behind.nearest);
+        let mut watch = self.watch_instead(&nearest);
+        self.stand_by(behind.last);
+        watch.then = Some(self.then(&watch));
+        // One that was set before stands until the node goes.
+        let own = self.watched.own.is_none().then(|| self.new_watch());
+        if let Some(own) = &own {
+            self.watched.own = Some(own.id);
+        }
+        // This asks for no permission, unlike reading.
+        let look = Request::Exists {
+            path: self.full(mine),
+            watch: own.is_some(),
+        };
+        let mut calls = vec![(look, own), (read(nearest), Some(watch))];
+        if let Some(beyond) = &behind.beyond {
+            let path = self.full(beyond);
+            let mut watch = self.new_watch();
+            watch.then = Some(self.then(&watch));
+            self.watched.beyond = Some((path.clone(), watch.id));
+            calls.push((read(path), Some(watch)));
+        }
+        calls
     }
 
     /// What the read of the nearest node, which leaves a watch on it, has brought.
@@ -193,6 +208,7 @@ impl Drive<'_, '_> {
     /// Takes a watch on `path` in the place of those there were.
     fn watch_instead(&mut self, path: &str) -> Watch {
         self.unwatch();
+        self.watched.standby = Arc::default();
         let watch = self.new_watch();
         self.watched.nearest = Some((path.to_owned(), watch.id));
         watch
@@ -202,8 +218,8 @@ impl Drive<'_, '_> {
         Watch::new(self.session.next_watch(), self.fired.slot())
     }
 
+    /// Drops the watches but for that on our own node, which goes with the node.
     pub(super) fn unwatch(&mut self) {
-        // The watch on our own node needs none of this: it goes with the node.
         let Watched {
             nearest, beyond, ..
         } = &mut self.watched;
@@ -212,19 +228,36 @@ impl Drive<'_, '_> {
         }
     }
 
+    /// Drops the watch on our own node, which is not there.
+    pub(super) fn unwatch_own(&mut self, node: &str) {
+        if let Some(id) = self.watched.own.take() {
+            self.session.transport.unwatch(node, id);
+        }
+    }
+
     /// Makes ready what is to be sent when the queue moves: a listing, and a proof of our
-    /// session if that is due by then.
-    fn stand_by(&mut self) {
+    /// session if that is due by then; if the queue was `listed`, both only if they are due.
+    fn stand_by(&mut self, listed: bool) {
         let node = self.attempt.node().map(|name| self.full(name));
         let proof = proof::requests(self.session.transport.abilities(), node.as_slice());
         let tickets = self.asker.reserve(1 + proof.len());
-        self.watched.relisting = Some(tickets.first);
+        self.watched.relisting = (!listed).then_some(tickets.first);
         *self.watched.standby.lock() = Some(Standby {
             listing: list(self.quest.dir),
+            listed,
             proof,
             fresh_until: self.fresh_until(),
             tickets,
         });
+    }
+
+    /// Makes ready what is to be sent when the last one ahead goes, for which the queue was
+    /// listed.
+    pub(super) fn stand_by_again(&mut self) {
+        let last = self.attempt.behind().is_some_and(|behind| behind.last);
+        if last && self.watched.standby.lock().is_none() {
+            self.stand_by(true);
+        }
     }
 
     fn then(&self, watch: &Watch) -> Then {
@@ -252,7 +285,12 @@ impl Drive<'_, '_> {
             return Step::Report(Event::Woken);
         }
         let event = if self.watched.nearest.take_if(is).is_some() {
-            Event::Deleted
+            let fresh = Some(Moment::now()) < self.fresh_until();
+            match fired.asked {
+                None if fresh => Event::Deleted,
+                // The queue is looked at, whatever was known of it.
+                _ => Event::Woken,
+            }
         } else if self.watched.beyond.take_if(is).is_some() {
             Event::BeyondDeleted
         } else {
