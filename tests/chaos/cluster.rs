@@ -267,19 +267,23 @@ impl Run {
     /// Makes everything whole, lets all threads come to rest, and hears what `look` finds.
     ///
     /// A thread that does not come to rest fails the run: its call hangs. Returns nothing
-    /// if the servers' data diverged.
+    /// if the servers' data diverged, and differs still or keeps somebody from resting.
     #[track_caller]
     pub(crate) fn at_rest<T>(&mut self, look: impl FnOnce(&Self) -> T) -> Option<T> {
         self.make_whole();
         self.signal(REST);
         let rests = (0..THREADS).all(|_| self.hear_all(RESTING));
-        let seen = if self.divergence().is_none() {
-            assert!(rests, "{}: a call hangs\n{}", self.name, describe(self));
-            Some(look(self))
-        } else {
-            println!("{}", describe(self));
-            None
+        let unsound = match self.divergence() {
+            None => {
+                assert!(rests, "{}: a call hangs\n{}", self.name, describe(self));
+                false
+            }
+            Some(_) => !rests || self.differs(),
         };
+        if unsound {
+            println!("{}", describe(self));
+        }
+        let seen = (!unsound).then(|| look(self));
         fs::remove_file(self.file(REST)).expect("ending the rest");
         seen
     }

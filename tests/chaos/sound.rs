@@ -4,9 +4,17 @@
 //! Clients then wait behind nodes that others do not see, which no client can know or mend,
 //! so a run on such servers shows nothing of ours. It says so, and is run again once.
 //! What the checker still judges, two holds at a time before all, is not excused.
+//!
+//! A server that says so once says so for good, though often nothing of it is left when all
+//! is at rest. A long run looks at the nodes then, and goes on if they are the same.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::checker::Summary;
 use crate::cluster::{Run, SERVERS, row};
+use crate::stuck::tree;
+use crate::support::within;
 
 /// Goes through a scene, and again with another seed if the servers' data diverged.
 #[track_caller]
@@ -39,6 +47,16 @@ impl Run {
         self.end();
         let summary = self.judge();
         self.divergence().is_none().then_some(summary)
+    }
+
+    /// Whether the servers have different nodes, when nobody changes them.
+    pub(crate) fn differs(&self) -> bool {
+        let same = || {
+            let trees = (0..SERVERS).map(|i| tree(self, i));
+            trees.collect::<BTreeSet<_>>().len() == 1
+        };
+        // Who let go last may not have been heard of everywhere.
+        !within(Duration::from_secs(5), same)
     }
 
     /// Returns which server says that its data is not its leader's, and what it says.

@@ -4,8 +4,10 @@
 //! leader's, and with its owners, for one whose session is gone is nobody's any more.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::cluster::{Run, SERVERS};
+use crate::history::What;
 use crate::ops::{Op, gather};
 use crate::support::raw::Raw;
 use crate::workload::ROOT;
@@ -13,18 +15,36 @@ use crate::workload::ROOT;
 /// Returns the calls that are not over, and what each server has below the locks' root.
 pub(crate) fn describe(run: &Run) -> String {
     let mut text = String::from("calls that are not over:\n");
-    for op in gather(&run.history()) {
+    let history = run.history();
+    let died: Vec<_> = history
+        .iter()
+        .filter(|entry| matches!(entry.what, What::Died))
+        .map(|entry| entry.who)
+        .collect();
+    for op in gather(&history) {
+        if died.contains(&op.who) {
+            continue;
+        }
         if op.over_at().is_none() || op.granted.is_some() && op.released.is_none() {
             writeln!(text, "  {}", told(&op)).expect("a string takes it");
         }
     }
     for i in 0..SERVERS {
-        let server = run.ensemble.server(i);
-        writeln!(text, "server {i} has:").expect("a string takes it");
-        tell_tree(&mut Raw::connect(&server.hosts()), ROOT, &mut text);
-        let sessions = server.four_letter("dump");
-        text += &sessions.unwrap_or_else(|error| error.to_string());
+        let sessions = run.ensemble.server(i).four_letter("dump");
+        let sessions = sessions.unwrap_or_else(|error| error.to_string());
+        let tree = tree(run, i);
+        writeln!(text, "server {i} has:\n{tree}{sessions}").expect("a string takes it");
     }
+    text
+}
+
+/// Returns what a server has below the locks' root, a line for each node.
+pub(crate) fn tree(run: &Run, server: usize) -> String {
+    let hosts = run.ensemble.server(server).hosts();
+    let mut text = String::new();
+    // The session is soon over, and keeps nobody who counts them waiting.
+    let mut raw = Raw::connect_with(&hosts, Duration::from_secs(2));
+    tell_tree(&mut raw, ROOT, &mut text);
     text
 }
 
