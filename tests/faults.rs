@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use support::proxy::Proxy;
 use support::raw::{EPHEMERAL_SEQUENTIAL, Raw, assert_nothing_left, children, op};
 use support::worker::{self, Worker};
@@ -173,34 +174,54 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_the_last_one_ahead(
 fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last(
     transport: Transport,
 ) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("evicted-third"));
-    let [one, two, three] = [(); 3].map(|()| transport.connect(&server.hosts()));
-    let first = one.mutex(&path).unwrap().lock().unwrap();
+    let (hosts, path) = (ZooKeeper::shared().hosts(), fresh_path("evicted-third"));
+    let mut node = String::new();
+    let taken = third_in_line(transport, &hosts, &path, |first, positions| {
+        first.unlock().unwrap();
+        assert_eq!(positions.recv_timeout(SOON), Ok(1));
+        let nodes = children(&hosts, &path);
+        let name = nodes.iter().find(|name| name.ends_with('2')).unwrap();
+        node = format!("{path}/{name}");
+        Raw::connect(&hosts).delete(&node).unwrap();
+    });
+    assert_eq!(taken, Err(Error::Evicted { node }));
+    assert_nothing_left(&hosts, &path);
+}
+
+/// Queues a client with these hosts behind two others, and returns whether it got the lock.
+/// The second holds from the first one's release until `act` is over, which is given the
+/// first one's guard, and the places that the third is told after its first.
+fn third_in_line(
+    transport: Transport,
+    hosts: &str,
+    path: &str,
+    act: impl FnOnce(MutexGuard, &Receiver<usize>),
+) -> Result<bool, Error> {
+    let server = ZooKeeper::shared();
+    let [one, two] = [(); 2].map(|()| transport.connect(&server.hosts()));
+    let three = transport.connect(hosts);
+    let first = one.mutex(path).unwrap().lock().unwrap();
     let (leave, leaving) = crossbeam_channel::bounded::<()>(0);
     let (told, positions) = crossbeam_channel::unbounded();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _guard = two.mutex(&path).unwrap().lock().unwrap();
+            let _guard = two.mutex(path).unwrap().lock().unwrap();
             let _ = leaving.recv();
         });
-        wait_for_children(&server.hosts(), &path, 2);
+        wait_for_children(&server.hosts(), path, 2);
         let waiting = scope.spawn(|| {
-            let options = LockOptions::new().on_wait(|waiting| {
+            let options = LockOptions::new().deadline(Instant::now() + 2 * SOON);
+            let options = options.on_wait(|waiting| {
                 let _ = told.send(waiting.position());
             });
-            three.mutex(&path).unwrap().lock_with(options).map(drop)
+            let taken = three.mutex(path).unwrap().lock_with(options);
+            taken.map(|guard| guard.is_some())
         });
         assert_eq!(positions.recv_timeout(SOON), Ok(2));
-        first.unlock().unwrap();
-        assert_eq!(positions.recv_timeout(SOON), Ok(1));
-        let nodes = children(&server.hosts(), &path);
-        let name = nodes.iter().find(|name| name.ends_with('2')).unwrap();
-        let node = format!("{path}/{name}");
-        Raw::connect(&server.hosts()).delete(&node).unwrap();
+        act(first, &positions);
         drop(leave);
-        assert_eq!(waiting.join().unwrap(), Err(Error::Evicted { node }));
-    });
-    assert_nothing_left(&server.hosts(), &path);
+        waiting.join().unwrap()
+    })
 }
 
 /// The request that makes a node, which only newer clients make with its stat.
@@ -299,40 +320,20 @@ fn a_truncated_reply_does_not_end_the_wait(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// kazoo #29, kazoo #151: watches were lost with the connection, and waiters hung.
 fn a_waiter_gets_the_lock_after_its_look_at_the_queue_was_lost(transport: Transport) {
-    let (server, path) = (ZooKeeper::shared(), fresh_path("look"));
-    let proxy = Proxy::start(&server.hosts());
-    let [one, two] = [(); 2].map(|()| transport.connect(&server.hosts()));
-    let three = transport.connect(&proxy.hosts());
-    let first = one.mutex(&path).unwrap().lock().unwrap();
-    let (leave, leaving) = crossbeam_channel::bounded::<()>(0);
-    let (told, positions) = crossbeam_channel::unbounded();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _guard = two.mutex(&path).unwrap().lock().unwrap();
-            let _ = leaving.recv();
-        });
-        wait_for_children(&server.hosts(), &path, 2);
-        let waiting = scope.spawn(|| {
-            let options = LockOptions::new().deadline(Instant::now() + 2 * SOON);
-            let options = options.on_wait(|waiting| {
-                let _ = told.send(waiting.position());
-            });
-            let taken = three.mutex(&path).unwrap().lock_with(options);
-            taken.map(|guard| guard.is_some())
-        });
-        assert_eq!(positions.recv_timeout(SOON), Ok(2));
+    let (hosts, path) = (ZooKeeper::shared().hosts(), fresh_path("look"));
+    let proxy = Proxy::start(&hosts);
+    let taken = third_in_line(transport, &proxy.hosts(), &path, |first, positions| {
         proxy.drop_next_request(op::GET_CHILDREN);
         first.unlock().unwrap();
         assert_eq!(positions.recv_timeout(SOON), Ok(1));
         assert!(proxy.fired());
-        drop(leave);
-        assert_eq!(waiting.join().unwrap(), Ok(true));
     });
-    assert_nothing_left(&server.hosts(), &path);
+    assert_eq!(taken, Ok(true));
+    assert_nothing_left(&hosts, &path);
 }
 
+/// kazoo #29, kazoo #151: watches were lost with the connection, and waiters hung.
 fn a_waiter_gets_the_lock_after_its_connection_was_cut(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("cut"));
     let proxy = Proxy::start(&server.hosts());

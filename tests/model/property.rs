@@ -184,7 +184,8 @@ impl World {
         }
     }
 
-    /// A deletion woke these, all of them as the nearest node or all as the one beyond. Whoever was evicted in its sleep does not count.
+    /// A deletion woke these, of the nearest node for all of them, or of the one beyond.
+    /// Whoever was evicted in its sleep does not count.
     pub(crate) fn check_herd(&mut self, mut woken: Vec<usize>) {
         let queues = |name: &String| self.directory.find(name).is_some();
         woken.retain(|i| self.clients[*i].queued.as_ref().is_some_and(queues));

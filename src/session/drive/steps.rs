@@ -120,13 +120,7 @@ impl Drive<'_, '_> {
     }
 
     pub(super) fn list_and_watch(&mut self, queued: bool, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir.to_owned();
-        let read = Request::GetChildren {
-            path: dir.clone(),
-            watch: true,
-            stat: false,
-        };
-        match self.ask_watching(read, &dir, limit) {
+        match self.list_watching(limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Children { names, .. })) => {
                 let count = names.len() + usize::from(!queued);

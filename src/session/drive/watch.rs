@@ -169,13 +169,7 @@ impl Drive<'_, '_> {
 
     /// Waits for any change of the queue.
     fn watch_directory(&mut self, behind: &Behind, limit: &Limit) -> Result<Step> {
-        let dir = self.quest.dir.to_owned();
-        let read = Request::GetChildren {
-            path: dir.clone(),
-            watch: true,
-            stat: false,
-        };
-        match self.ask_watching(read, &dir, limit) {
+        match self.list_watching(limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Children { names, .. })) if names.contains(&behind.nearest) => {
                 self.seen = Default::default();
@@ -194,14 +188,16 @@ impl Drive<'_, '_> {
         }
     }
 
-    pub(super) fn ask_watching(
-        &mut self,
-        request: Request,
-        path: &str,
-        limit: &Limit,
-    ) -> std::result::Result<Answered, GaveUp> {
-        let watch = self.watch_instead(path);
-        let ticket = self.asker.post([(request, Some(watch))]);
+    /// Lists the queue, leaving a watch on its directory.
+    pub(super) fn list_watching(&mut self, limit: &Limit) -> std::result::Result<Answered, GaveUp> {
+        let path = self.quest.dir.to_owned();
+        let watch = self.watch_instead(&path);
+        let read = Request::GetChildren {
+            path,
+            watch: true,
+            stat: false,
+        };
+        let ticket = self.asker.post([(read, Some(watch))]);
         self.asker.wait(ticket, limit)
     }
 

@@ -1,8 +1,8 @@
 //! What the callers' threads and the I/O thread share.
 //!
 //! There is one lock, beside that of the [`Seat`], which is taken alone. Nobody waits for
-//! the network under it, and no answer runs under it. Who queues a frame also writes it, unless another thread is writing already:
-//! then that one takes the frame along.
+//! the network under it, and no answer runs under it. Who queues a frame also writes it,
+//! unless another thread is writing already: then that one takes the frame along.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
