@@ -57,17 +57,18 @@ fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
     let watcher = subject.client();
     let gate = watcher.mutex(subject.path()).expect("a good path");
     let guard = gate.lock().expect("nobody else is here");
-    let start = Barrier::new(mutexes.len() + 1);
+    let [start, over] = [(); 2].map(|()| Barrier::new(mutexes.len() + 1));
     thread::scope(|scope| {
-        let mut threads = Vec::new();
         for mutex in mutexes {
-            let start = &start;
+            let (start, over) = (&start, &over);
             let wait = move || {
                 start.wait();
                 drop(mutex.lock().expect("the server is there"));
+                // The end of a thread would be a part of the next one's wait.
+                over.wait();
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
-            threads.push(small.spawn_scoped(scope, wait).expect("a thread"));
+            small.spawn_scoped(scope, wait).expect("a thread");
         }
         start.wait();
         while watcher.contenders(subject.path()).expect("the queue").len() <= mutexes.len() {
@@ -77,9 +78,7 @@ fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
         thread::sleep(Duration::from_millis(100));
         let begun = Instant::now();
         drop(guard);
-        for thread in threads {
-            thread.join().expect("a waiter");
-        }
+        over.wait();
         begun.elapsed()
     })
 }
