@@ -157,10 +157,7 @@ impl Session {
         else {
             return Ok(Vec::new());
         };
-        let mut names: Vec<_> = names
-            .iter()
-            .filter_map(|name| NodeName::parse(name))
-            .collect();
+        let mut names: Vec<_> = names.iter().filter_map(NodeName::parse).collect();
         names.sort_by_key(|name| name.sequence);
         let mut contenders = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {

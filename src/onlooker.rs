@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::path;
 use crate::proto::{ErrorCode, Reply, Request};
 use crate::protocol::name::NodeName;
+use crate::protocol::names::Names;
 use crate::session::Session;
 use crate::session::ask::{Asker, over, refused};
 use crate::session::limit::Limit;
@@ -67,12 +68,7 @@ impl<'a> Onlooker<'a> {
     }
 
     /// Sets the watch and lists the directory; `None` at the limit.
-    fn look(
-        &self,
-        asker: &mut Asker,
-        to: &Sender<Fired>,
-        limit: &Limit,
-    ) -> Result<Option<Vec<String>>> {
+    fn look(&self, asker: &mut Asker, to: &Sender<Fired>, limit: &Limit) -> Result<Option<Names>> {
         let list = Request::GetChildren {
             path: self.dir.to_owned(),
             watch: true,
@@ -97,7 +93,7 @@ impl<'a> Onlooker<'a> {
                 // It has just been made: list it after all.
                 Ok(_) => request = list.clone(),
                 Err(Failure::Refused(ErrorCode::NO_NODE)) if request == await_it => {
-                    return Ok(Some(Vec::new()));
+                    return Ok(Some(Names::default()));
                 }
                 Err(Failure::Refused(ErrorCode::NO_NODE)) => request = await_it.clone(),
                 Err(Failure::Refused(code)) => return Err(refused(self.dir, code)),
@@ -114,9 +110,9 @@ impl Drop for Onlooker<'_> {
     }
 }
 
-fn is_known(names: &[String], known: &[Contender]) -> bool {
-    let names = names.iter().map(String::as_str);
+fn is_known(names: &Names, known: &[Contender]) -> bool {
     let present: BTreeSet<_> = names
+        .iter()
         .filter(|name| NodeName::parse(name).is_some())
         .collect();
     let known: BTreeSet<_> = known.iter().map(|known| path::name(known.node())).collect();

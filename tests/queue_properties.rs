@@ -7,6 +7,7 @@ use proptest::sample::Index;
 use zklock::Dialect;
 use zklock::protocol::dialect::Role;
 use zklock::protocol::name::NodeName;
+use zklock::protocol::names::Names;
 use zklock::protocol::queue::{Behind, Contest, Place, own};
 
 /// Somebody in a queue.
@@ -127,7 +128,7 @@ fn excludes(one: &Contender, other: &Contender) -> bool {
 
 /// Where the contender stands, as an attempt finds out: by numbers, or else by births.
 fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
-    match me.contest.place(listing, &me.node) {
+    match me.contest.place(&listing.iter().collect(), &me.node) {
         Place::Exhausted(asked) => {
             let births: HashMap<_, _> = queue
                 .iter()
@@ -270,7 +271,7 @@ proptest! {
     #[test]
     fn a_queue_is_taken_if_a_newcomer_would_have_to_wait(queue in numbered()) {
         let (newcomer, there) = queue.split_last().expect("it is not empty");
-        let taken = newcomer.contest.is_taken(&names(there));
+        let taken = newcomer.contest.is_taken(&names(there).iter().collect());
         let waits = place(&queue, &names(&queue), newcomer) != Place::First;
         prop_assert_eq!(taken, Ok(waits));
     }
@@ -290,14 +291,14 @@ proptest! {
         let me = me.index(queue.len());
         let mut rest = queue.clone();
         rest.remove(me);
-        prop_assert_eq!(queue[me].contest.place(&names(&rest), &queue[me].node), Place::Missing);
+        prop_assert_eq!(place(&rest, &names(&rest), &queue[me]), Place::Missing);
     }
 
     #[test]
     fn only_nodes_with_our_prefix_are_ours(queue in numbered(), me in any::<Index>()) {
         let me = me.get(&queue);
         let prefix = &me.node[..me.node.len() - 10];
-        let listing = names(&queue);
+        let listing: Names = names(&queue).iter().collect();
         let found = own(&listing, prefix);
         prop_assert!(found.iter().any(|name| name.text == me.node));
         prop_assert!(found.iter().all(|name| name.text.starts_with(prefix)));
@@ -306,8 +307,7 @@ proptest! {
 
     #[test]
     fn contenders_are_listed_first_come_first(queue in numbered()) {
-        let mut listing = names(&queue);
-        listing.reverse();
+        let listing: Names = names(&queue).iter().rev().collect();
         let found = queue[0].contest.contenders(&listing);
         let found: Vec<_> = found.iter().map(|name| name.text).collect();
         prop_assert_eq!(found, names(&queue));

@@ -4,11 +4,13 @@
 //! by the threads that read and write. The rest happens inside the server, once, at
 //! the request that it was prepared for.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::path;
 use crate::proto::{OpCode, Request, Stat};
+use crate::protocol::names::Names;
 
 /// A kind of request, to say whose reply is to be lost.
 ///
@@ -143,7 +145,7 @@ impl Faults {
 
     /// Takes note of a new ephemeral node.
     pub(super) fn created(&mut self, path: &str, czxid: i64) {
-        if std::mem::take(&mut self.hide_next) {
+        if mem::take(&mut self.hide_next) {
             let path = path.to_owned();
             self.hidden = Some(Hidden { path, czxid });
         }
@@ -158,16 +160,17 @@ impl Faults {
         &mut self,
         directory: &str,
         seen: i64,
-        names: &mut Vec<String>,
+        names: &mut Names,
         stat: &mut Stat,
     ) -> Option<i64> {
         let here = |hidden: &mut Hidden| {
             path::parent(&hidden.path) == Ok(directory) && seen < hidden.czxid
         };
         let hidden = self.hidden.take_if(here)?;
-        let before = names.len();
-        names.retain(|name| name != path::name(&hidden.path));
-        if names.len() == before {
+        let all = mem::take(names);
+        let shown = all.iter().filter(|name| *name != path::name(&hidden.path));
+        *names = shown.collect();
+        if names.len() == all.len() {
             return None;
         }
         let true_until = hidden.czxid - 1;

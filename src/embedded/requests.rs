@@ -8,6 +8,7 @@ use crate::proto::{
     Access, CreateMode, ErrorCode, EventKind, Op, OpCode, OpReply, Permissions, Reply, Request,
     Stat, WatchKind, WatchLists, xid,
 };
+use crate::protocol::names::Names;
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 
@@ -286,10 +287,10 @@ impl State {
         answer
     }
 
-    fn children(&self, path: &str, id: Watcher) -> Result<(Vec<String>, Stat)> {
+    fn children(&self, path: &str, id: Watcher) -> Result<(Names, Stat)> {
         let who = self.identities(id);
         let node = self.tree.node_for(path, Permissions::READ.0, &who)?;
-        Ok((node.children.iter().cloned().collect(), node.stat()))
+        Ok((node.children.iter().collect(), node.stat()))
     }
 }
 

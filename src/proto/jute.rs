@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::types::{Access, Permissions, Stat};
+use crate::protocol::names::Names;
 
 /// The fewest bytes an [`Access`] takes.
 const ACCESS_BYTES: usize = 12;
@@ -75,15 +76,18 @@ impl<'a> Reader<'a> {
     ///
     /// A server may hold names that other clients made of arbitrary bytes, and one of
     /// them in a listing must not make the whole listing unreadable.
-    pub(crate) fn names(&mut self) -> Result<Vec<String>, Malformed> {
-        self.vector(STRING_BYTES, |reader| {
-            let bytes = reader.bytes()?;
+    pub(crate) fn names(&mut self) -> Result<Names, Malformed> {
+        let count = self.count(STRING_BYTES)?;
+        let mut names = Names::with_capacity(count, self.rest.len());
+        for _ in 0..count {
+            let bytes = self.bytes()?;
             // Looking for mistakes at once is several times as fast as one at a time.
-            Ok(match str::from_utf8(bytes) {
-                Ok(name) => name.to_owned(),
-                Err(_) => String::from_utf8_lossy(bytes).into_owned(),
-            })
-        })
+            match str::from_utf8(bytes) {
+                Ok(name) => names.push(name),
+                Err(_) => names.push(&String::from_utf8_lossy(bytes)),
+            }
+        }
+        Ok(names)
     }
 
     pub(crate) fn strings(&mut self) -> Result<Vec<String>, Malformed> {
@@ -106,15 +110,21 @@ impl<'a> Reader<'a> {
         least: usize,
         mut item: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, Malformed> {
-        let count = usize::try_from(self.int()?).unwrap_or(0);
-        if count > self.rest.len() / least {
-            return Err(Malformed("a vector goes beyond the end"));
-        }
+        let count = self.count(least)?;
         let mut items = Vec::with_capacity(count);
         for _ in 0..count {
             items.push(item(self)?);
         }
         Ok(items)
+    }
+
+    /// Reads how many items follow, which take `least` bytes each, or more.
+    fn count(&mut self, least: usize) -> Result<usize, Malformed> {
+        let count = usize::try_from(self.int()?).unwrap_or(0);
+        match count <= self.rest.len() / least {
+            true => Ok(count),
+            false => Err(Malformed("a vector goes beyond the end")),
+        }
     }
 
     pub(crate) fn stat(&mut self) -> Result<Stat, Malformed> {
@@ -193,6 +203,11 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn strings(&mut self, values: &[String]) {
         self.vector(values, |writer, value| writer.string(value));
+    }
+
+    pub(crate) fn names(&mut self, names: &Names) {
+        self.int(length(names.len()));
+        names.iter().for_each(|name| self.string(name));
     }
 
     pub(crate) fn acl(&mut self, acl: &[Access]) {
@@ -283,7 +298,7 @@ mod tests {
             writer.bytes(name);
         });
         let names = Reader::new(&out).names().unwrap();
-        assert_eq!(names.first().map(String::as_str), Some("lock-1"));
+        assert_eq!(names.iter().next(), Some("lock-1"));
         assert_eq!(names.len(), 2);
     }
 }

@@ -5,6 +5,7 @@ use super::jute::{Malformed, Reader, Writer, frame};
 use super::multi::{OpReply, read_results, write_results};
 use super::request::OpCode;
 use super::types::{Access, Stat};
+use crate::protocol::names::Names;
 
 /// The numbers that stand for something other than the reply to a numbered request.
 pub(crate) mod xid {
@@ -42,7 +43,7 @@ pub(crate) enum Reply {
         stat: Stat,
     },
     Children {
-        names: Vec<String>,
+        names: Names,
         stat: Option<Stat>,
     },
     /// How many descendants a node has.
@@ -124,7 +125,7 @@ impl Reply {
                 writer.stat(stat);
             }
             Self::Children { names, stat } => {
-                writer.strings(names);
+                writer.names(names);
                 stat.iter().for_each(|stat| writer.stat(stat));
             }
             Self::Count(count) => writer.int(*count),

@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::names::Names;
 
 mod mistakes;
 
@@ -30,6 +31,10 @@ fn text() -> impl Strategy<Value = String> {
 
 fn texts() -> impl Strategy<Value = Vec<String>> {
     vec(text(), 0..4)
+}
+
+fn names() -> impl Strategy<Value = Names> {
+    texts().prop_map(|names| names.iter().collect())
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -158,11 +163,11 @@ fn reply() -> impl Strategy<Value = (OpCode, Reply)> {
         stat().prop_map(|stat| (OpCode::EXISTS, Reply::Stat(stat))),
         (bytes(), stat()).prop_map(|(data, stat)| (OpCode::GET_DATA, Reply::Data { data, stat })),
         (acl(), stat()).prop_map(|(acl, stat)| (OpCode::GET_ACL, Reply::Acl { acl, stat })),
-        texts().prop_map(|names| {
+        names().prop_map(|names| {
             let reply = Reply::Children { names, stat: None };
             (OpCode::GET_CHILDREN, reply)
         }),
-        (texts(), stat()).prop_map(|(names, stat)| {
+        (names(), stat()).prop_map(|(names, stat)| {
             let stat = Some(stat);
             (OpCode::GET_CHILDREN2, Reply::Children { names, stat })
         }),

@@ -9,6 +9,7 @@
 //! that owns them, which is for the driver to notice.
 
 use super::attempt::Leftover;
+use super::names::Names;
 use super::queue::own;
 
 /// The state machine.
@@ -36,7 +37,7 @@ pub enum Event {
     /// The listing that follows is no older than this.
     Synced,
     /// The directory holds these names.
-    Children(Vec<String>),
+    Children(Names),
     /// The node was deleted, or it or the directory was not there.
     Gone,
 }
@@ -111,7 +112,7 @@ mod tests {
             "_c_you-lock-0000000003",
             "_c_me-lock-0000000004",
         ];
-        farewell.handle(Event::Children(names.map(String::from).to_vec()));
+        farewell.handle(Event::Children(names.iter().collect()));
         for name in [names[2], names[0]] {
             assert_eq!(farewell.action(), Action::Delete(name.into()));
             farewell.handle(Event::Gone);

@@ -5,6 +5,7 @@
 //!
 //! - [`dialect`] is the table of who names nodes how, and who waits for whom,
 //! - [`name`] says what one node name means,
+//! - [`names`] is such a list,
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
 //! - [`attempt`] takes one contender into the queue,
 //! - [`farewell`] takes what it left behind out of it.
@@ -19,4 +20,5 @@ pub mod attempt;
 pub mod dialect;
 pub mod farewell;
 pub mod name;
+pub mod names;
 pub mod queue;

@@ -9,15 +9,16 @@ pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
 /// How many digits ZooKeeper writes at least; a minus sign takes one's place.
 const DIGITS: usize = 10;
 
+/// What most names have comes first.
 #[rustfmt::skip]
 const TOKENS: [(&str, Kind); 9] = [
+    ("lock-",     Kind::Lock),
     ("__lock__",  Kind::KazooLock),
     ("__rlock__", Kind::KazooRead),
     ("__READ__",  Kind::CuratorRead),
     ("__WRIT__",  Kind::CuratorWrite),
     ("-read-",    Kind::RecipeRead),
     ("-write-",   Kind::RecipeWrite),
-    ("lock-",     Kind::Lock),
     ("latch-",    Kind::Latch),
     ("lease-",    Kind::Lease),
 ];
@@ -43,8 +44,8 @@ impl<'a> NodeName<'a> {
                 sequence: 0,
             });
         }
-        let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
-        let digits = &text[stem.len()..];
+        let count = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (stem, digits) = text.split_at(text.len() - count);
         let (kind, number) = match kind_of(stem) {
             Some(kind) if DIGITS <= digits.len() => (kind, digits),
             Some(_) => return None,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
 use super::name::NodeName;
+use super::names::Names;
 
 /// What we ask of a queue, and in whose words.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -74,7 +75,7 @@ struct Entry<'a> {
 
 impl Contest {
     /// Says where the contender with the node `mine` stands.
-    pub fn place(self, children: &[String], mine: &str) -> Place {
+    pub fn place(self, children: &Names, mine: &str) -> Place {
         if self.role == Role::Permit {
             return self.place_in_crowd(children, mine);
         }
@@ -93,12 +94,12 @@ impl Contest {
     }
 
     /// Any child stands for a permit: the others count them, too.
-    fn place_in_crowd(self, children: &[String], mine: &str) -> Place {
+    fn place_in_crowd(self, children: &Names, mine: &str) -> Place {
         if let Err(foreign) = self.is_taken(children) {
             return Place::Foreign(foreign);
         }
         match children.len().saturating_sub(self.permits) {
-            _ if !children.iter().any(|name| name == mine) => Place::Missing,
+            _ if !children.contains(mine) => Place::Missing,
             0 => Place::First,
             more => Place::Crowded(more),
         }
@@ -115,7 +116,7 @@ impl Contest {
     ///
     /// A node without one is gone.
     pub fn place_by_birth(self, births: &HashMap<String, i64>, mine: &str) -> Place {
-        let names: Vec<_> = births.keys().cloned().collect();
+        let names: Names = births.keys().collect();
         let mut entries = match self.entries(&names) {
             Ok(entries) => entries,
             Err(foreign) => return Place::Foreign(foreign),
@@ -127,7 +128,7 @@ impl Contest {
     }
 
     /// Says whether somebody who came now would have to wait, without being in the queue.
-    pub fn is_taken(self, children: &[String]) -> Result<bool, Foreign> {
+    pub fn is_taken(self, children: &Names) -> Result<bool, Foreign> {
         if self.looks_first()
             && let Some(foreign) = beside_semaphore(self.dialect, children)
         {
@@ -142,8 +143,8 @@ impl Contest {
     }
 
     /// Returns the contenders that this contest is about, first come first.
-    pub fn contenders(self, children: &[String]) -> Vec<NodeName<'_>> {
-        let names = children.iter().filter_map(|text| NodeName::parse(text));
+    pub fn contenders(self, children: &Names) -> Vec<NodeName<'_>> {
+        let names = children.iter().filter_map(NodeName::parse);
         let ours = |name: &NodeName<'_>| {
             matches!(
                 self.dialect.stance(self.role, name.kind),
@@ -155,14 +156,14 @@ impl Contest {
         names
     }
 
-    fn entries(self, children: &[String]) -> Result<Vec<Entry<'_>>, Foreign> {
+    fn entries(self, children: &Names) -> Result<Vec<Entry<'_>>, Foreign> {
         if self.role != Role::Permit
             && let Some(foreign) = curators_semaphore(children)
         {
             return Err(foreign);
         }
         let mut entries = Vec::with_capacity(children.len());
-        for name in children.iter().filter_map(|text| NodeName::parse(text)) {
+        for name in children.iter().filter_map(NodeName::parse) {
             match self.dialect.stance(self.role, name.kind) {
                 Stance::Contends(sharing) => entries.push(Entry {
                     name,
@@ -221,8 +222,8 @@ impl Contest {
 ///
 /// He counts otherwise, and would not wait for us. The permits of most are counted below,
 /// and nobody is to stand here; kazoo's stand here.
-pub fn beside_semaphore(dialect: Dialect, children: &[String]) -> Option<Foreign> {
-    let named = children.iter().filter_map(|text| NodeName::parse(text));
+pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
+    let named = children.iter().filter_map(NodeName::parse);
     let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
     let mut named = named.filter(other).map(|name| Foreign {
         node: name.text.to_owned(),
@@ -243,10 +244,10 @@ pub fn beside_semaphore(dialect: Dialect, children: &[String]) -> Option<Foreign
 /// Finds the permits of Curator's semaphore in a directory that is to be something else's.
 ///
 /// Its line, `locks`, is a container, which the server takes away while nobody waits.
-fn curators_semaphore(children: &[String]) -> Option<Foreign> {
+fn curators_semaphore(children: &Names) -> Option<Foreign> {
     let leases = children.iter().find(|child| *child == "leases")?;
     Some(Foreign {
-        node: leases.clone(),
+        node: leases.to_owned(),
         library: Kind::Lease.library(),
         dialect: None,
         by_number: false,
@@ -254,15 +255,15 @@ fn curators_semaphore(children: &[String]) -> Option<Foreign> {
 }
 
 /// Returns our own nodes, which are those with our prefix, lowest number first.
-pub fn own<'a>(children: &'a [String], prefix: &str) -> Vec<NodeName<'a>> {
+pub fn own<'a>(children: &'a Names, prefix: &str) -> Vec<NodeName<'a>> {
     let names = children.iter().filter(|text| text.starts_with(prefix));
-    let mut names: Vec<_> = names.filter_map(|text| NodeName::parse(text)).collect();
+    let mut names: Vec<_> = names.filter_map(NodeName::parse).collect();
     names.sort_by_key(|name| name.sequence);
     names
 }
 
 /// Returns the children that are no contenders of any dialect, for diagnostics.
-pub fn strangers(children: &[String]) -> impl Iterator<Item = &String> {
+pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
     children
         .iter()
         .filter(|text| NodeName::parse(text).is_none())

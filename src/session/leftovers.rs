@@ -375,7 +375,7 @@ mod tests {
         let synced = Reply::Synced { path: "/m".into() };
         leftovers.answered(id, Ok(synced.clone()));
         leftovers.push();
-        let names = vec!["_c_me-lock-0000000001".to_owned()];
+        let names = ["_c_me-lock-0000000001"].iter().collect();
         let listed = Reply::Children { names, stat: None };
         leftovers.answered(id, Ok(listed.clone()));
         // Nothing but the answer to a deletion says that a node is gone.

@@ -2,6 +2,7 @@
 
 use zklock::protocol::attempt::Born;
 use zklock::protocol::dialect::Role;
+use zklock::protocol::names::Names;
 
 /// A lock's directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -94,11 +95,10 @@ impl Directory {
 
     /// Returns the names as a server shows them that has applied nothing from the
     /// transaction `until` on.
-    pub(crate) fn names(&self, until: Option<i64>) -> Option<Vec<String>> {
+    pub(crate) fn names(&self, until: Option<i64>) -> Option<Names> {
         let shown = |node: &&Node| until.is_none_or(|until| node.born.czxid < until);
         let names = self.nodes.iter().filter(shown);
-        self.there
-            .then(|| names.map(|node| node.name.clone()).collect())
+        self.there.then(|| names.map(|node| &node.name).collect())
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Node> {

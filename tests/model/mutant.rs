@@ -5,6 +5,7 @@
 
 use zklock::protocol::attempt::Event;
 use zklock::protocol::dialect::Role;
+use zklock::protocol::names::Names;
 
 use super::world::World;
 
@@ -59,11 +60,12 @@ pub(crate) enum Mutant {
 
 impl World {
     /// Returns the listing that client `i` takes `names` for.
-    pub(crate) fn shown(&self, i: usize, mut names: Vec<String>) -> Vec<String> {
+    pub(crate) fn shown(&self, i: usize, names: Names) -> Names {
         let client = &self.clients[i];
         let Some(own) = &client.queued else {
             return names;
         };
+        let mut names: Vec<_> = names.iter().map(str::to_owned).collect();
         match (self.rules.mutant, client.wish.role) {
             (Mutant::OverlooksOwnAbsence, _) if !names.contains(own) => names.push(own.clone()),
             (Mutant::ListsOnlyTheNearest, _) => {
@@ -88,7 +90,7 @@ impl World {
             }
             _ => {}
         }
-        names
+        names.into_iter().collect()
     }
 
     /// Returns the node that client `i` watches when it means `nearest`.

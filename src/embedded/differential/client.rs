@@ -172,7 +172,7 @@ impl Names {
                 stat: stat(of),
             },
             Reply::Children { names, stat: of } => Reply::Children {
-                names: sorted(names),
+                names: sorted(names.iter().collect()).into_iter().collect(),
                 stat: of.map(stat),
             },
             Reply::Ephemerals(paths) => Reply::Ephemerals(sorted(paths)),

@@ -18,7 +18,7 @@ const WRITE: Contest = Contest {
 };
 
 /// `w3 r1 l7` is a writer with the number 3, a reader with 1 and a mutex with 7.
-fn children(spec: &str) -> Vec<String> {
+fn children(spec: &str) -> Names {
     spec.split_whitespace().map(node).collect()
 }
 
@@ -102,22 +102,23 @@ fn each_role_waits_for_the_nearest_node_it_cannot_share_with() {
 #[test]
 fn used_up_numbers_are_ordered_by_birth() {
     let queue = children("l2147483647 l2147483647' l2147483646");
-    let Place::Exhausted(names) = MUTEX.place(&queue, &queue[0]) else {
+    let nodes: Vec<_> = queue.iter().collect();
+    let Place::Exhausted(names) = MUTEX.place(&queue, nodes[0]) else {
         panic!("two nodes have the same number");
     };
-    assert_eq!(names, queue);
-    let births = queue.iter().cloned().zip([30, 20, 10]).collect();
-    let last = |nearest: &String, ahead| {
+    assert_eq!(names, nodes);
+    let births = names.into_iter().zip([30, 20, 10]).collect();
+    let last = |nearest: &str, ahead| {
         Place::Behind(Behind {
-            nearest: nearest.clone(),
+            nearest: nearest.to_owned(),
             ahead,
             holds: ahead == 1,
             ..Behind::default()
         })
     };
-    assert_eq!(MUTEX.place_by_birth(&births, &queue[2]), Place::First);
-    assert_eq!(MUTEX.place_by_birth(&births, &queue[1]), last(&queue[2], 1));
-    assert_eq!(MUTEX.place_by_birth(&births, &queue[0]), last(&queue[1], 2));
+    assert_eq!(MUTEX.place_by_birth(&births, nodes[2]), Place::First);
+    assert_eq!(MUTEX.place_by_birth(&births, nodes[1]), last(nodes[2], 1));
+    assert_eq!(MUTEX.place_by_birth(&births, nodes[0]), last(nodes[1], 2));
     assert_eq!(MUTEX.place(&queue, "gone"), Place::Missing);
 }
 
@@ -140,15 +141,16 @@ fn used_up_numbers_exclude_nobody_who_goes_by_them() {
         for (ours, theirs) in [(7, 8), (7, 6), (6, 7), (6, 5)] {
             let mine = prefix(contest.dialect, contest.role, &id("l7"));
             let queue = [(mine, ours), (other.to_owned(), theirs)];
-            let queue = queue.map(|(name, digit)| format!("{name}214748364{digit}"));
+            let [mine, other] = queue.map(|(name, digit)| format!("{name}214748364{digit}"));
+            let queue = [&mine, &other].into_iter().collect();
             let expected = Foreign {
-                node: queue[1].clone(),
-                library: NodeName::parse(&queue[1]).unwrap().kind.library(),
+                node: other.clone(),
+                library: NodeName::parse(&other).unwrap().kind.library(),
                 dialect: None,
                 by_number: true,
             };
             let used_up = 7 <= ours.max(theirs);
-            let place = contest.place(&queue, &queue[0]);
+            let place = contest.place(&queue, &mine);
             let refused = place == Place::Foreign(expected.clone());
             assert_eq!(refused, used_up, "{queue:?}: {place:?}");
             // Who comes now gets such a number, too, as soon as one was given out.
@@ -162,16 +164,17 @@ fn used_up_numbers_exclude_nobody_who_goes_by_them() {
 fn nobody_pretends_to_exclude_who_would_not_wait() {
     let mut queue = children("l1");
     assert_eq!(MUTEX.is_taken(&queue), Ok(true));
-    queue.push("readme".into());
+    queue.push("readme");
     assert_eq!(MUTEX.place(&queue, &node("l1")), Place::First);
-    queue.push("6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000003".into());
+    const KAZOO: &str = "6f9c1c9e5a0b4b579a3e0123456789ab__lock__0000000003";
+    queue.push(KAZOO);
     let foreign = MUTEX.is_taken(&queue).unwrap_err();
-    assert_eq!(foreign.node, queue[2]);
+    assert_eq!(foreign.node, KAZOO);
     assert_eq!(foreign.dialect, Some(Dialect::Kazoo));
     assert_eq!(MUTEX.place(&queue, &node("l1")), Place::Foreign(foreign));
     for contest in [READ, WRITE] {
         assert!(matches!(
-            contest.place(&queue[..1], "me"),
+            contest.place(&children("l1"), "me"),
             Place::Foreign(_)
         ));
     }
@@ -194,7 +197,7 @@ fn a_lock_is_no_neighbour_for_a_semaphore() {
         (kazoo,   [LEASE, "locks", "leases"],    Some(("leases", Some(curator)))),
     ];
     for (dialect, names, expected) in table {
-        let children = names.map(str::to_owned);
+        let children: Names = names.iter().collect();
         let found = beside_semaphore(dialect, &children);
         let found = found.as_ref().map(|f| (f.node.as_str(), f.dialect));
         assert_eq!(found, expected, "{dialect:?}: {names:?}");
@@ -224,7 +227,7 @@ fn a_semaphore_is_no_neighbour_for_a_lock() {
         ("leases readme", Some("leases")),
     ];
     for (names, expected) in table {
-        let queue: Vec<_> = names.split(' ').map(str::to_owned).collect();
+        let queue: Names = names.split(' ').collect();
         for contest in [MUTEX, READ, WRITE] {
             let foreign = contest.is_taken(&queue).err();
             assert_eq!(foreign.map(|f| f.node).as_deref(), expected, "{names}");
@@ -242,7 +245,7 @@ fn a_reader_is_let_in_beside_readers() {
     assert_eq!(READ.is_taken(&children("r1 r2")), Ok(false));
     assert_eq!(WRITE.is_taken(&children("r1 r2")), Ok(true));
     assert_eq!(READ.is_taken(&children("r1 w2")), Ok(true));
-    assert_eq!(WRITE.is_taken(&[]), Ok(false));
+    assert_eq!(WRITE.is_taken(&Names::default()), Ok(false));
 }
 
 #[test]
@@ -252,12 +255,13 @@ fn a_permit_is_there_while_the_directory_is_not_crowded() {
         role: Role::Permit,
         permits: 2,
     };
-    let children = ["_c_a-lease-0000000001", "stray", "_c_b-lease-0000000002"].map(String::from);
-    assert_eq!(contest.is_taken(&children[..1]), Ok(false));
-    assert_eq!(contest.is_taken(&children[..2]), Ok(true));
-    assert_eq!(contest.place(&children[..2], &children[0]), Place::First);
-    assert_eq!(contest.place(&children, &children[2]), Place::Crowded(1));
-    assert_eq!(contest.place(&children, "gone"), Place::Missing);
+    let all = ["_c_a-lease-0000000001", "stray", "_c_b-lease-0000000002"];
+    let first = |count| all[..count].iter().collect::<Names>();
+    assert_eq!(contest.is_taken(&first(1)), Ok(false));
+    assert_eq!(contest.is_taken(&first(2)), Ok(true));
+    assert_eq!(contest.place(&first(2), all[0]), Place::First);
+    assert_eq!(contest.place(&first(3), all[2]), Place::Crowded(1));
+    assert_eq!(contest.place(&first(3), "gone"), Place::Missing);
 }
 
 #[test]
@@ -266,6 +270,7 @@ fn our_own_nodes_are_found_lowest_first() {
     let mine = |spec: &str| prefix(Dialect::Curator, Role::Exclusive, &id(spec));
     assert_eq!(own(&queue, &mine("l7"))[0].text, node("l7"));
     assert!(own(&queue, &mine("l9")).is_empty());
-    let twice = vec![mine("l3") + "0000000012", mine("l3") + "0000000009"];
+    let twice = [12, 9].map(|number| format!("{}{number:010}", mine("l3")));
+    let twice = twice.iter().collect();
     assert_eq!(own(&twice, &mine("l3"))[0].sequence, 9);
 }

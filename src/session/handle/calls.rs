@@ -107,7 +107,7 @@ fn data(answer: ZkResult<(Vec<u8>, zookeeper::Stat)>) -> Result<Reply, Failure> 
 }
 
 fn children(answer: ZkResult<Vec<String>>) -> Result<Reply, Failure> {
-    let names = answer.map_err(failure)?;
+    let names = answer.map_err(failure)?.into_iter().collect();
     Ok(Reply::Children { names, stat: None })
 }
 

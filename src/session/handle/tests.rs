@@ -143,7 +143,7 @@ fn every_request_is_carried_out_or_refused() {
             stat: true
         }),
         Ok(Reply::Children {
-            names: vec!["n-0000000000".to_owned()],
+            names: ["n-0000000000"].iter().collect(),
             stat: None
         })
     );

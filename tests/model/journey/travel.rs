@@ -81,13 +81,14 @@ impl Journey {
                 let mut names = children(self);
                 if self.detour == Detour::CountsWithoutItself {
                     let own = self.travellers[i].ids;
-                    let other = |n: &String| {
+                    let other = |n: &str| {
                         let node = self.dirs[dir].find(n).expect("it is listed");
                         node.maker.client != i || node.maker.attempt != own
                     };
-                    if let Some(at) = names.iter().position(other) {
-                        names.remove(at);
-                    }
+                    let first = names.iter().position(other);
+                    let all = names.iter().enumerate();
+                    let rest = all.filter(|(at, _)| Some(*at) != first);
+                    names = rest.map(|(_, name)| name).collect();
                 }
                 Event::Children(names)
             }
