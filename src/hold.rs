@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use parking_lot::Mutex;
 
 use crate::clock::Moment;
 use crate::contender::Contender;
@@ -16,6 +17,7 @@ use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::options::{LockOptions, Waiting};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
+use crate::protocol::last_grant::LastGrant;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
@@ -41,7 +43,12 @@ pub(crate) struct Queue<'a> {
     pub(crate) lasting: Option<&'a [u8]>,
     /// What must be held all the while.
     pub(crate) under: Option<&'a Hold>,
+    /// The last grant to whoever takes turns here.
+    pub(crate) last: Option<&'a LastTurn>,
 }
+
+/// Read and written by who has the turn only.
+pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -71,6 +78,7 @@ impl<'a> Queue<'a> {
             permits: 0,
             lasting: None,
             under: None,
+            last: None,
         }
     }
 
@@ -94,6 +102,8 @@ impl<'a> Queue<'a> {
             overdue: options.overdue.map(Overdue::new),
             lasting: self.lasting,
             under: self.under.map(Hold::vigil),
+            // Whatever comes of it, it is not the last one any more.
+            last: self.last.and_then(|last| last.lock().take()),
         }
     }
 }
@@ -195,8 +205,14 @@ impl Hold {
     ) -> Result<Option<Self>> {
         let at_least = options.hold_at_least;
         let mut quest = queue.quest(session, patience, options);
+        let before = quest.last;
         let reached = session.acquire(&mut quest, limit)?;
         Ok(reached.map(|reached| {
+            if let Some(last) = queue.last {
+                // A node that stays after its guard would be ahead of the next one.
+                let ends = at_least.is_none();
+                *last.lock() = LastGrant::new(&reached.mine, before).filter(|_| ends);
+            }
             let mut hold = Self::new(session, reached);
             // A semaphore has a lock in front of it, which is nobody's aim.
             if queue.dir == queue.path || queue.role == Role::Permit {

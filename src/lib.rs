@@ -125,7 +125,7 @@
 //! | server refuses connections | tries again with growing pauses | the client is at its end | reconnects 1,600 times a second, then gives up for good |
 //! | one unknown host among good ones | a warning | no handle to begin with | fails |
 //! | proof that the lock is held | one check-only transaction for all locks | a refused delete and a look, for each lock | has no transactions |
-//! | uncontended lock | one round trip | two | has no pipeline |
+//! | uncontended lock | one round trip | three | has no pipeline, and does not tell whose a new node is |
 //! | [`MultiLock`] | one transaction | in the order of paths, with roll-back | has no transactions |
 //! | lost reply to a create | found again, after a `sync` | counts as a lost connection | has no `sync` |
 //! | directories of locks | containers: the server tidies up | stay | sends the wrong request for containers |

@@ -14,18 +14,21 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 const CYCLES: u64 = 200;
 
-/// For a free mutex that is locked and unlocked: three requests and the guard.
-const MOST: u64 = 80;
+/// For a free mutex that is locked and unlocked: three requests and the guard, or two
+/// requests if nobody else is expected.
+const MOST: [u64; 2] = [80, 70];
 
 #[test]
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
     let server = Server::start().unwrap();
     let input = format!("{} {}", server.hosts(), fresh_path("allocations"));
     let worker = Worker::spawn("cycles_worker", &input);
-    let [blocks, bytes] = worker::words(&worker.hear());
-    let blocks: u64 = blocks.parse().unwrap();
-    println!("{blocks} blocks and {bytes} bytes a cycle");
-    assert!(blocks <= MOST, "{blocks} blocks a cycle");
+    for most in MOST {
+        let [blocks, bytes] = worker::words(&worker.hear());
+        let blocks: u64 = blocks.parse().unwrap();
+        println!("{blocks} blocks and {bytes} bytes a cycle");
+        assert!(blocks <= most, "{blocks} blocks a cycle");
+    }
 }
 
 #[test]
@@ -35,12 +38,26 @@ fn cycles_worker() {
     let [hosts, path] = worker::words(&input);
     let client = Client::connect(&hosts).unwrap();
     let mutex = client.mutex(&path).unwrap();
-    let cycle = || mutex.lock().unwrap().unlock().unwrap();
+    // What was never locked before reckons with others.
+    count(|| {
+        client
+            .mutex(&path)
+            .unwrap()
+            .lock()
+            .unwrap()
+            .unlock()
+            .unwrap()
+    });
+    count(|| mutex.lock().unwrap().unlock().unwrap());
+}
+
+fn count(cycle: impl Fn()) {
     // The first ones make the directory, buffers and tables.
     (0..20).for_each(|_| cycle());
-    let _profiler = dhat::Profiler::builder().testing().build();
+    let profiler = dhat::Profiler::builder().testing().build();
     (0..CYCLES).for_each(|_| cycle());
     let stats = dhat::HeapStats::get();
+    drop(profiler);
     let (blocks, bytes) = (stats.total_blocks / CYCLES, stats.total_bytes / CYCLES);
     worker::say(&format!("{blocks} {bytes}"));
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use support::raw::{Raw, assert_nothing_left, children};
 use support::worker::{self, Worker};
-use support::{aside, eventually, fresh_path, timed};
+use support::{Room, aside, eventually, fresh_path, timed};
 use transport::{Place, SOON, TIMEOUT, Transport, Waiter, in_every_place, on_every_server};
 use zklock::{Client, Error, LockOptions};
 
@@ -47,18 +47,6 @@ in_every_place! {
 // A handle is at its end by then.
 on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
-}
-
-/// Counts who is inside, and fails when two are.
-#[derive(Default)]
-struct Room(AtomicUsize);
-
-impl Room {
-    fn visit(&self) {
-        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
-        thread::yield_now();
-        assert_eq!(self.0.fetch_sub(1, Ordering::SeqCst), 1, "two are inside");
-    }
 }
 
 fn a_lock_excludes_the_threads_of_one_client(place: Place) {

@@ -9,7 +9,7 @@
 //!            ┌───────────────┘  ▼
 //!            │       none     Sync ──► Find ──► (not there: Create)
 //!            │                           │ there
-//!            ▼   owner ours              ▼
+//!            ▼   owner ours*             ▼
 //!          List ◄───────────────────── Inspect ──► (dead session's: Restart)
 //!     ▲     │  │ nothing ahead
 //!     │     │  └──────────────────► Prove ──► Finish(Held)
@@ -22,6 +22,7 @@
 //!     │  others ahead
 //!
 //!  Cancel, from anywhere: Finish(Gone).   New session, from anywhere: Finish(Restart).
+//!  * Both ways lead to Prove at once where nobody has come since the last grant.
 //! ```
 //!
 //! The driver carries out [`Attempt::action`] and reports what came of it to
@@ -31,12 +32,14 @@
 //!
 //! `Relist` saves the hand-off a round trip: who is woken because the one beyond the nearest
 //! has gone looks at the queue while the nearest holds, and not when its own turn has come.
+//! [`LastGrant`] says when nobody need look.
 
 mod terms;
 
 use std::mem;
 
 use super::dialect::Role;
+use super::last_grant::LastGrant;
 use super::name::prefix;
 use super::names::Names;
 use super::queue::{Behind, Contest, Place, own};
@@ -52,6 +55,7 @@ pub struct Attempt {
     /// The session that our node must belong to, if the driver knows it.
     session: Option<i64>,
     patience: Patience,
+    last: Option<LastGrant>,
     state: State,
     leftovers: Vec<Leftover>,
 }
@@ -82,12 +86,22 @@ impl Attempt {
             prefix: prefix(contest.dialect, contest.role, id),
             session,
             patience,
+            last: None,
             state: match patience {
                 Patience::Waits if !contest.looks_first() => State::Create,
                 Patience::Waits | Patience::Tries => State::Peek,
             },
             leftovers: Vec::new(),
         }
+    }
+
+    /// Someone who wants in once more, and has let go of the lock since the `last` time.
+    ///
+    /// This is for those who want to be alone: others may come back while they hold.
+    #[must_use]
+    pub fn after(mut self, last: Option<LastGrant>) -> Self {
+        self.last = last.filter(|_| self.contest.role == Role::Exclusive);
+        self
     }
 
     /// Someone whose node stands in the queue already.
@@ -97,6 +111,7 @@ impl Attempt {
             prefix: String::new(),
             session: Some(mine.born.owner),
             patience,
+            last: None,
             state: State::List(mine),
             leftovers: Vec::new(),
         }
@@ -121,6 +136,11 @@ impl Attempt {
             State::Prove(mine) => Action::Prove(mine.name.clone()),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
         }
+    }
+
+    /// Whether the queue will not have to be listed when our node is there, for all we know.
+    pub fn expects_nobody(&self) -> bool {
+        self.last.is_some_and(|last| last.is_habit())
     }
 
     /// Our node, while it stands in the queue.
@@ -228,7 +248,11 @@ impl Attempt {
             self.leftovers.push(Leftover::Node(name));
             return State::Finish(Outcome::Restart);
         }
-        State::List(Mine { name, born })
+        let mine = Mine { name, born };
+        match self.last {
+            Some(last) if last.is_followed_by(&mine) => State::Prove(mine),
+            _ => State::List(mine),
+        }
     }
 
     /// The reply to our create was lost; `names` shows whether it was carried out.

@@ -7,6 +7,7 @@
 //! - [`name`] says what one node name means,
 //! - [`names`] is such a list,
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
+//! - [`last_grant`] says who comes back to a queue that nobody has joined since,
 //! - [`attempt`] takes one contender into the queue,
 //! - [`farewell`] takes what it left behind out of it.
 //!
@@ -19,6 +20,7 @@
 pub mod attempt;
 pub mod dialect;
 pub mod farewell;
+pub mod last_grant;
 pub mod name;
 pub mod names;
 pub mod queue;

@@ -1,12 +1,13 @@
 //! What a client process does: it takes locks of every kind and writes it all down.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use zklock::{Client, Error, GuardState, LockGuard, LockOptions, Result};
+use zklock::{Client, Error, GuardState, LockGuard, LockOptions, Mutex, Result};
 
 use crate::history::{Journal, Kind, Process, What, now};
 use crate::ops::TIMEOUT;
@@ -155,6 +156,8 @@ pub(crate) struct Actor<'a> {
     ops: &'a AtomicUsize,
     rng: Rng,
     store: Writer,
+    /// Kept, since a mutex remembers when it was held last.
+    mutexes: HashMap<String, Mutex>,
 }
 
 impl<'a> Actor<'a> {
@@ -172,6 +175,7 @@ impl<'a> Actor<'a> {
             ops,
             rng: Rng::with_seed(seed),
             store: Writer::open(&task.file("store"), task.who),
+            mutexes: HashMap::new(),
         }
     }
 
@@ -206,7 +210,9 @@ impl<'a> Actor<'a> {
     }
 
     pub(crate) fn take_mutex(&mut self, path: &str, limit: Option<Duration>) {
-        let mutex = self.client.mutex(path).expect("a mutex");
+        let mutex = || self.client.mutex(path).expect("a mutex");
+        let mutex = self.mutexes.entry(path.to_owned()).or_insert_with(mutex);
+        let mutex = mutex.clone();
         let op = self.request(Kind::Exclusive, &[path], limit);
         let taken = mutex.lock_with(self.options(op, limit));
         self.go_on(op, &[path], taken, |guard| {

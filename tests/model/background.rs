@@ -1,7 +1,9 @@
 //! What happens without the caller: farewells, the end of sessions, watches.
 
 use zklock::protocol::attempt::Event;
+use zklock::protocol::dialect::Role;
 use zklock::protocol::farewell;
+use zklock::protocol::last_grant::LastGrant;
 
 use super::client::{Change, Fired, Place};
 use super::mutant::Mutant;
@@ -9,8 +11,12 @@ use super::world::{Transport, World};
 
 impl World {
     pub(crate) fn release(&mut self, i: usize) {
-        let hold = self.clients[i].hold.take().expect("it holds");
-        self.clients[i].bid_farewell(hold.node);
+        let client = &mut self.clients[i];
+        let hold = client.hold.take().expect("it holds");
+        if client.wish.role == Role::Exclusive {
+            client.last = LastGrant::new(&hold.node, client.last);
+        }
+        client.bid_farewell(hold.node);
         self.end_round(i);
     }
 

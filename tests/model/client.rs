@@ -3,6 +3,7 @@
 use zklock::protocol::attempt::{Action, Attempt, Leftover, Mine, Patience};
 use zklock::protocol::dialect::{Dialect, Role};
 use zklock::protocol::farewell::Farewell;
+use zklock::protocol::last_grant::LastGrant;
 use zklock::protocol::queue::Contest;
 
 /// What one client wants.
@@ -26,6 +27,8 @@ pub(crate) struct Client {
     /// The node that the attempt knows to be its own.
     pub(crate) queued: Option<String>,
     pub(crate) hold: Option<Hold>,
+    /// The last grant, if it wants another one.
+    pub(crate) last: Option<LastGrant>,
     pub(crate) farewells: Vec<Farewell>,
 
     pub(crate) session: i64,
@@ -101,6 +104,7 @@ impl Client {
             attempts: 0,
             queued: None,
             hold: None,
+            last: None,
             farewells: Vec::new(),
             session: 100 * (seat as i64 + 1),
             expired: false,
@@ -121,11 +125,12 @@ impl Client {
     }
 
     /// Begins anew, with an `id` that is to be fresh.
-    pub(crate) fn enter(&mut self, id: &str, knows_session: bool) {
+    pub(crate) fn enter(&mut self, id: &str, knows_session: bool, last: Option<LastGrant>) {
         let contest = self.contest();
         let session = knows_session.then_some(self.session);
         self.attempts += 1;
-        self.attempt = Some(Attempt::enter(contest, id, session, self.wish.patience));
+        let attempt = Attempt::enter(contest, id, session, self.wish.patience);
+        self.attempt = Some(attempt.after(last));
         self.forget_attempt();
     }
 

@@ -4,6 +4,10 @@ use zklock::protocol::attempt::Born;
 use zklock::protocol::dialect::Role;
 use zklock::protocol::names::Names;
 
+/// As many as there were before those who take part, see the setting: so that a number may
+/// come up again.
+pub(crate) const OTHERS: i64 = 10;
+
 /// A lock's directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Directory {
@@ -106,9 +110,16 @@ impl Directory {
         Some(self.nodes.remove(at))
     }
 
-    /// The server takes away a container that is empty; the next one counts from 0.
+    /// The server takes away a container that is empty. The next one counts from 0; some
+    /// others will have come and gone before anybody sees it.
     pub(crate) fn vanish(&mut self) {
         self.there = false;
-        self.counter = 0;
+        self.counter = OTHERS;
+        self.zxid += OTHERS;
+    }
+
+    /// Returns the number before the next one, and the id before the next one.
+    pub(crate) fn latest(&self) -> (i64, i64) {
+        (self.counter - 1, self.zxid - 1)
     }
 }

@@ -3,10 +3,12 @@
 //! The protocol's own code is not touched: a wrong decision of the queue's is brought
 //! about by showing the machine another listing than the real one.
 
-use zklock::protocol::attempt::Event;
+use zklock::protocol::attempt::{Born, Event, Mine};
 use zklock::protocol::dialect::Role;
+use zklock::protocol::last_grant::LastGrant;
 use zklock::protocol::names::Names;
 
+use super::directory::OTHERS;
 use super::world::World;
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -30,6 +32,8 @@ pub(crate) enum Mutant {
     OrdersByText,
     OrdersByNumberOnly,
     MakesParentsOnce,
+    TakesAnyNumberForTheNext,
+    TrustsANewDirectory,
 
     // Sleeping.
     TakesAnyWakeForADeletion,
@@ -91,6 +95,28 @@ impl World {
             _ => {}
         }
         names.into_iter().collect()
+    }
+
+    /// Returns what client `i` takes for its last grant.
+    pub(crate) fn remembered(&self, i: usize) -> Option<LastGrant> {
+        let (number, czxid) = self.directory.latest();
+        let last = self.clients[i].last?;
+        let made_up = |number, czxid| {
+            let mine = Mine {
+                name: format!("lock-{number:010}"),
+                born: Born {
+                    czxid,
+                    owner: self.clients[i].session,
+                },
+            };
+            LastGrant::new(&mine, None)
+        };
+        match self.rules.mutant {
+            Mutant::TakesAnyNumberForTheNext => made_up(number, czxid),
+            // As if it took no transactions to count so far once more.
+            Mutant::TrustsANewDirectory => made_up(last.number(), czxid + OTHERS),
+            _ => Some(last),
+        }
     }
 
     /// Returns the node that client `i` watches when it means `nearest`.

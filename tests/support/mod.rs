@@ -20,6 +20,7 @@ pub(crate) mod worker;
 pub(crate) mod zookeeper;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,19 @@ pub(crate) fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static)
 pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     (f(), start.elapsed())
+}
+
+/// Counts who is inside, and fails when two are.
+#[derive(Default)]
+pub(crate) struct Room(AtomicUsize);
+
+impl Room {
+    #[track_caller]
+    pub(crate) fn visit(&self) {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+        thread::yield_now();
+        assert_eq!(self.0.fetch_sub(1, Ordering::SeqCst), 1, "two are inside");
+    }
 }
 
 /// Returns a path that no other test and no other run uses.

@@ -27,6 +27,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::proto::{Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
+use crate::protocol::last_grant::LastGrant;
 use crate::protocol::queue::{Behind, Contest};
 
 /// What somebody wants of a queue.
@@ -44,6 +45,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) lasting: Option<&'a [u8]>,
     /// Another lock: it is of no use to go on when that is lost.
     pub(crate) under: Option<&'a Vigil>,
+    /// The last grant to whoever asks, until an attempt was made on the strength of it.
+    pub(crate) last: Option<LastGrant>,
 }
 
 /// Told what is ahead, at first and then when it changes.
@@ -87,6 +90,7 @@ impl Session {
             let id = fresh_id();
             let known = self.transport.abilities().resumes.then_some(link.session);
             let attempt = Attempt::enter(quest.contest, &id, known, quest.patience);
+            let attempt = attempt.after(quest.last.take());
             let drive = Drive::new(self, quest, attempt, &mut asker, link, since);
             match drive.run(limit)? {
                 Progress::Reached(reached) => return Ok(Some(reached)),

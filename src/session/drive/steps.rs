@@ -25,7 +25,7 @@ const HALF_WAY: i64 = LAST_SEQUENCE / 2;
 
 impl Drive<'_, '_> {
     /// Creates the node and lists the directory in one write, so that a free lock costs
-    /// one round trip.
+    /// one round trip. Where nobody is expected, the listing is left out.
     pub(super) fn create(&mut self, prefix: &str, limit: &Limit) -> Result<Step> {
         let contest = self.quest.contest;
         let create = Request::Create {
@@ -40,7 +40,7 @@ impl Drive<'_, '_> {
         };
         let sent = Moment::now();
         // A permit lists with a watch, for which the node must be there already.
-        let pipelined = contest.role != Role::Permit;
+        let pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
         let listing = pipelined.then(|| list(self.quest.dir));
         let ticket = self.post([create].into_iter().chain(listing));
         self.listing = None;
