@@ -75,7 +75,9 @@ impl Client {
     /// client is safe, but modest: its guards are lost on the first disconnect, because
     /// the handle does not say whether the session survived it, and a handle that hangs
     /// is given up after a session timeout. The crate documentation has a table. Does not
-    /// block.
+    /// block. A handle that has been connected for a while can be used a tenth of a second
+    /// later; one that was just made must not be asked anything before it is connected, or
+    /// it may never answer.
     ///
     /// # Errors
     ///

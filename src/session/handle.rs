@@ -40,14 +40,21 @@ use crate::proto::{Reply, Request};
 /// How many calls can be with the crate at once.
 const WORKERS: usize = 4;
 
+/// How long a handle has to say that it is connected before it is asked.
+///
+/// One that is new must not be asked too soon: its thread begins to listen for requests in
+/// two steps, and what comes between them is never noticed, nor is anything after it
+/// (`ReceiverCtl::register` of mio-extras 2.0). Once it is connected it listens.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// Stands for a session, as the crate does not tell which one it has. Servers give lower
 /// numbers, unless one is called 127.
 static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 
 /// Makes a transport of a handle, which may be connected or not yet.
 ///
-/// It reports to `hub` once the handle has answered, and gives up when that takes longer
-/// than `session_timeout`.
+/// It reports to `hub` once the handle has connected or answered, and gives up when that
+/// takes longer than `session_timeout`.
 pub(crate) fn open(
     handle: ZooKeeper,
     session_timeout: Duration,
@@ -69,7 +76,6 @@ pub(crate) fn open(
         life: Mutex::new(Life::new(jobs)),
         answered: Condvar::new(),
     });
-    shared.life.lock().probe();
     let owned = Arc::new(Owned {
         handle,
         _last: last,
@@ -287,18 +293,24 @@ impl Shared {
 
     /// Follows the connection, and ends the transport when it takes too long.
     fn watch_over(&self, heard: &Receiver<News>) {
+        let mut news = heard.recv_timeout(GRACE);
+        if news.is_err() {
+            // It may have been connected for long.
+            self.life.lock().probe();
+        }
         loop {
-            let patience = self.patience();
-            if patience.is_zero() {
-                log::warn!("the zookeeper crate is stuck: its session is given up");
-                return self.end(Failure::Lost);
-            }
-            match heard.recv_timeout(patience) {
+            match news {
                 Ok(News::State(state)) => self.state_changed(state),
                 Ok(News::Alive) => self.came_up(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(News::Over) | Err(RecvTimeoutError::Disconnected) => return,
             }
+            let patience = self.patience();
+            if patience.is_zero() {
+                log::warn!("the zookeeper crate is stuck: its session is given up");
+                return self.end(Failure::Lost);
+            }
+            news = heard.recv_timeout(patience);
         }
     }
 

@@ -8,6 +8,7 @@ use zookeeper::{
     Acl, CreateMode, WatchedEvent, WatchedEventType, Watcher, ZkError, ZkResult, ZooKeeper,
 };
 
+use super::support::handle;
 use super::wire::LONG;
 
 struct Forward(Sender<WatchedEvent>);
@@ -20,8 +21,8 @@ impl Watcher for Forward {
 
 fn connect(server: &Server) -> (ZooKeeper, Receiver<WatchedEvent>) {
     let (tell, told) = channel();
-    let client = ZooKeeper::connect(server.hosts(), Duration::from_secs(10), Forward(tell));
-    (client.unwrap(), told)
+    let client = handle::connect(server.hosts(), Duration::from_secs(10), Forward(tell));
+    (client, told)
 }
 
 fn create(client: &ZooKeeper, path: &str, mode: CreateMode) -> ZkResult<String> {

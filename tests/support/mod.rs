@@ -10,6 +10,8 @@
 
 pub(crate) mod ensemble;
 pub(crate) mod fuzz;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod handle;
 pub(crate) mod kazoo;
 pub(crate) mod leash;
 pub(crate) mod netns;

@@ -12,7 +12,7 @@ use crate::proto::{Access, CreateMode, ErrorCode, EventKind, Permissions, Reply,
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, op};
 use crate::support::zookeeper::ZooKeeper as Server;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{eventually, fresh_path, handle, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -29,7 +29,7 @@ impl Client {
     /// Starts with a handle that has been answered already: one that is just about to
     /// connect may be heard of twice, and a probe may still occupy a worker after that.
     fn connect(hosts: &str) -> Self {
-        let handle = zookeeper::ZooKeeper::connect(hosts, TIMEOUT, |_| ()).unwrap();
+        let handle = handle::connect(hosts, TIMEOUT, |_| ());
         handle.exists("/", false).unwrap();
         let client = Self::with(handle);
         let connected = client.events.recv_timeout(PATIENCE).unwrap();
@@ -329,6 +329,22 @@ fn a_handle_that_never_connects_is_given_up() {
     let client = Client::begin(&proxy.hosts());
     assert_eq!(client.ask(exists("/", false)), Err(Failure::NotSent));
     client.expect(SessionEvent::Closed);
+}
+
+/// Once in a few tries: it may take longer, and then it is asked.
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_handle_is_not_asked_while_it_connects() {
+    let server = Server::shared();
+    let asked = || {
+        let proxy = Proxy::start(&server.hosts());
+        let client = Client::begin(&proxy.hosts());
+        let connected = client.events.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(connected, SessionEvent::Connected { .. }));
+        client.ask(get_data("/", false)).unwrap();
+        proxy.requests(op::EXISTS)
+    };
+    assert!((0..20).any(|_| asked() == 0));
 }
 
 #[test]

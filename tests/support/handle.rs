@@ -1,0 +1,23 @@
+//! Handles of the `zookeeper` crate that may be asked.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use ::zookeeper::{Watcher, ZooKeeper};
+
+/// Makes a handle, and leaves it alone until it is connected: one that is asked while its
+/// thread begins to listen may never answer.
+pub(crate) fn connect(
+    hosts: &str,
+    timeout: Duration,
+    watcher: impl Watcher + 'static,
+) -> ZooKeeper {
+    let handle = ZooKeeper::connect(hosts, timeout, watcher).expect("a handle");
+    let (to, told) = channel();
+    handle.add_listener(move |_| {
+        let _ = to.send(());
+    });
+    // It says nothing if it was connected before we listened.
+    let _ = told.recv_timeout(Duration::from_millis(100));
+    handle
+}
