@@ -19,6 +19,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod workers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,9 +34,9 @@ use parking_lot::{Condvar, Mutex};
 use zookeeper::{ZkState, ZooKeeper};
 
 use self::watches::Watches;
+use self::workers::{Errand, Job};
 use super::hub::Hub;
-use super::transport::{Abilities, Answer, Call, Failure, Transport, Watch, WatchId};
-use crate::proto::{Reply, Request};
+use super::transport::{Abilities, Answer, Call, Failure, Transport, WatchId};
 
 /// How many calls can be with the crate at once.
 const WORKERS: usize = 4;
@@ -145,21 +146,6 @@ struct Open {
     answer: Answer,
 }
 
-/// What a worker has to do.
-enum Job {
-    /// To carry these out in this order, in this session.
-    Calls(i64, Vec<Errand>),
-    /// To find out whether there is a connection.
-    Probe,
-}
-
-/// A call whose answer is kept among the open ones.
-struct Errand {
-    id: u64,
-    request: Request,
-    watch: Option<Watch>,
-}
-
 /// What happened to the connection.
 #[derive(Debug)]
 enum News {
@@ -222,73 +208,6 @@ impl Shared {
         // The workers may have ended without us, and then nobody will answer in time.
         let _ = jobs.send(Job::Calls(session, errands));
         Ok(())
-    }
-
-    /// What a worker does until there are no more jobs.
-    fn work(&self, owned: &Owned, jobs: &Receiver<Job>) {
-        for job in jobs {
-            match job {
-                Job::Calls(session, errands) => self.run(&owned.handle, session, errands),
-                Job::Probe => self.probe(&owned.handle),
-            }
-        }
-    }
-
-    fn probe(&self, handle: &ZooKeeper) {
-        let root = Request::Exists {
-            path: "/".to_owned(),
-            watch: false,
-        };
-        match calls::perform(handle, root, None, &self.watches) {
-            // As in `run`: a session may have begun since, and ended with this.
-            Err(Failure::Lost) => self.went_down(None),
-            // Whatever the server said, it was there to say it.
-            _ => drop(self.news.send(News::Alive)),
-        }
-    }
-
-    fn run(&self, handle: &ZooKeeper, session: i64, errands: Vec<Errand>) {
-        let mut lost = false;
-        for errand in errands {
-            // What was decided in one session is not done in another.
-            if lost || !self.is_wanted(errand.id, session) {
-                self.answer(errand.id, Err(Failure::NotSent));
-                continue;
-            }
-            if matches!(errand.request, Request::Sync { .. }) {
-                self.wait_for_those_before(errand.id);
-            }
-            let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
-            lost = answer == Err(Failure::Lost);
-            if lost {
-                // At once, so that no other worker goes on in the session's name.
-                self.went_down(Some(session));
-            }
-            self.answer(errand.id, answer);
-        }
-    }
-
-    /// Waits until every call that was sent earlier is answered, as a sync promises; the
-    /// other workers have them, or this one has had them.
-    fn wait_for_those_before(&self, id: u64) {
-        let mut life = self.life.lock();
-        while life.open.contains_key(&id) && life.open.keys().any(|other| *other < id) {
-            self.answered.wait(&mut life);
-        }
-    }
-
-    fn is_wanted(&self, id: u64, session: i64) -> bool {
-        let life = self.life.lock();
-        life.link == Link::Up(session) && life.open.contains_key(&id)
-    }
-
-    /// Answers a call, unless that was done when the transport ended.
-    fn answer(&self, id: u64, answer: Result<Reply, Failure>) {
-        let open = self.life.lock().open.remove(&id);
-        self.answered.notify_all();
-        if let Some(open) = open {
-            (open.answer)(answer);
-        }
     }
 
     /// Follows the connection, and ends the transport when it takes too long.
