@@ -111,7 +111,7 @@ fn hosts_that_cannot_be_read_are_refused_with_the_reason() {
 
 #[test]
 fn a_server_that_is_not_there_is_named_with_what_it_said() {
-    let limit = Duration::from_millis(700);
+    let limit = Duration::from_secs(2);
     let (one, two) = (free_port(), free_port());
     let hosts = format!("127.0.0.1:{one},localhost:{two}");
     let (result, took) = timed(|| Client::builder(&hosts).connect_timeout(limit).connect());
@@ -134,7 +134,7 @@ fn a_server_that_is_not_there_is_named_with_what_it_said() {
 
 #[test]
 fn an_unknown_host_is_named() {
-    let limit = Duration::from_millis(700);
+    let limit = Duration::from_secs(2);
     let (result, took) = timed(|| {
         let hosts = "no-such-host.invalid:2181";
         Client::builder(hosts).connect_timeout(limit).connect()
@@ -152,7 +152,7 @@ fn an_unknown_host_is_named() {
 fn a_server_that_says_nothing_does_not_hold_us_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let limit = Duration::from_millis(700);
+    let limit = Duration::from_secs(2);
     let (result, took) = timed(|| Client::builder(&address).connect_timeout(limit).connect());
     let error = result.map(drop).unwrap_err();
     assert!(matches!(error, Error::ConnectTimeout { .. }), "{error}");
@@ -169,7 +169,7 @@ fn a_server_of_another_kind_does_not_hold_us_up() {
             drop(client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
         }
     });
-    let limit = Duration::from_millis(700);
+    let limit = Duration::from_secs(2);
     let (result, took) = timed(|| Client::builder(&address).connect_timeout(limit).connect());
     let error = result.map(drop).unwrap_err();
     let Error::ConnectTimeout { tried, .. } = &error else {

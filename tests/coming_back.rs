@@ -8,9 +8,10 @@ mod transport;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use support::raw::{EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw, assert_nothing_left};
 use support::{Room, eventually, fresh_path};
-use transport::{Place, in_every_place, wait_for_queue};
+use transport::{Place, SOON, in_every_place, wait_for_queue};
 use zklock::{LockOptions, Mutex};
 
 in_every_place! {
@@ -96,14 +97,19 @@ fn who_comes_back_waits_for_who_is_in_a_directory_made_anew(place: Place) {
             raw.delete(&holder).unwrap();
         }
     }
-    let mut found = String::new();
-    let options = LockOptions::new()
-        .deadline(Instant::now() + MOMENT)
-        .on_wait(|waiting| found = waiting.ahead().unwrap().node().to_owned());
-    assert!(mutex.lock_with(options).unwrap().is_none());
-    assert_eq!(found, holder);
-    raw.delete(&holder).unwrap();
-    mutex.lock().unwrap().unlock().unwrap();
+    let (told, found) = bounded(1);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let options = LockOptions::new().on_wait(move |waiting| {
+                let ahead = waiting.ahead().unwrap().node().to_owned();
+                let _ = told.try_send(ahead);
+            });
+            mutex.lock_with(options).unwrap().unwrap().unlock()
+        });
+        assert_eq!(found.recv_timeout(SOON).as_ref(), Ok(&holder));
+        raw.delete(&holder).unwrap();
+        waiter.join().unwrap().unwrap();
+    });
 }
 
 fn who_comes_back_waits_for_the_end_of_its_own_time(place: Place) {

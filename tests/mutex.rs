@@ -115,7 +115,7 @@ fn a_lock_excludes_processes(place: Place) {
         place.transport,
         &server.hosts(),
         &path,
-        Duration::from_secs(1),
+        Duration::from_secs(3),
     );
     wait_for_children(&server.hosts(), &path, 2);
     assert!(other.lines().is_empty());
@@ -247,7 +247,7 @@ fn a_deadline_holds_while_the_server_is_stopped(place: Place) {
     let limit = Duration::from_millis(500);
     let (result, took) = timed(|| mutex.try_lock_for(limit));
     assert!(result.unwrap().is_none());
-    assert!(limit <= took && took < limit + SOON / 5, "{took:?}");
+    assert!(limit <= took && took < limit + SOON / 2, "{took:?}");
     server.resume();
     assert_nothing_left(&server.hosts(), "/stopped");
 }
@@ -260,7 +260,7 @@ fn a_deadline_holds_while_the_server_is_gone(place: Place) {
     let guard = mutex.lock().unwrap();
     server.kill();
     let ((), took) = timed(|| drop(guard));
-    assert!(took < SOON / 5, "{took:?}");
+    assert!(took < SOON / 2, "{took:?}");
     let limit = Duration::from_millis(500);
     let (result, took) = timed(|| mutex.try_lock_for(limit));
     // A handle may have been given up by then.
@@ -268,7 +268,7 @@ fn a_deadline_holds_while_the_server_is_gone(place: Place) {
         matches!(result, Ok(None) | Err(Error::Closed)),
         "{result:?}"
     );
-    assert!(took < limit + SOON / 5, "{took:?}");
+    assert!(took < limit + SOON / 2, "{took:?}");
     server.restart();
     assert_nothing_left(&server.hosts(), "/gone");
 }

@@ -111,8 +111,8 @@ fn a_contender_that_went_is_not_evicted_in_place_of_another(place: Place) {
 fn an_overdue_holder_is_asked_and_then_evicted(place: Place) {
     let (ours, theirs, path) = scene(place);
     let stubborn = ours.mutex(&path).unwrap().lock().unwrap();
-    let short = Duration::from_millis(100);
-    let options = LockOptions::new().evict_overdue(short, short);
+    let (short, grace) = (Duration::from_millis(100), Duration::from_secs(2));
+    let options = LockOptions::new().evict_overdue(short, grace);
     let mutex = theirs.mutex(&path).unwrap();
     let guard = mutex.lock_with(options).unwrap().unwrap();
     wait_for(&stubborn, GuardEvent::RevokeRequested);

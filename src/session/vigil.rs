@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::session::hub::SessionState;
 
-    const T: Duration = Duration::from_secs(600);
+    const T: Duration = Duration::from_secs(60);
 
     fn vigil(age: Duration) -> Vigil {
         let proven = Moment::from_nanos(Moment::now().as_nanos() - age.as_nanos() as u64);
@@ -287,21 +287,17 @@ mod tests {
 
     #[test]
     fn trust_fades_with_the_age_of_the_proof() {
-        // Moments before the machine was started do not exist.
-        if Moment::now() < Moment::from_nanos(0) + seconds(400) {
-            return;
-        }
         for (age, state) in [
             (0, GuardState::Held),
-            (190, GuardState::Held),
-            (210, GuardState::Suspect),
-            (290, GuardState::Suspect),
-            (300, GuardState::Lost),
+            (18, GuardState::Held),
+            (21, GuardState::Suspect),
+            (27, GuardState::Suspect),
+            (30, GuardState::Lost),
         ] {
             let vigil = vigil(seconds(age));
             assert_eq!(vigil.state(), state, "{age} s");
             assert_eq!(vigil.check().is_err(), state == GuardState::Lost);
-            assert!(vigil.valid_for() <= seconds(300 - age));
+            assert!(vigil.valid_for() <= seconds(30 - age));
         }
     }
 

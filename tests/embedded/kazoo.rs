@@ -12,7 +12,7 @@ use super::support::{kazoo, run};
 #[test]
 #[ignore = "needs kazoo"]
 fn kazoo_creates_watches_locks_and_counts() {
-    let builder = Server::builder().tick(Duration::from_millis(100));
+    let builder = Server::builder().tick(Duration::from_millis(500));
     let server = builder.start().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/embedded/kazoo_client.py");
     let said = run(Command::new(python()).arg(script).arg(server.hosts()));

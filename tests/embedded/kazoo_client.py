@@ -18,7 +18,7 @@ PATIENCE = 20
 
 
 def connect():
-    client = KazooClient(hosts=sys.argv[1], timeout=2)
+    client = KazooClient(hosts=sys.argv[1], timeout=10)
     client.start(timeout=PATIENCE)
     return client
 

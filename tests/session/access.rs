@@ -1,9 +1,10 @@
 //! Users who may not read or make each other's nodes.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use zklock::{Acl, Client, ClientBuilder, Error, Permission};
+use crossbeam_channel::bounded;
+use zklock::{Acl, Client, ClientBuilder, Error, LockOptions, Permission};
 
 use super::support::proxy::Proxy;
 use super::support::raw::{PERSISTENT, Raw, assert_nothing_left, op};
@@ -71,14 +72,19 @@ fn who_may_not_read_the_node_ahead_is_woken_all_the_same() {
     let guard = owner.mutex(&path).unwrap().lock().unwrap();
     thread::scope(|scope| {
         let mutex = stranger.mutex(&path).unwrap();
+        let (told, waits) = bounded(1);
         let waiting = scope.spawn(move || {
-            let guard = mutex.try_lock_for(2 * SOON).unwrap();
+            let options = LockOptions::new()
+                .deadline(Instant::now() + 2 * SOON)
+                .on_wait(|_| {
+                    let _ = told.try_send(());
+                });
+            let guard = mutex.lock_with(options).unwrap();
             guard.expect("its turn").unlock()
         });
-        wait_for_children(&hosts, &path, 2);
-        // It was refused, and looks for another way.
-        eventually("it tried to watch", || proxy.requests(op::GET_DATA) == 1);
-        thread::sleep(Duration::from_millis(300));
+        waits.recv_timeout(SOON).expect("it waits");
+        // It was refused, and has found another way.
+        assert_eq!(proxy.requests(op::GET_DATA), 1);
         let requests = proxy.all_requests();
         assert!(!waiting.is_finished());
         thread::sleep(Duration::from_millis(300));

@@ -11,7 +11,7 @@ use super::support::zookeeper::ZooKeeper;
 use super::support::{eventually, fresh_path, timed};
 use super::{SOON, connect, wait_for_children};
 
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
@@ -20,7 +20,7 @@ fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() 
     let proxy = Proxy::start(&server.hosts());
     let (victim, other) = (
         connect(&proxy.hosts(), TIMEOUT),
-        connect(&server.hosts(), TIMEOUT),
+        connect(&server.hosts(), 2 * TIMEOUT),
     );
     let (session, events) = (victim.session_id(), victim.events());
     let [mine, theirs] = ["mine", "theirs"].map(fresh_path);
@@ -55,7 +55,11 @@ fn after_an_expiry_guards_are_lost_and_waiters_queue_again_in_the_new_session() 
 
         assert_eq!(guard.state(), GuardState::Lost);
         let told: Vec<_> = guard.events().try_iter().collect();
-        assert_eq!(told, [GuardEvent::Suspect, GuardEvent::Lost]);
+        // Only the last of it is told to who was held up for long.
+        assert!(
+            [GuardEvent::Suspect, GuardEvent::Lost].ends_with(&told),
+            "{told:?}"
+        );
         assert!(matches!(guard.verify(), Err(Error::Lost { .. })));
         assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
 

@@ -53,7 +53,7 @@ fn a_create_whose_reply_is_lost_makes_one_node() {
 fn a_second_create_whose_reply_is_lost_makes_one_node() {
     let (proxy, client, path) = stage("second");
     // Slow enough for the next loss to be arranged before it is due.
-    proxy.delay(Duration::from_millis(100));
+    proxy.delay(Duration::from_millis(300));
     proxy.drop_next_request(op::CREATE2);
     thread::scope(|scope| {
         scope.spawn(|| lock_with_one_node(&client, &path));
@@ -70,7 +70,7 @@ fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
     let (proxy, client, path) = stage("never");
     let session = client.session_id();
     // Slow enough for the way back to be closed before it is found.
-    proxy.delay(Duration::from_millis(100));
+    proxy.delay(Duration::from_millis(300));
     proxy.drop_next_reply_to(op::CREATE2);
     let locked = thread::scope(|scope| {
         let mutex = client.mutex(&path).unwrap();

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use zklock::{Client, GuardEvent, SessionEvent};
 
-use super::support::fresh_path;
 use super::support::proxy::Proxy;
 use super::support::raw::{assert_nothing_left, children};
 use super::support::zookeeper::ZooKeeper;
-use super::{a_while, connect};
+use super::support::{fresh_path, within};
+use super::{SOON, a_while, connect};
 
 /// What the holders of one lock leave behind for each other.
 #[derive(Default)]
@@ -71,6 +71,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
             let before = room.visits.load(Ordering::Relaxed);
             // What fails in here would leave the others running for ever.
             held_throughout &= guard.is_held();
+            within(SOON, || proxy.connections() > cuts);
             proxy.cut();
             cuts += 1;
             println!("{:?}: cut {cuts}, {before} visits", begun.elapsed());
