@@ -8,49 +8,22 @@
 //! Without `ZKLOCK_HOSTS` it measures the embedded server on the loopback interface, which
 //! writes nothing to a disk: what it shows is the client's share.
 
-use std::env;
+mod subject;
+
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use crossbeam_channel::bounded;
-use zklock::embedded::Server;
-use zklock::{Client, LockOptions, Mutex};
+use subject::Subject;
+use zklock::{LockOptions, Mutex};
 
 criterion_group!(benches, uncontended, hand_off);
 criterion_main!(benches);
 
-/// What is measured, and the server that goes with it.
-struct Subject {
-    hosts: String,
-    _server: Option<Server>,
-}
-
-impl Subject {
-    fn new() -> Self {
-        if let Ok(hosts) = env::var("ZKLOCK_HOSTS") {
-            return Self {
-                hosts,
-                _server: None,
-            };
-        }
-        let server = Server::start().expect("the embedded server starts");
-        Self {
-            hosts: server.hosts().to_owned(),
-            _server: Some(server),
-        }
-    }
-
-    fn mutex(&self) -> Mutex {
-        Client::connect(&self.hosts)
-            .and_then(|client| client.mutex("/zklock-bench/acquire"))
-            .expect("there is a server")
-    }
-}
-
 fn uncontended(c: &mut Criterion) {
-    let subject = Subject::new();
+    let subject = Subject::new("acquire");
     let mutex = subject.mutex();
     let mut group = c.benchmark_group("uncontended");
 
@@ -95,7 +68,7 @@ fn release(mutex: &Mutex) -> Duration {
 
 /// From the drop of one client's guard until another client has the lock.
 fn hand_off(c: &mut Criterion) {
-    let subject = Subject::new();
+    let subject = Subject::new("acquire");
     let (here, there) = (subject.mutex(), subject.mutex());
     c.bench_function("hand-off between two clients", |b| {
         b.iter_custom(|count| sum(count, || pass_on(&here, &there)));

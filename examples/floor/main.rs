@@ -103,15 +103,23 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
         }
     }
     let [ours, floor, bare] = [ours, floor, bare].map(median);
+    let ratio = ours.zip(floor).map(|(ours, floor)| ours / floor);
     println!(
-        "{name:<12} {ours:>9.0} {floor:>9.0} {:>6.2} {bare:>9.0}",
-        ours / floor
+        "{name:<12} {:>9} {:>9} {:>6} {:>9}",
+        shown(ours, 0),
+        shown(floor, 0),
+        shown(ratio, 2),
+        shown(bare, 0)
     );
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
+fn median(mut numbers: Vec<f64>) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+    numbers.get(numbers.len() / 2).copied()
+}
+
+fn shown(number: Option<f64>, decimals: usize) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| format!("{number:.decimals$}"))
 }
 
 /// Runs a thread for each of `count`, until the round is over; returns events a second.
