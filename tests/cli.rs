@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use program::{Lines, Log, Zklock, command, on_every_server};
+use program::{Lines, Log, Zklock, await_queue, command, on_every_server};
 use support::raw::{Raw, children};
 use support::{eventually, fresh_path, timed};
 
@@ -83,13 +83,13 @@ fn a_taken_lock_gives_the_conflict_status(hosts: &str) {
     let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
     log.await_word("held");
     let second = log.write("second");
-    for (args, code) in [("-n", 1), ("-n -E 9", 9), ("-w 0.3", 1), ("-w 0.3 -E 0", 0)] {
+    for (args, code) in [("-n", 1), ("-n -E 9", 9), ("-w 3", 1), ("-w 3 -E 0", 0)] {
         let ended = Zklock::run(hosts, &format!("run {args} {path}"), &second);
         assert_eq!(ended.code, Some(code), "{args}");
         assert_eq!((ended.out, ended.err), (String::new(), String::new()));
     }
     assert!(!log.words().contains(&"second".to_owned()));
-    assert_eq!(children(hosts, &path).len(), 1);
+    await_queue(hosts, &path, 1);
     holder.kill();
 }
 
@@ -97,8 +97,10 @@ fn of_two_that_start_at_once_and_do_not_wait_one_runs(hosts: &str) {
     for _ in 0..5 {
         let (path, log) = (fresh_path("cron"), Log::new());
         let args = format!("run -n {path}");
-        let script = format!("{}; sleep 0.7", log.write("ran"));
-        let both = [(); 2].map(|()| Zklock::start(hosts, &args, &script));
+        let script = format!("{}; cat", log.write("ran"));
+        let mut both = [(); 2].map(|()| Zklock::start(hosts, &args, &script));
+        eventually("one gives up", || both.iter_mut().any(Zklock::has_ended));
+        both.iter_mut().for_each(|zklock| zklock.feed(""));
         let mut codes = both.map(|zklock| zklock.end().code);
         codes.sort();
         assert_eq!(codes, [Some(0), Some(1)]);
@@ -122,7 +124,7 @@ fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
     for visit in words.chunks(2) {
         assert_eq!(visit, ["in", "out"]);
     }
-    assert_eq!(children(hosts, &path), Vec::<String>::new());
+    await_queue(hosts, &path, 0);
 }
 
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
@@ -166,7 +168,7 @@ fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
     eventually("somebody waits", || children(hosts, &path).len() == 2);
     waiting.signal("TERM");
     assert_eq!(waiting.end().code, Some(143));
-    assert_eq!(children(hosts, &path).len(), 1);
+    await_queue(hosts, &path, 1);
     holder.kill();
     assert!(!log.words().contains(&"second".to_owned()));
 }
@@ -215,7 +217,7 @@ fn shared_locks_share_and_exclude_the_others(hosts: &str) {
     log.await_word("mutex");
     let after = Zklock::start(hosts, &format!("run -s {path}"), &log.write("after"));
     assert_eq!(
-        Zklock::run(hosts, &format!("run -s -w 0.3 {path}"), ":").code,
+        Zklock::run(hosts, &format!("run -s -w 3 {path}"), ":").code,
         Some(1)
     );
     first.signal("TERM");
@@ -301,12 +303,11 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
     assert_eq!(count(), Some(0));
     let kazoos = "--dialect kazoo run --permits 3";
     for args in ["run", "run -s", kazoos, "run --permits 3"] {
-        assert_eq!(
-            Zklock::run(hosts, &format!("{args} {path}"), "sleep 0.5").code,
-            Some(0)
-        );
+        let mut holder = Zklock::start(hosts, &format!("{args} {path}"), "cat");
         // A permit's holder stands in line for a moment, so it may be seen twice.
         eventually("one", || count() == Some(1));
+        holder.feed("");
+        assert_eq!(holder.end().code, Some(0));
         eventually("none", || count() == Some(0));
     }
 }

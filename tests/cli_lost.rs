@@ -10,14 +10,17 @@ mod support;
 use std::thread;
 use std::time::Duration;
 
-use program::{Log, Zklock, on_every_server};
+use program::{Log, Zklock, await_queue, on_every_server};
 use support::proxy::Proxy;
 use support::raw::{Raw, children};
 use support::{eventually, fresh_path};
 use zklock::embedded::Server;
 
-/// Short, so that the tests are, and as long as servers let it be.
-const SHORT: &str = "--session-timeout 2";
+/// Short, so that the tests are, and long enough for a busy machine.
+const SHORT: &str = "--session-timeout 6";
+
+/// As long as the servers allow.
+const LONG: &str = "--session-timeout 10";
 
 on_every_server! {
     nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock
@@ -55,7 +58,7 @@ fn assert_gone(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str
     let first = Zklock::start(through, &format!("run {SHORT} {path}"), script);
     log.await_word("beat");
     let next = format!("{}; sleep 0.5", log.write("next"));
-    let next = Zklock::start(hosts, &format!("run {SHORT} {path}"), &next);
+    let next = Zklock::start(hosts, &format!("run {path}"), &next);
     eventually("somebody waits", || children(hosts, &path).len() == 2);
     lose(&path);
     let first = first.end();
@@ -114,25 +117,27 @@ fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
         let script = &stubborn(&log)[script];
         let mut zklock = Zklock::start(hosts, &format!("run {SHORT} {path}"), script);
         log.await_word("beat");
+        eventually("it is watched", || zklock.is_watched());
         zklock.kill();
-        assert!(log.is_still());
+        eventually("nothing is left", || log.is_still());
         let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
         assert_eq!(next.code, Some(0), "{}", next.err);
-        assert_eq!(children(hosts, &path), Vec::<String>::new());
+        await_queue(hosts, &path, 0);
     }
 }
 
 fn a_connection_that_breaks_and_comes_back_costs_nothing(hosts: &str) {
     let (path, log, proxy) = (fresh_path("broken"), Log::new(), Proxy::start(hosts));
-    let args = format!("run --session-timeout 10 {path}");
-    let script = format!("{}; sleep 2; {}", log.write("in"), log.write("out"));
-    let zklock = Zklock::start(&proxy.hosts(), &args, &script);
+    let args = format!("run {LONG} {path}");
+    let script = format!("{}; read _; {}", log.write("in"), log.write("out"));
+    let mut zklock = Zklock::start(&proxy.hosts(), &args, &script);
     log.await_word("in");
     for _ in 0..3 {
         let connections = proxy.connections();
         proxy.cut();
         eventually("it comes back", || connections < proxy.connections());
     }
+    zklock.feed("go on\n");
     let ended = zklock.end();
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     assert_eq!(log.words(), ["in", "out"]);
@@ -140,18 +145,17 @@ fn a_connection_that_breaks_and_comes_back_costs_nothing(hosts: &str) {
 
 fn a_command_may_go_on_without_its_lock_if_the_user_wants(hosts: &str) {
     let (path, log, proxy) = (fresh_path("warn"), Log::new(), Proxy::start(hosts));
-    let args = format!("run {SHORT} --on-lost warn {path}");
-    let first = Zklock::start(
-        &proxy.hosts(),
-        &args,
-        &format!("{}; sleep 6; exit 3", log.write("in")),
-    );
+    let args = format!("run {LONG} --on-lost warn {path}");
+    let script = format!("{}; read _; exit 3", log.write("in"));
+    let mut first = Zklock::start(&proxy.hosts(), &args, &script);
     log.await_word("in");
-    proxy.blackhole();
+    // Whoever finds no server is in doubt sooner, and so for longer, than in a blackhole.
+    proxy.refuse();
     assert_eq!(
         Zklock::run(hosts, &format!("run -w 30 {path}"), ":").code,
         Some(0)
     );
+    first.feed("go on\n");
     let ended = first.end();
     assert_eq!(ended.code, Some(3));
     assert!(
@@ -163,7 +167,7 @@ fn a_command_may_go_on_without_its_lock_if_the_user_wants(hosts: &str) {
 
 fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
     let (path, log, proxy) = (fresh_path("stops"), Log::new(), Proxy::start(hosts));
-    let args = format!("run --session-timeout 6 {path}");
+    let args = format!("run {LONG} --grace 4 {path}");
     let script = format!(
         "trap '{}; exit 0' TERM; {}",
         log.write("bye"),
@@ -171,7 +175,7 @@ fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
     );
     let zklock = Zklock::start(&proxy.hosts(), &args, &script);
     log.await_word("beat");
-    proxy.blackhole();
+    proxy.refuse();
     let ended = zklock.end();
     assert_eq!(ended.code, Some(75));
     assert!(!ended.err.contains("killed"), "{}", ended.err);

@@ -14,6 +14,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use zklock::embedded::Server;
 
 use super::support::leash::Leashed;
+use super::support::raw::children;
 use super::support::zookeeper::{Folder, ZooKeeper};
 use super::support::{eventually, within};
 
@@ -109,9 +110,21 @@ impl Zklock {
         self.0.kill();
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.ended().is_some()
+    }
+
+    /// Whether it has started both of its parts, the command and who would end that in its
+    /// place; where there is no `/proc`, believes so.
+    pub(crate) fn is_watched(&mut self) -> bool {
+        let id = self.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        children.map_or(true, |children| children.split_whitespace().count() == 2)
+    }
+
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
-        let ended = within(SOON, || self.0.ended().is_some());
+        let ended = within(SOON, || self.has_ended());
         assert!(ended, "zklock does not end");
         let child = self.0.child();
         let (mut out, mut err) = (String::new(), String::new());
@@ -162,6 +175,16 @@ pub(crate) fn command(hosts: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
     command.env("ZKLOCK_HOSTS", hosts).env_remove("ZKLOCK_AUTH");
     command
+}
+
+/// Waits until so many are in the queue. Who leaves it may do so a moment after it has
+/// ended, but before its session would end, which takes 10 s.
+#[track_caller]
+pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
+    let left = within(Duration::from_secs(8), || {
+        children(hosts, path).len() == length
+    });
+    assert!(left, "{:?}", children(hosts, path));
 }
 
 /// A file that commands append to; what comes first in it happened first.
