@@ -9,10 +9,10 @@ mod support;
 #[path = "support/transport.rs"]
 mod transport;
 
-use std::fs;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use support::task::{is_asleep, own_task};
 use support::{eventually, fresh_path};
 use transport::{Place, in_every_place};
 
@@ -55,17 +55,4 @@ fn assert_in_order<G>(lock: impl Fn() -> G + Sync) {
     });
     let order = order.into_inner().unwrap();
     assert_eq!(order, (0..THREADS).collect::<Vec<_>>());
-}
-
-/// The folder in which the kernel tells of the calling thread.
-fn own_task() -> String {
-    let task = fs::read_link("/proc/thread-self").unwrap();
-    format!("/proc/{}", task.display())
-}
-
-fn is_asleep(task: &str) -> bool {
-    let stat = fs::read_to_string(format!("{task}/stat")).unwrap();
-    // The state comes after the thread's name, which is in brackets.
-    let state = stat.rsplit_once(") ").unwrap().1;
-    state.starts_with('S')
 }

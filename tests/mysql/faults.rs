@@ -17,8 +17,8 @@ fn a_holder_in_a_blackhole_is_suspect_then_lost_and_only_then_another_gets_the_l
     let database = Database::new();
     let proxy = Proxy::new(&database.server);
     let (a, b) = (
-        mutex(&database.url_through(&proxy), seconds(6)),
-        mutex(&database.url(), seconds(6)),
+        mutex(&database.url_through(&proxy), seconds(9)),
+        mutex(&database.url(), seconds(9)),
     );
     let guard = a.lock().unwrap();
     let waiter = thread::spawn(move || {
@@ -124,7 +124,7 @@ fn nothing_hangs_in_a_blackhole_with_a_pool_that_has_no_timeouts() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);
     let pool = Database::pool(&database.url_through(&proxy), "DO 1");
-    let builder = Client::builder_from_pool(pool).lease(seconds(4));
+    let builder = Client::builder_from_pool(pool).lease(seconds(8));
     let client = builder.connect().unwrap();
     let guard = client.mutex("held").unwrap().lock().unwrap();
     proxy.blackhole(true);
@@ -213,9 +213,10 @@ fn a_lock_whose_answer_was_lost_and_that_nobody_wants_any_more_is_released() {
 fn a_guard_survives_cut_connections() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);
-    let mutex = mutex(&database.url_through(&proxy), seconds(3));
+    let mutex = mutex(&database.url_through(&proxy), seconds(6));
     let guard = mutex.lock().unwrap();
-    for _ in 0..6 {
+    // For longer than the lease.
+    for _ in 0..10 {
         thread::sleep(Duration::from_millis(700));
         proxy.cut();
     }

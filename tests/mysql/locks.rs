@@ -7,7 +7,8 @@ use mysql::prelude::Queryable;
 use zklock::mysql::MutexGuard;
 use zklock::{Error, GuardState, LockGuard};
 
-use crate::support::Database;
+use crate::support::{Database, wait_until};
+use crate::task::{is_asleep, own_task};
 use crate::{client, mutex, seconds, try_lock};
 
 #[test]
@@ -20,11 +21,7 @@ fn one_client_at_a_time_has_the_lock() {
     );
     let guard = a.lock().unwrap();
     assert!(try_lock(&b).is_none());
-    assert!(
-        b.try_lock_for(Duration::from_millis(200))
-            .unwrap()
-            .is_none()
-    );
+    assert!(b.try_lock_for(seconds(2)).unwrap().is_none());
     assert_eq!(guard.state(), GuardState::Held);
     guard.verify().unwrap();
     guard.unlock().unwrap();
@@ -188,11 +185,14 @@ fn threads_of_a_client_take_turns_in_order() {
     let threads: Vec<_> = (0..4)
         .map(|i| {
             let (mutex, to) = (mutex.clone(), to.clone());
+            let (tell, told) = crossbeam_channel::bounded(1);
             let thread = thread::spawn(move || {
+                tell.send(own_task()).unwrap();
                 let guard = mutex.lock().unwrap();
                 to.send((i, guard.fencing_token())).unwrap();
             });
-            thread::sleep(Duration::from_millis(50));
+            let task = told.recv().unwrap();
+            wait_until("the thread waits", || is_asleep(&task));
             thread
         })
         .collect();

@@ -10,6 +10,8 @@ mod locks;
 mod port;
 mod support;
 mod tables;
+#[path = "../support/task.rs"]
+mod task;
 
 use std::time::Duration;
 

@@ -21,12 +21,7 @@ fn programs_of_the_plain_form_are_excluded_and_exclude() {
 
     plain.query_drop(insert).unwrap();
     assert!(try_lock(&mutex).is_none());
-    assert!(
-        mutex
-            .try_lock_for(Duration::from_millis(500))
-            .unwrap()
-            .is_none()
-    );
+    assert!(mutex.try_lock_for(seconds(2)).unwrap().is_none());
     plain.query_drop(delete).unwrap();
     let guard = try_lock(&mutex).unwrap();
     let refused = plain.query_drop(insert).unwrap_err();

@@ -18,6 +18,7 @@ pub(crate) mod netns;
 pub(crate) mod port;
 pub(crate) mod proxy;
 pub(crate) mod raw;
+pub(crate) mod task;
 pub(crate) mod worker;
 pub(crate) mod zookeeper;
 

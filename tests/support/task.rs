@@ -1,0 +1,16 @@
+//! What the kernel tells of a thread, where no event tells of it.
+
+use std::fs;
+
+/// The folder in which the kernel tells of the calling thread.
+pub(crate) fn own_task() -> String {
+    let task = fs::read_link("/proc/thread-self").unwrap();
+    format!("/proc/{}", task.display())
+}
+
+pub(crate) fn is_asleep(task: &str) -> bool {
+    let stat = fs::read_to_string(format!("{task}/stat")).unwrap();
+    // The state comes after the thread's name, which is in brackets.
+    let state = stat.rsplit_once(") ").unwrap().1;
+    state.starts_with('S')
+}
