@@ -114,14 +114,6 @@ impl Zklock {
         self.0.ended().is_some()
     }
 
-    /// Whether it has started both of its parts, the command and who would end that in its
-    /// place; where there is no `/proc`, believes so.
-    pub(crate) fn is_watched(&mut self) -> bool {
-        let id = self.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        children.map_or(true, |children| children.split_whitespace().count() == 2)
-    }
-
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let ended = within(SOON, || self.has_ended());

@@ -6,10 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    test_kill_process_group, wait,
+    test_kill_process_group, wait, waitpid,
 };
 
 use crate::inner::{DONE, EXEC, WATCH};
@@ -30,28 +30,24 @@ impl Child {
     /// started it.
     pub(crate) fn start(command: &[OsString], variables: &[(&str, String)]) -> io::Result<Self> {
         adopt_orphans();
+        let watched = watch();
         let mut exec = ourselves(EXEC);
         exec.arg(getpid().as_raw_pid().to_string())
             .args(command)
             .envs(variables.iter().map(|(name, value)| (name, value)));
         let group = spawn(&mut exec)?.0;
-        let mut watch = ourselves(WATCH);
-        watch
-            .arg(group.as_raw_pid().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let watched = match spawn(&mut watch) {
-            Ok((_, watched)) => watched,
-            Err(error) => {
-                log::warn!("if zklock is killed, nobody ends what the command started: {error}");
-                None
-            }
-        };
+        // Before it can start anything.
+        let told = watched.and_then(|mut watched| {
+            write!(watched, "{}", group.as_raw_pid())?;
+            Ok(watched)
+        });
+        if let Err(error) = &told {
+            log::warn!("if zklock is killed, nobody ends what the command started: {error}");
+        }
         Ok(Self {
             group,
-            ended: None,
-            watched,
+            ended: release(group)?,
+            watched: told.ok(),
         })
     }
 
@@ -131,6 +127,29 @@ fn adopt_orphans() {
 
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
+
+/// Starts the watching process, which is to be told of the group yet.
+fn watch() -> io::Result<ChildStdin> {
+    let mut watch = ourselves(WATCH);
+    watch
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let input = spawn(&mut watch)?.1;
+    input.ok_or_else(|| io::Error::other("a process without an input"))
+}
+
+/// Waits until what becomes the command has stopped for us, and lets it go on; returns its
+/// end if it did not come so far.
+fn release(group: Pid) -> io::Result<Option<WaitStatus>> {
+    let stopped = retry_on_intr(|| waitpid(Some(group), WaitOptions::UNTRACED))?;
+    let ended = stopped.map(|(_, status)| status);
+    if ended.is_some_and(|status| !status.stopped()) {
+        return Ok(ended);
+    }
+    kill_process(group, Signal::CONT)?;
+    Ok(None)
+}
 
 fn ourselves(part: &str) -> Command {
     // The path under which we were started may have got another program by now.

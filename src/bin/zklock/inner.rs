@@ -8,7 +8,8 @@
 //! The first lets the kernel kill the command when we die, which can only be said from
 //! inside the process. That says nothing of what the command started, and that is what
 //! the second is for: it waits for the end of its input, which comes with our end,
-//! whatever it is.
+//! whatever it is. It is there first, and the command does not begin before it knows the
+//! group.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, getppid, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 
 use crate::failure::say;
 use crate::signals;
@@ -24,7 +25,7 @@ use crate::signals;
 pub(crate) const EXEC: &str = "__exec";
 pub(crate) const WATCH: &str = "__watch";
 
-/// What the watching process is sent when it is no longer needed.
+/// What the watching process is sent, after the group, when it is no longer needed.
 pub(crate) const DONE: &[u8] = b".";
 
 const NOT_FOUND: u8 = 127;
@@ -42,11 +43,7 @@ pub(crate) fn main() -> Option<ExitCode> {
         let parent = number(&mut args)?;
         return Some(exec(parent, args.next()?, args));
     }
-    if part == WATCH {
-        let group = number(&mut args)?;
-        return Some(watch(group));
-    }
-    None
+    (part == WATCH).then(watch)
 }
 
 /// Becomes the command.
@@ -56,6 +53,8 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
         // It died before the kernel knew that this matters to us.
         return ExitCode::from(NOT_RUN);
     }
+    // Until the watching process knows of us.
+    let _ = kill_process(getpid(), Signal::STOP);
     signals::unblock();
     let error = Command::new(&program).args(args).exec();
     say(&format!("cannot run {}: {error}", program.display()));
@@ -75,12 +74,14 @@ fn die_with_the_parent() {
 fn die_with_the_parent() {}
 
 /// Waits for the end of `zklock run`, and leaves nothing of its command.
-fn watch(group: Pid) -> ExitCode {
+fn watch() -> ExitCode {
     // A folder in use cannot be unmounted.
     drop(env::set_current_dir("/"));
-    let mut word = Vec::new();
-    let read = io::stdin().read_to_end(&mut word);
-    if read.is_ok() && word != DONE {
+    let mut said = String::new();
+    let read = io::stdin().read_to_string(&mut said);
+    // With `DONE` after it, it is no number.
+    let group = said.parse().ok().and_then(Pid::from_raw);
+    if let (Ok(_), Some(group)) = (read, group) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     ExitCode::SUCCESS
