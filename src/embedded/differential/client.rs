@@ -167,10 +167,14 @@ impl Names {
                 data,
                 stat: stat(of),
             },
-            Reply::Acl { acl, stat: of } => Reply::Acl {
-                acl,
-                stat: stat(of),
-            },
+            Reply::Acl { mut acl, stat: of } => {
+                // A client with several identities has them in the order of their hashes.
+                acl.sort_by_key(|access| (access.permissions.0, access.id.clone()));
+                Reply::Acl {
+                    acl,
+                    stat: stat(of),
+                }
+            }
             Reply::Children { names, stat: of } => Reply::Children {
                 names: sorted(names.iter().collect()).into_iter().collect(),
                 stat: of.map(stat),
