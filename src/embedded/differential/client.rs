@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::proto::{
-    ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
+    Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
 };
 
 /// One session with one of the servers.
@@ -168,8 +168,13 @@ impl Names {
                 stat: stat(of),
             },
             Reply::Acl { mut acl, stat: of } => {
-                // A client with several identities has them in the order of their hashes.
-                acl.sort_by_key(|access| (access.permissions.0, access.id.clone()));
+                // The identities that stand for `auth` come in the order of their hashes.
+                let alike = |a: &Access, b: &Access| {
+                    (a.permissions, &a.scheme) == (b.permissions, &b.scheme)
+                };
+                for identities in acl.chunk_by_mut(alike) {
+                    identities.sort_by(|a, b| a.id.cmp(&b.id));
+                }
                 Reply::Acl {
                     acl,
                     stat: stat(of),

@@ -87,7 +87,7 @@ fn an_idle_connection_is_kept_and_a_silent_one_given_up() {
     assert_eq!(rig.hub.link().connects, 1);
     assert_eq!(rig.hub.link().state, SessionState::Connected);
     let pings = proxy.requests(11);
-    assert!((2..=8).contains(&pings), "{pings} pings in 1.5 timeouts");
+    assert!((3..=8).contains(&pings), "{pings} pings in 1.5 timeouts");
 
     proxy.blackhole();
     let ((), noticed) = timed(|| rig.disconnected());
