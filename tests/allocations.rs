@@ -6,8 +6,8 @@ mod support;
 
 use support::fresh_path;
 use support::worker::{self, Worker};
-use zklock::Client;
 use zklock::embedded::Server;
+use zklock::{Client, Mutex};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -38,17 +38,10 @@ fn cycles_worker() {
     let [hosts, path] = worker::words(&input);
     let client = Client::connect(&hosts).unwrap();
     let mutex = client.mutex(&path).unwrap();
+    let cycle = |mutex: &Mutex| mutex.lock().unwrap().unlock().unwrap();
     // What was never locked before reckons with others.
-    count(|| {
-        client
-            .mutex(&path)
-            .unwrap()
-            .lock()
-            .unwrap()
-            .unlock()
-            .unwrap()
-    });
-    count(|| mutex.lock().unwrap().unlock().unwrap());
+    count(|| cycle(&client.mutex(&path).unwrap()));
+    count(|| cycle(&mutex));
 }
 
 fn count(cycle: impl Fn()) {

@@ -144,10 +144,7 @@ fn our_cycles(hosts: &str, count: usize, path: &str) -> f64 {
     let client = Client::connect(hosts).expect("a server");
     in_threads(count, |at, over, done| {
         let mutex = client.mutex(&format!("{path}-{at}")).expect("a path");
-        while !over.load(Ordering::Relaxed) {
-            drop(mutex.lock().expect("the lock"));
-            done.fetch_add(1, Ordering::Relaxed);
-        }
+        lock_until(over, done, &mutex);
     })
 }
 
@@ -155,11 +152,15 @@ fn our_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     in_threads(count, |_, over, done| {
         let client = Client::connect(hosts).expect("a server");
         let mutex = client.mutex(path).expect("a path");
-        while !over.load(Ordering::Relaxed) {
-            drop(mutex.lock().expect("the lock"));
-            done.fetch_add(1, Ordering::Relaxed);
-        }
+        lock_until(over, done, &mutex);
     })
+}
+
+fn lock_until(over: &AtomicBool, done: &AtomicU64, mutex: &zklock::Mutex) {
+    while !over.load(Ordering::Relaxed) {
+        drop(mutex.lock().expect("the lock"));
+        done.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn floor_cycles(hosts: &str, count: usize, path: &str) -> f64 {

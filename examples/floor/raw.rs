@@ -1,6 +1,6 @@
 //! A session on a socket that does what a lock needs, and nothing else.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -12,7 +12,7 @@ pub(crate) struct Raw {
     out: Vec<u8>,
     xid: i32,
     /// Deleted nodes whose events came before they were waited for.
-    gone: HashMap<String, ()>,
+    gone: HashSet<String>,
 }
 
 /// A reply or an event.
@@ -28,7 +28,7 @@ impl Raw {
             start: 0,
             out: Vec::new(),
             xid: 0,
-            gone: HashMap::new(),
+            gone: HashSet::new(),
         };
         // Version, the last zxid, the timeout, session 0, and a password of nothing.
         let head = [&[0; 12][..], &20_000i32.to_be_bytes(), &[0; 8]].concat();
@@ -102,7 +102,7 @@ impl Raw {
     }
 
     pub(crate) fn wait_until_gone(&mut self, path: &str) {
-        while self.gone.remove(path).is_none() {
+        while !self.gone.remove(path) {
             let frame = self.frame();
             self.note(&frame);
         }
@@ -110,7 +110,7 @@ impl Raw {
 
     fn note(&mut self, frame: &Frame) {
         if frame.int(0) == -1 {
-            self.gone.insert(frame.string(24).to_owned(), ());
+            self.gone.insert(frame.string(24).to_owned());
         }
     }
 

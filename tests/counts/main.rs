@@ -8,6 +8,8 @@ mod slow;
 #[path = "../support/mod.rs"]
 mod support;
 mod tap;
+#[path = "../support/transport.rs"]
+mod transport;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use slow::{DELAY, ROUND_TRIP, Slow};
 use support::raw::{Raw, op};
 use support::{eventually, fresh_path};
 use tap::Tap;
+use transport::wait_for_queue;
 use zklock::embedded::Server;
 use zklock::{Client, Dialect, LockOptions, Mutex};
 
@@ -177,7 +180,7 @@ fn a_release_wakes_nobody_but_the_next_two() {
         for (client, ahead) in clients[1..].iter().zip(1..) {
             let mutex = client.mutex(&scene.path).unwrap();
             scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
-            scene.wait_for_contenders(ahead + 1);
+            wait_for_queue(&scene.connect(), &scene.path, ahead + 1);
         }
         scope.spawn(|| scene.lock_telling(to));
         assert_eq!(positions.recv(), Ok(3));
@@ -314,7 +317,7 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
     let holder = one.lock().unwrap();
     thread::scope(|scope| {
         let next = scope.spawn(|| drop(two.lock().unwrap()));
-        slow.wait_for_contenders(2);
+        wait_for_queue(&slow.client, &slow.path, 2);
         let watches = slow.proxy.requests(op::GET_DATA);
         let last = scope.spawn(|| drop(third.lock().unwrap()));
         eventually("the third watches both", || {

@@ -7,9 +7,10 @@ use crossbeam_channel::{Sender, unbounded};
 use zklock::embedded::Server;
 use zklock::{Client, LockOptions, MutexGuard};
 
+use crate::support::fresh_path;
 use crate::support::raw::op;
-use crate::support::{eventually, fresh_path};
 use crate::tap::Tap;
+use crate::transport::wait_for_queue;
 
 /// What a free lock is taken with, in one write.
 pub(super) const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
@@ -70,7 +71,7 @@ impl Scene {
                     guard.unlock().unwrap();
                 }
             });
-            self.wait_for_contenders(2);
+            wait_for_queue(&self.connect(), &self.path, 2);
             let last = scope.spawn(|| self.lock_telling(to));
             assert_eq!(positions.recv(), Ok(2));
             thread::sleep(first);
@@ -101,13 +102,6 @@ impl Scene {
             assert_eq!(positions.recv(), Ok(1));
             drop(holder);
             waiter.join().unwrap();
-        });
-    }
-
-    pub(super) fn wait_for_contenders(&self, count: usize) {
-        let client = Client::connect(self.server.hosts()).unwrap();
-        eventually("the queue is as long", || {
-            client.contenders(&self.path).unwrap().len() >= count
         });
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use zklock::embedded::Server;
 use zklock::{Client, MutexGuard};
 
+use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
-use crate::support::{eventually, fresh_path};
+use crate::transport::wait_for_queue;
 
 /// Each way; nothing else in a lock takes nearly as long.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
@@ -60,7 +61,7 @@ impl Slow {
                     got
                 };
                 threads.push(scope.spawn(wait));
-                self.wait_for_contenders(ahead + 1);
+                wait_for_queue(&self.client, &self.path, ahead + 1);
             }
             // The watch of the last one is set a round trip after its node.
             thread::sleep(2 * ROUND_TRIP);
@@ -69,11 +70,5 @@ impl Slow {
             let got = threads.into_iter().map(|thread| thread.join().unwrap());
             got.max().unwrap() - released
         })
-    }
-
-    pub(super) fn wait_for_contenders(&self, count: usize) {
-        eventually("the queue is as long", || {
-            self.client.contenders(&self.path).unwrap().len() >= count
-        });
     }
 }

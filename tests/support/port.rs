@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Returns a port of the loopback interface that was free a moment ago.
 ///
 /// It lies below the ranges from which the system takes the ports of outgoing connections
-/// and the embedded server its own, and each test process has a range of its own and takes each port once
-/// before it begins again, so a server can be stopped and started again on it.
+/// and the embedded server its own. Each test process has a range of its own and takes each
+/// port once before it begins again, so a server can be stopped and started again on it.
 pub(crate) fn free_port() -> u16 {
     const EACH: u32 = 100;
     static TAKEN: AtomicU32 = AtomicU32::new(0);

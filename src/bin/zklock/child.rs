@@ -128,7 +128,7 @@ fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
-/// Starts the watching process, which is to be told of the group yet.
+/// Starts the watching process, which has yet to be told of the group.
 fn watch() -> io::Result<ChildStdin> {
     let mut watch = ourselves(WATCH);
     watch
