@@ -71,11 +71,16 @@ impl Client {
 
     /// Uses a handle of the `zookeeper` crate, for programs that own one already.
     ///
-    /// `session_timeout` is what the handle was connected with: it does not tell. Such a
-    /// client is safe, but modest: its guards are lost on the first disconnect, because
+    /// `session_timeout` is what the handle was connected with: it does not tell. Nor does it
+    /// tell what the server granted, so no more than 4 s of it are believed, which servers
+    /// grant under their default limits whatever they are asked for; with
+    /// [`from_zookeeper_within`](Self::from_zookeeper_within) you say what yours grant.
+    ///
+    /// Such a client is safe, but modest: its guards are lost on the first disconnect, because
     /// the handle does not say whether the session survived it, and a handle that hangs
     /// is given up after a session timeout. The crate documentation has a table. Does not
-    /// block. A handle that has been connected for a while can be used a tenth of a second
+    /// block, but the first lock is granted a third of the believed timeout later, because
+    /// it takes two answers to know how long the session lasts. A handle that has been connected for a while can be used a tenth of a second
     /// later; one that was just made must not be asked anything before it is connected, or
     /// it may never answer.
     ///
@@ -101,8 +106,29 @@ impl Client {
     /// ```
     #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
-        let hub = Arc::new(Hub::new(session_timeout, false));
-        let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
+        let safe = crate::protocol::validity::LEAST_TIMEOUT;
+        Self::from_zookeeper_within(handle, session_timeout, safe)
+    }
+
+    /// As [`from_zookeeper`](Self::from_zookeeper), for servers that are known to grant up to
+    /// `server_maximum`: their `maxSessionTimeout`, twenty ticks unless it is configured.
+    ///
+    /// The session timeout that guards go by is the smaller of the two. A maximum that some
+    /// server of the ensemble does not grant breaks the promise of exclusion.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_zookeeper`](Self::from_zookeeper).
+    #[cfg(feature = "zookeeper")]
+    pub fn from_zookeeper_within(
+        handle: zookeeper::ZooKeeper,
+        session_timeout: Duration,
+        server_maximum: Duration,
+    ) -> Result<Self> {
+        let believed = session_timeout.min(server_maximum);
+        let hub = Arc::new(Hub::new(believed, false));
+        let transport =
+            crate::session::handle::open(handle, session_timeout, believed, hub.clone());
         Self::new(hub, transport, Settings::default())
     }
 

@@ -48,6 +48,11 @@ impl Moment {
         self.0
     }
 
+    /// Returns the time since the boot.
+    pub(crate) fn since_boot(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
     /// Returns the time from `earlier` to `self`, or zero if it is not earlier.
     pub(crate) fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -6,18 +6,18 @@
 
 use std::sync::Arc;
 
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::hold::Hold;
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Reply, Request};
+use crate::proto::{CreateMode, ErrorCode, Op, Reply, Request, failure};
 use crate::protocol::attempt::Leftover;
 use crate::protocol::dialect::Role;
 use crate::protocol::name::{LAST_SEQUENCE, NodeName, prefix};
+use crate::protocol::validity::Stamp;
 use crate::session::ask::{over, refused};
 use crate::session::fresh_id;
-use crate::session::hub::Link;
 use crate::session::limit::Limit;
+use crate::session::proof::Proven;
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
 
@@ -41,9 +41,10 @@ impl Hold {
         let prefix = prefix(self.session().settings.dialect, Role::Read, &id);
         let node = format!("{dir}/{prefix}{sequence:010}");
         match self.make(&node) {
-            Ok((proven, link)) => {
-                let current = self.session().hub.session();
-                let vigil = Vigil::new(&path, vec![node], &link, current, proven);
+            Ok(stamp) => {
+                let session = self.vigil().session();
+                let bounds = self.session().hub.bounds(session);
+                let vigil = Vigil::new(&path, vec![node], session, bounds, stamp);
                 let mut reader = Self::with(self.session(), Arc::new(vigil), self.token());
                 reader.at_least_until = self.at_least_until.take();
                 // The writer's node goes only now.
@@ -61,7 +62,7 @@ impl Hold {
     }
 
     /// Creates the reader's node, until there is no time left to do it.
-    fn make(&self, node: &str) -> Result<(Moment, Link)> {
+    fn make(&self, node: &str) -> Result<Stamp> {
         let session = self.session();
         let limit = Limit::after(self.valid_for());
         let suspect = || Error::Suspect {
@@ -73,25 +74,69 @@ impl Hold {
             if link.session != self.vigil().session() {
                 return Err(self.vigil().lost());
             }
-            let create = Request::Create {
-                path: node.to_owned(),
-                data: session.settings.card.text(None),
-                acl: session.settings.acl.entries().to_vec(),
-                mode: CreateMode::Ephemeral,
-                stat: true,
-            };
-            let sent = Moment::now();
-            match asker.ask(create, &limit).map_err(|_| suspect())? {
-                // The name was never used before: if it is there, it is ours.
+            let transacts = session.transport.abilities().multi;
+            let stamp = session.hub.stamp();
+            let answered = asker.ask(self.request(node, transacts), &limit);
+            match answered.map_err(|_| suspect())? {
+                Ok(Reply::Multi(results)) => match failure(&results) {
+                    // The name was never used before: if it is there, it is ours, and the
+                    // writer's node was there before it in this transaction, too.
+                    None | Some(ErrorCode::NODE_EXISTS) => return self.still(stamp),
+                    Some(ErrorCode::NO_NODE) => return Err(self.gone()),
+                    Some(code) => return Err(refused(self.vigil().path(), code)),
+                },
                 Ok(Reply::Created { .. }) | Err(Failure::Refused(ErrorCode::NODE_EXISTS)) => {
-                    self.check()?;
-                    return Ok((sent, link));
+                    // Without a transaction, the writer's node is asked for afterwards.
+                    return match session.prove(self.nodes(), &limit)? {
+                        Proven::By(stamp) => self.still(stamp),
+                        Proven::Gone(_) => Err(self.gone()),
+                        Proven::GaveUp => Err(suspect()),
+                    };
                 }
                 Ok(_) | Err(Failure::Lost | Failure::NotSent) => asker.breathe(),
-                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Err(self.vigil().lost()),
+                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
                 Err(Failure::Refused(code)) => return Err(refused(self.vigil().path(), code)),
                 Err(Failure::Closed) => return Err(over(&session.hub.link())),
             }
         }
+    }
+
+    /// Creates the reader's node if the writer's is there.
+    fn request(&self, node: &str, transacts: bool) -> Request {
+        let settings = &self.session().settings;
+        let (path, data) = (node.to_owned(), settings.card.text(None));
+        let (acl, mode) = (settings.acl.entries().to_vec(), CreateMode::Ephemeral);
+        if !transacts {
+            return Request::Create {
+                path,
+                data,
+                acl,
+                mode,
+                stat: true,
+            };
+        }
+        let check = Op::Check {
+            path: self.node().to_owned(),
+            version: -1,
+        };
+        let create = Op::Create {
+            path,
+            data,
+            acl,
+            mode,
+            stat: false,
+        };
+        Request::Multi(vec![check, create])
+    }
+
+    fn still(&self, stamp: Stamp) -> Result<Stamp> {
+        self.check()?;
+        Ok(stamp)
+    }
+
+    /// The writer's node is gone, and the lock with it.
+    fn gone(&self) -> Error {
+        self.vigil().lose();
+        self.vigil().lost()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Dialect;
 
 /// A `Result` with this crate's [`Error`].
-pub type Result<T> = result::Result<T, Error>;
+pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///

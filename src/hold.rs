@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
 
-use crate::clock::Moment;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
@@ -18,6 +17,7 @@ use crate::options::{LockOptions, Waiting};
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
 use crate::protocol::last_grant::LastGrant;
+use crate::protocol::validity::Stamp;
 use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
@@ -257,23 +257,23 @@ impl Hold {
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let abilities = self.session.transport.abilities();
-        let sent = Moment::now();
+        let stamp = self.session.hub.stamp();
         let answers = self
             .session
             .asker()
             .prove(self.nodes(), &limit)
             .unwrap_or_default();
-        self.judge(sent, proof::judge(abilities, &answers), &answers)
+        self.judge(stamp, proof::judge(abilities, &answers), &answers)
     }
 
     fn judge(
         &self,
-        sent: Moment,
+        stamp: Stamp,
         proof: Proof,
         answers: &[crate::session::ask::Answered],
     ) -> Result<()> {
         match proof {
-            Proof::Confirmed => self.vigil.confirm(sent),
+            Proof::Confirmed => self.vigil.confirm(stamp),
             Proof::Gone(_) => self.vigil.lose(),
             Proof::Unanswered => {}
         }

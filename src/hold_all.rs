@@ -8,8 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
@@ -18,11 +17,13 @@ use crate::proto::{CreateMode, ErrorCode, Op, OpReply, Reply, Request, failure};
 use crate::protocol::attempt::{Born, Leftover, Mine, Patience};
 use crate::protocol::dialect::Role;
 use crate::protocol::name::prefix;
+use crate::protocol::validity::Stamp;
 use crate::session::ask::{Asker, over, refused};
 use crate::session::drive::Progress;
 use crate::session::hub::Link;
 use crate::session::leftovers::Release;
 use crate::session::limit::{GaveUp, Limit};
+use crate::session::proof::Proven;
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
 use crate::session::{Session, fresh_id, list};
@@ -65,7 +66,7 @@ struct Together<'a> {
     session: &'a Arc<Session>,
     paths: &'a [String],
     link: Link,
-    sent: Moment,
+    stamp: Stamp,
     mine: Vec<Mine>,
     kept: bool,
 }
@@ -99,7 +100,7 @@ impl<'a> Together<'a> {
             return Ok(Placed::GaveUp);
         }
         let prefix = prefix(session.settings.dialect, Role::Exclusive, &fresh_id());
-        let sent = Moment::now();
+        let stamp = session.hub.stamp();
         let ticket = asker.post([(Request::Multi(creates(session, paths, &prefix, note)), None)]);
         let answered = asker.wait(ticket, limit);
         let names = match answered {
@@ -141,7 +142,7 @@ impl<'a> Together<'a> {
             session,
             paths,
             link,
-            sent,
+            stamp,
             mine,
             kept: false,
         }))
@@ -154,40 +155,34 @@ impl<'a> Together<'a> {
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Waited> {
-        let mut proven = self.sent;
         for (path, mine) in self.paths.iter().zip(&self.mine) {
             let queue = Queue::of(path, Role::Exclusive);
             let mut quest = queue.quest(self.session, patience, options);
-            let start = (mine.clone(), self.link, self.sent);
+            let start = (mine.clone(), self.link, self.stamp);
             match self.session.stand(&mut quest, start, limit)? {
-                Progress::Reached(reached) => {
-                    proven = reached
-                        .vigil
-                        .proven()
-                        .map_or(proven, |other| proven.min(other));
-                }
+                Progress::Reached(_) => {}
                 Progress::GaveUp => return Ok(Waited::GaveUp),
                 Progress::Restart => return Ok(Waited::Again),
             }
         }
         let nodes: Vec<_> = self.nodes().collect();
-        // The first queue may have been reached long before the last.
-        if proven + self.link.timeout / 4 <= Moment::now() {
-            match self.session.prove(&nodes, limit)? {
-                Some(sent) => proven = sent,
-                None => {
-                    return Ok(if limit.is_over() {
-                        Waited::GaveUp
-                    } else {
-                        Waited::Again
-                    });
-                }
+        // While one queue was waited for, the nodes in the others may have gone.
+        let stamp = match self.session.prove(&nodes, limit)? {
+            Proven::By(stamp) => stamp,
+            Proven::GaveUp => return Ok(Waited::GaveUp),
+            _ if self.session.hub.link().session != self.link.session => {
+                return Ok(Waited::Again);
             }
-        }
+            Proven::Gone(at) => {
+                let node = nodes.get(at).cloned().unwrap_or_default();
+                return Err(Error::Evicted { node });
+            }
+        };
         self.kept = true;
         let path = self.paths.join(", ");
-        let current = self.session.hub.session();
-        let vigil = Vigil::new(&path, nodes, &self.link, current, proven);
+        let session = self.link.session;
+        let bounds = self.session.hub.bounds(session);
+        let vigil = Vigil::new(&path, nodes, session, bounds, stamp);
         let tokens: Vec<_> = self
             .mine
             .iter()
@@ -365,7 +360,7 @@ fn merge(
         .flat_map(|hold| hold.nodes().to_vec())
         .collect();
     let link = session.hub.link();
-    let Some(proven) = session.prove(&nodes, limit)? else {
+    let Proven::By(stamp) = session.prove(&nodes, limit)? else {
         return Ok(None);
     };
     let same = |hold: &Hold| hold.check().is_ok() && hold.vigil().session() == link.session;
@@ -373,8 +368,8 @@ fn merge(
         return Ok(None);
     }
     let tokens: Vec<_> = holds.iter().map(Hold::token).collect();
-    let current = session.hub.session();
-    let vigil = Vigil::new(&paths.join(", "), nodes, &link, current, proven);
+    let bounds = session.hub.bounds(link.session);
+    let vigil = Vigil::new(&paths.join(", "), nodes, link.session, bounds, stamp);
     let token = tokens
         .iter()
         .max()

@@ -9,6 +9,7 @@
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
 //! - [`last_grant`] says who comes back to a queue that nobody has joined since,
 //! - [`attempt`] takes one contender into the queue,
+//! - [`validity`] says how long a holder may trust its lock,
 //! - [`farewell`] takes what it left behind out of it.
 //!
 //! Nothing in here performs I/O, reads a clock, starts a thread or throws dice; the
@@ -24,3 +25,4 @@ pub mod last_grant;
 pub mod name;
 pub mod names;
 pub mod queue;
+pub mod validity;

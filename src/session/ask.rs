@@ -206,6 +206,22 @@ impl Asker {
         changes.receiver()
     }
 
+    /// Lets time pass, or less if something happens to the connection.
+    pub(crate) fn pause(
+        &mut self,
+        time: Duration,
+        limit: &Limit,
+    ) -> std::result::Result<(), GaveUp> {
+        let changes = self.changes().clone();
+        self.transport.attend();
+        select! {
+            recv(changes) -> _ => Ok(()),
+            recv(after(time)) -> _ => Ok(()),
+            recv(limit.timer()) -> _ => Err(GaveUp),
+            recv(limit.cancel) -> _ => Err(limit.cancelled()),
+        }
+    }
+
     /// Whether nothing has happened to the connection since `link` was looked at.
     pub(crate) fn is_steady(&self, link: &Link) -> bool {
         let now = self.hub.link();

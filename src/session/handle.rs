@@ -37,6 +37,7 @@ use self::watches::Watches;
 use self::workers::{Errand, Job};
 use super::hub::Hub;
 use super::transport::{Abilities, Answer, Call, Failure, Transport, WatchId};
+use crate::clock::Moment;
 
 /// How many calls can be with the crate at once.
 const WORKERS: usize = 4;
@@ -59,6 +60,7 @@ static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 pub(crate) fn open(
     handle: ZooKeeper,
     session_timeout: Duration,
+    believed: Duration,
     hub: Arc<Hub>,
 ) -> Arc<dyn Transport> {
     let (jobs, waiting) = unbounded();
@@ -72,6 +74,7 @@ pub(crate) fn open(
     let shared = Arc::new(Shared {
         hub,
         session_timeout,
+        believed,
         news,
         watches: Watches::default(),
         life: Mutex::new(Life::new(jobs)),
@@ -117,6 +120,8 @@ struct Owned {
 struct Shared {
     hub: Arc<Hub>,
     session_timeout: Duration,
+    /// What is believed of the session timeout, as the crate does not tell what was granted.
+    believed: Duration,
     news: Sender<News>,
     watches: Watches,
     life: Mutex<Life>,
@@ -131,6 +136,8 @@ struct Life {
     next_call: u64,
     /// The calls that are not answered yet.
     open: HashMap<u64, Open>,
+    /// Since when a worker has to find out whether there is a connection.
+    probing: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -229,7 +236,12 @@ impl Shared {
                 log::warn!("the zookeeper crate is stuck: its session is given up");
                 return self.end(Failure::Lost);
             }
-            news = heard.recv_timeout(patience);
+            // The crate does not tell of its own pings, and a grant rests on messages that
+            // were answered before.
+            news = heard.recv_timeout(patience.min(self.believed / 6));
+            if matches!(news, Err(RecvTimeoutError::Timeout)) {
+                self.life.lock().probe();
+            }
         }
     }
 
@@ -240,7 +252,8 @@ impl Shared {
             Link::Up(_) => None,
             Link::Down(since) => Some(since),
         };
-        let oldest = life.open.values().map(|open| open.since).chain(down).min();
+        let open = life.open.values().map(|open| open.since);
+        let oldest = open.chain(down).chain(life.probing).min();
         let spent = oldest.map_or(Duration::ZERO, |since| since.elapsed());
         self.session_timeout.saturating_sub(spent)
     }
@@ -269,7 +282,10 @@ impl Shared {
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
         // Told under the lock, as in `went_down`: the hub must hear it in this order.
-        self.hub.connected(session, self.session_timeout);
+        // The crate has shaken hands at a time that nobody knows.
+        let unknown = Moment::from_nanos(0);
+        self.hub.greeted(session, self.believed, unknown);
+        self.hub.connected(session);
     }
 
     /// Notes that this session, or any, has lost its connection.
@@ -315,12 +331,14 @@ impl Life {
             link: Link::Down(Instant::now()),
             next_call: 0,
             open: HashMap::new(),
+            probing: None,
         }
     }
 
-    /// Has a worker find out whether there is a connection.
-    fn probe(&self) {
-        if let Some(jobs) = &self.jobs {
+    /// Has a worker find out whether there is a connection, unless one is at it.
+    fn probe(&mut self) {
+        if let (Some(jobs), None) = (&self.jobs, self.probing) {
+            self.probing = Some(Instant::now());
             let _ = jobs.send(Job::Probe);
         }
     }

@@ -23,6 +23,7 @@ use super::vigils::{MOMENT, Vigils};
 use crate::clock::Moment;
 use crate::metrics::Counters;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
+use crate::protocol::validity::Stamp;
 
 /// How many nodes go into one check, so that it stays far below the frame limit.
 const NODES_A_CHECK: usize = 500;
@@ -40,7 +41,6 @@ pub(crate) struct Heart {
     connects: u64,
     /// How many vigils had begun at the last look.
     begun: u64,
-    last_beat: Option<Moment>,
     /// A check is due whatever the age of the proofs.
     urgent: bool,
     beats: Channel<Beaten>,
@@ -56,7 +56,7 @@ pub(crate) type Beaten = (Beat, Vec<Answered>);
 
 /// One check that was sent.
 pub(crate) struct Beat {
-    sent: Moment,
+    stamp: Stamp,
     /// Whose nodes were checked, in this order.
     nodes: Vec<u64>,
 }
@@ -77,7 +77,6 @@ impl Heart {
             next_watch,
             connects: 0,
             begun: 0,
-            last_beat: None,
             urgent: false,
             beats: unbounded(),
             fired: unbounded(),
@@ -114,28 +113,25 @@ impl Heart {
         all.retain(|(_, vigil)| vigil.check().is_ok());
         let now = Moment::now();
         if all.is_empty() {
-            self.last_beat = None;
             self.urgent = false;
             return self.linger(now);
         }
-        let period = link.timeout / 6;
         let connected = link.state == SessionState::Connected;
         if connected {
-            if self.is_due(&all, period, now) {
+            if self.urgent || self.due(&link).is_some_and(|due| due <= now.since_boot()) {
                 self.beat(&all);
             }
             self.watch_long_holds(now);
         }
         // Without a connection there is nothing to do but to tell what fades.
-        let next_beat = connected.then(|| {
-            let last = self.last_beat.or_else(|| oldest_proof(&all));
-            let next = last.map_or(now + period, |last| last + period);
-            next.saturating_since(now).max(Duration::from_millis(1))
+        let next_beat = self.due(&link).filter(|_| connected).map(|due| {
+            let pause = due.saturating_sub(now.since_boot());
+            pause.max(Duration::from_millis(1))
         });
         let next_watch = (connected && self.vigils.any_unwatched()).then_some(MOMENT);
         let steady = all.iter().filter_map(|(_, vigil)| vigil.steady_for()).min();
         let pauses = [next_beat, next_watch, steady].into_iter().flatten();
-        let pause = pauses.min().unwrap_or(period);
+        let pause = pauses.min().unwrap_or(link.timeout / 6);
         self.vigils
             .next_look
             .store((now + pause).as_nanos(), Ordering::Release);
@@ -155,10 +151,16 @@ impl Heart {
         Some(MOMENT)
     }
 
-    /// Whether it is time for a check. The create of a node has been its first.
-    fn is_due(&self, all: &[(u64, Arc<Vigil>)], period: Duration, now: Moment) -> bool {
-        let last = self.last_beat.or_else(|| oldest_proof(all));
-        self.urgent || last.is_none_or(|last| last + period <= now)
+    /// When the next check is due: each lock is to be proven anew before it is suspect.
+    fn due(&self, link: &Link) -> Option<Duration> {
+        let dues = self.vigils.proofs().into_iter().map(|(stamp, asked)| {
+            if stamp.sent < asked {
+                // Not answered yet; if that takes long, it is asked again.
+                return asked + link.timeout / 6;
+            }
+            stamp.due(self.hub.better_at(stamp), link.timeout)
+        });
+        dues.min()
     }
 
     /// Takes in what a check brought.
@@ -166,7 +168,7 @@ impl Heart {
         match proof::judge(self.transport.abilities(), answers) {
             Proof::Confirmed => {
                 for vigil in beat.nodes.iter().filter_map(|id| self.vigils.get(*id)) {
-                    vigil.confirm(beat.sent);
+                    vigil.confirm(beat.stamp);
                 }
             }
             Proof::Gone(at) => {
@@ -249,23 +251,24 @@ impl Heart {
             ids.extend(vigil.nodes().iter().map(|_| *id));
             nodes.extend_from_slice(vigil.nodes());
         }
-        let sent = Moment::now();
+        let stamp = self.hub.stamp();
+        self.vigils.asked(stamp.sent);
         #[cfg(feature = "__chaos")]
         if trusts_pings() {
-            all.iter().for_each(|(_, vigil)| vigil.confirm(sent));
-            self.last_beat = Some(sent);
+            let touched = stamp.sent;
+            let stamp = Stamp { touched, ..stamp };
+            all.iter().for_each(|(_, vigil)| vigil.confirm(stamp));
             return;
         }
         for (ids, nodes) in ids.chunks(NODES_A_CHECK).zip(nodes.chunks(NODES_A_CHECK)) {
             self.send(
                 Beat {
-                    sent,
+                    stamp,
                     nodes: ids.to_vec(),
                 },
                 nodes,
             );
         }
-        self.last_beat = Some(sent);
         self.urgent = false;
     }
 
@@ -325,10 +328,6 @@ fn trusts_pings() -> bool {
     std::env::var_os("ZKLOCK_CHAOS_TRUST_PINGS").is_some()
 }
 
-fn oldest_proof(all: &[(u64, Arc<Vigil>)]) -> Option<Moment> {
-    all.iter().filter_map(|(_, vigil)| vigil.proven()).min()
-}
-
 /// Collects the answers to the requests of one check.
 struct Gathered {
     beat: Option<Beat>,
@@ -379,9 +378,10 @@ mod tests {
         // It reports elsewhere.
         let transport = wire::open(config, Arc::new(Hub::new(Duration::from_secs(20), true)));
         let vigils = Arc::new(Vigils::new(bounded(1).0));
-        hub.connected(7, Duration::from_secs(20));
+        hub.greeted(7, Duration::from_secs(20), Moment::now());
+        hub.connected(7);
         let nodes = vec!["/m/n".to_owned()];
-        let vigil = Vigil::new("/m", nodes, &hub.link(), hub.session(), Moment::now());
+        let vigil = Vigil::new("/m", nodes, 7, hub.bounds(7), hub.stamp());
         vigils.begin(Arc::new(vigil));
         let heart = Heart::new(
             hub.clone(),
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn without_a_connection_the_keeper_sleeps_until_something_fades() {
         let (mut heart, hub) = heart();
-        heart.last_beat = Some(Moment::from_nanos(1));
+        heart.vigils.asked(Duration::from_nanos(1));
         hub.disconnected();
         let pause = heart.look().unwrap();
         assert!(Duration::from_secs(1) < pause, "{pause:?}");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Moment;
 use crate::metrics;
+use crate::protocol::validity::{Lifetime, Stamp};
 
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
@@ -92,7 +93,7 @@ pub(crate) struct Link {
     pub(crate) state: SessionState,
     /// The current session, or the last one; 0 before the first.
     pub(crate) session: i64,
-    /// The negotiated session timeout.
+    /// The shortest timeout that was negotiated in this session.
     pub(crate) timeout: Duration,
     /// Counts the connections that were made.
     pub(crate) connects: u64,
@@ -142,12 +143,62 @@ impl fmt::Debug for Sleeper {
     }
 }
 
+/// The [`Lifetime`] of one session for guards, which cannot wait for a lock.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    over: AtomicBool,
+    timeout: AtomicU64,
+    latest: AtomicU64,
+}
+
+impl Bounds {
+    pub(super) fn new(lifetime: &Lifetime) -> Arc<Self> {
+        let new = Self {
+            over: AtomicBool::new(false),
+            timeout: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
+        };
+        new.follow(lifetime);
+        Arc::new(new)
+    }
+
+    /// Returns whether the session is over, or another one has taken its place.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Returns the shortest timeout that was negotiated in this session.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout.load(Ordering::Acquire))
+    }
+
+    /// Returns when nothing is known of the session any more unless a server answers.
+    pub(crate) fn latest(&self) -> Duration {
+        Duration::from_nanos(self.latest.load(Ordering::Acquire))
+    }
+
+    pub(super) fn follow(&self, lifetime: &Lifetime) {
+        // In this order: what was believed of a longer timeout must not outlive it.
+        let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
+        self.timeout.store(nanos(timeout), Ordering::Release);
+        self.latest.store(nanos(latest), Ordering::Release);
+    }
+
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Hub {
     inner: Mutex<Inner>,
-    /// The current session, for those who cannot wait for the lock.
-    session: Arc<AtomicI64>,
+    /// Messages that were sent before this say nothing new about the session.
+    worth: AtomicU64,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -155,6 +206,8 @@ pub(crate) struct Hub {
 #[derive(Debug)]
 struct Inner {
     link: Link,
+    lifetime: Lifetime,
+    bounds: Arc<Bounds>,
     /// What each server said when it last turned us away.
     trouble: BTreeMap<String, String>,
     sleepers: Vec<Sleeper>,
@@ -175,23 +228,51 @@ impl Hub {
             connects: 0,
             since: Moment::now(),
         };
+        let lifetime = Lifetime::new(timeout, Duration::ZERO);
         Self {
             inner: Mutex::new(Inner {
                 link,
+                bounds: Bounds::new(&lifetime),
+                lifetime,
                 trouble: BTreeMap::new(),
                 sleepers: Vec::new(),
                 crowd: CROWD,
                 expiries: 0,
                 listeners: Vec::new(),
             }),
-            session: Arc::default(),
+            worth: AtomicU64::new(0),
             resumes,
         }
     }
 
-    /// Returns the id of the current session at any time; 0 while there is none.
-    pub(crate) fn session(&self) -> Arc<AtomicI64> {
-        self.session.clone()
+    /// Returns what bounds the life of `session`.
+    pub(crate) fn bounds(&self, session: i64) -> Arc<Bounds> {
+        let inner = self.inner.lock();
+        if inner.link.session == session && !inner.link.is_over() {
+            return inner.bounds.clone();
+        }
+        let gone = Bounds::new(&inner.lifetime);
+        gone.end();
+        gone
+    }
+
+    /// Returns the stamp of a check that is sent now.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let inner = self.inner.lock();
+        inner.lifetime.stamp(Moment::now().since_boot())
+    }
+
+    /// Returns when a check will have more to rest on than this one, if it is known.
+    pub(crate) fn better_at(&self, stamp: Stamp) -> Option<Duration> {
+        self.inner.lock().lifetime.better_at(stamp)
+    }
+
+    /// Returns whether a lock may be granted now on the strength of this stamp.
+    pub(crate) fn supports_a_grant(&self, stamp: Stamp) -> bool {
+        let inner = self.inner.lock();
+        inner
+            .lifetime
+            .supports_a_grant(stamp, Moment::now().since_boot())
     }
 
     /// Returns what is known now.
@@ -261,12 +342,45 @@ impl Hub {
             .insert(host.to_owned(), said.to_string());
     }
 
-    /// A connection was made and is ready for requests; watches were set again.
-    pub(crate) fn connected(&self, session: i64, timeout: Duration) {
+    /// A connect request is about to be sent, for the current session if there is one.
+    pub(crate) fn greets(&self, sent: Moment) {
+        let mut inner = self.inner.lock();
+        inner.lifetime.greets(sent.since_boot());
+        inner.bounds.follow(&inner.lifetime);
+    }
+
+    /// A server has granted `timeout` when asked at `sent`, and serves the session from now
+    /// on; requests may be sent soon. Returns the timeout that counts.
+    pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
+        let mut inner = self.inner.lock();
+        if inner.link.session == session {
+            inner.lifetime.greeted(timeout, sent.since_boot());
+            inner.bounds.follow(&inner.lifetime);
+        } else {
+            inner.bounds.end();
+            inner.lifetime = Lifetime::new(timeout, sent.since_boot());
+            inner.bounds = Bounds::new(&inner.lifetime);
+        }
+        self.worth.store(0, Ordering::Release);
+        inner.link.timeout = inner.lifetime.timeout();
+        inner.link.timeout
+    }
+
+    /// The answer to a message that was sent at `sent` was in hand `at` this moment.
+    pub(crate) fn answered(&self, sent: Moment, at: Moment) {
+        if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        let worth = inner.lifetime.answered(sent.since_boot(), at.since_boot());
+        self.worth.store(nanos(worth), Ordering::Release);
+    }
+
+    /// The connection is ready for requests; watches were set again.
+    pub(crate) fn connected(&self, session: i64) {
         self.change(SessionEvent::Connected { session }, |link| {
             link.state = SessionState::Connected;
             link.session = session;
-            link.timeout = timeout;
             link.connects += 1;
             link.since = Moment::now();
         });
@@ -319,11 +433,9 @@ impl Hub {
             }
             _ => {}
         }
-        let session = match inner.link.is_over() {
-            true => 0,
-            false => inner.link.session,
-        };
-        self.session.store(session, Ordering::Release);
+        if inner.link.is_over() || inner.link.session == 0 {
+            inner.bounds.end();
+        }
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
         }

@@ -361,7 +361,8 @@ mod tests {
     #[test]
     fn one_request_at_a_time_is_under_way_for_each_entry() {
         let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
-        hub.connected(1, Duration::from_secs(1));
+        hub.greeted(1, Duration::from_secs(1), crate::clock::Moment::now());
+        hub.connected(1);
         let mute = Arc::new(Mute::default());
         let (wake, _woken) = crossbeam_channel::bounded(1);
         let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), Arc::default(), wake));

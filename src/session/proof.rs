@@ -6,9 +6,16 @@
 //! ephemeral node cannot have fails through the quorum all the same, and tells of the
 //! session; a look at the node tells the rest.
 
+use std::time::Duration;
+
+use super::Session;
 use super::ask::Answered;
+use super::limit::Limit;
 use super::transport::{Abilities, Failure};
+use crate::clock::Moment;
+use crate::error::Result;
 use crate::proto::{ErrorCode, Op, Request};
+use crate::protocol::validity::Stamp;
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,6 +79,53 @@ pub(crate) fn judge(abilities: Abilities, answers: &[Answered]) -> Proof {
         }
     }
     Proof::Confirmed
+}
+
+/// What came of having the quorum confirm nodes.
+pub(crate) enum Proven {
+    By(Stamp),
+    /// The node at this place is gone.
+    Gone(usize),
+    GaveUp,
+}
+
+impl Session {
+    /// Has the quorum confirm the nodes so that a lock may be granted on the strength of it.
+    pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
+        let abilities = self.transport.abilities();
+        let mut asker = self.asker();
+        let mut proven: Option<Stamp> = None;
+        loop {
+            if asker.connected(limit)?.is_err() {
+                return Ok(Proven::GaveUp);
+            }
+            let better_at = proven.and_then(|stamp| self.hub.better_at(stamp));
+            if let Some(pause) = better_at.and_then(pause_until) {
+                if asker.pause(pause, limit).is_err() {
+                    return Ok(Proven::GaveUp);
+                }
+                continue;
+            }
+            let stamp = self.hub.stamp();
+            let Ok(answers) = asker.prove(nodes, limit) else {
+                return Ok(Proven::GaveUp);
+            };
+            match judge(abilities, &answers) {
+                Proof::Confirmed if self.hub.supports_a_grant(stamp) => {
+                    return Ok(Proven::By(stamp));
+                }
+                Proof::Confirmed => proven = Some(stamp),
+                Proof::Gone(at) => return Ok(Proven::Gone(at)),
+                Proof::Unanswered => asker.breathe(),
+            }
+        }
+    }
+}
+
+/// How long it is until then, if that is to come.
+pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
+    let now = Moment::now().since_boot();
+    moment.checked_sub(now).filter(|pause| !pause.is_zero())
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@ use std::time::Duration;
 use super::Session;
 use super::ask::{Asker, not_made, over, refused};
 use super::limit::{GaveUp, Limit};
-use super::proof::{self, Proof};
 use super::transport::Failure;
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::path;
 use crate::proto::{CreateMode, ErrorCode, Reply, Request};
@@ -18,27 +16,6 @@ use crate::protocol::queue::{Contest, Foreign};
 const LIMIT: Duration = Duration::from_secs(15);
 
 impl Session {
-    /// Has the quorum confirm these nodes; returns when it was asked, or `None` if one is
-    /// gone or the limit was reached.
-    pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Option<Moment>> {
-        let abilities = self.transport.abilities();
-        let mut asker = self.asker();
-        loop {
-            if asker.connected(limit)?.is_err() {
-                return Ok(None);
-            }
-            let sent = Moment::now();
-            let Ok(answers) = asker.prove(nodes, limit) else {
-                return Ok(None);
-            };
-            match proof::judge(abilities, &answers) {
-                Proof::Confirmed => return Ok(Some(sent)),
-                Proof::Gone(_) => return Ok(None),
-                Proof::Unanswered => asker.breathe(),
-            }
-        }
-    }
-
     /// What this client asks of a queue.
     pub(crate) fn contest(&self, role: Role, permits: usize) -> Contest {
         Contest {

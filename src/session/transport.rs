@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::ask::Ticket;
 use super::mailbox::{self, Slot};
-use crate::clock::Moment;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
+use crate::protocol::validity::Stamp;
 
 /// A connection that makes itself anew when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -103,7 +103,7 @@ pub(crate) struct Fired {
 /// What was sent when a watch fired: a listing and, if it was due, a proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    pub(crate) sent: Moment,
+    pub(crate) stamp: Stamp,
     pub(crate) listing: Ticket,
     /// How many requests the proof was made of.
     pub(crate) proof: usize,

@@ -4,17 +4,18 @@
 //! of it is atomics: asking costs a look at the clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::hub::Link;
+use super::hub::Bounds;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
+use crate::protocol::validity::Stamp;
 
 /// How many events a guard keeps; the oldest give way to the newest.
 const UNREAD_EVENTS: usize = 16;
@@ -36,11 +37,12 @@ struct Life {
     path: String,
     nodes: Vec<String>,
     session: i64,
-    /// The client's session at any time.
-    current: Arc<AtomicI64>,
-    timeout: Duration,
-    /// When the last check that a quorum committed was sent.
-    proven: AtomicU64,
+    bounds: Arc<Bounds>,
+    /// The last check that a quorum committed: when it was sent, and when the last message
+    /// was sent that the leader had heard of by then. Both only grow, and a newer one of
+    /// either is as true with an older one of the other.
+    sent: AtomicU64,
+    touched: AtomicU64,
     /// Disconnected since that check.
     shaken: AtomicBool,
     /// Somebody wants the lock to be let go.
@@ -48,22 +50,22 @@ struct Life {
 }
 
 impl Vigil {
-    /// Begins to watch over `nodes` in the session of `link`, which a quorum confirmed when
-    /// asked at `proven`. The vigil is over when that is no longer the `current` session.
+    /// Begins to watch over `nodes` of a session, which a quorum confirmed when asked with
+    /// this stamp.
     pub(crate) fn new(
         path: &str,
         nodes: Vec<String>,
-        link: &Link,
-        current: Arc<AtomicI64>,
-        proven: Moment,
+        session: i64,
+        bounds: Arc<Bounds>,
+        stamp: Stamp,
     ) -> Self {
         Self::of(Arc::new(Life {
             path: path.to_owned(),
             nodes,
-            session: link.session,
-            current,
-            timeout: link.timeout,
-            proven: AtomicU64::new(proven.as_nanos()),
+            session,
+            bounds,
+            sent: AtomicU64::new(nanos(stamp.sent)),
+            touched: AtomicU64::new(nanos(stamp.touched)),
             shaken: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
         }))
@@ -103,64 +105,63 @@ impl Vigil {
 
     /// Fails from the moment on when somebody else can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.look(Moment::now()) {
+        match self.look(now()) {
             Some(_) => Ok(()),
             None => Err(self.lost()),
         }
     }
 
-    /// When the last check that a quorum committed was sent.
-    pub(crate) fn proven(&self) -> Option<Moment> {
-        self.look(Moment::now())
+    /// The last check that a quorum committed, unless the lock is lost.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.look(now())
     }
 
     pub(crate) fn state(&self) -> GuardState {
-        let now = Moment::now();
-        match self.look(now) {
-            None => GuardState::Lost,
-            Some(_) if self.life.shaken.load(Ordering::Acquire) => GuardState::Suspect,
-            Some(proven) if proven + self.life.timeout / 3 < now => GuardState::Suspect,
-            Some(_) => GuardState::Held,
-        }
+        let now = now();
+        let shaken = self.life.shaken.load(Ordering::Acquire);
+        let stamp = self.look(now);
+        stamp.map_or(GuardState::Lost, |stamp| {
+            stamp.state(shaken, self.life.bounds.timeout(), now)
+        })
     }
 
     /// Whether the quorum was asked at that time or later, and confirmed the lock.
     pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
-        moment.as_nanos() <= self.life.proven.load(Ordering::Acquire)
+        moment.as_nanos() <= self.life.sent.load(Ordering::Acquire)
     }
 
     /// How long the lock can be trusted if nothing more is heard.
     pub(crate) fn valid_for(&self) -> Duration {
-        let now = Moment::now();
-        let proven = self.look(now);
-        proven.map_or(Duration::ZERO, |proven| {
-            self.deadline(proven).saturating_since(now)
-        })
+        let now = now();
+        let until = self.look(now).map(|stamp| self.until(stamp));
+        until.unwrap_or_default().saturating_sub(now)
     }
 
     /// How long it takes until the state changes if nothing more is heard.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
-        let now = Moment::now();
-        let proven = self.look(now)?;
+        let now = now();
+        let stamp = self.look(now)?;
         let next = match self.state() {
-            GuardState::Held => proven + self.life.timeout / 3,
-            _ => self.deadline(proven),
+            GuardState::Held => stamp.suspect_from(self.life.bounds.timeout()),
+            _ => self.until(stamp),
         };
-        Some(next.saturating_since(now))
+        Some(next.saturating_sub(now))
     }
 
-    /// A quorum confirmed the nodes when it was asked at `sent`.
+    /// A quorum confirmed the nodes when it was asked with this stamp.
     ///
     /// Changes nothing if the lock is lost: what the guard was told once stays true.
-    pub(crate) fn confirm(&self, sent: Moment) {
-        let Some(proven) = self.look(Moment::now()) else {
+    pub(crate) fn confirm(&self, stamp: Stamp) {
+        let Some(old) = self.look(now()) else {
             return;
         };
-        let (old, new) = (proven.as_nanos(), sent.max(proven).as_nanos());
+        let (old, new) = (nanos(old.sent), nanos(stamp.sent.max(old.sent)));
+        let touched = nanos(stamp.touched);
+        self.life.touched.fetch_max(touched, Ordering::AcqRel);
         // A failure means that somebody has just found the deadline passed.
         if self
             .life
-            .proven
+            .sent
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
@@ -175,7 +176,7 @@ impl Vigil {
 
     /// The lock is lost.
     pub(crate) fn lose(&self) {
-        self.life.proven.store(LOST, Ordering::Release);
+        self.life.sent.store(LOST, Ordering::Release);
     }
 
     /// Tells the guard's events what changed since it was told last.
@@ -222,26 +223,32 @@ impl Vigil {
         }
     }
 
-    fn deadline(&self, proven: Moment) -> Moment {
-        proven + self.life.timeout / 2
+    fn until(&self, stamp: Stamp) -> Duration {
+        let bounds = &self.life.bounds;
+        stamp.until(bounds.timeout()).min(bounds.latest())
     }
 
-    /// Returns when the lock was last proven, or `None` once it is lost, which is final.
-    fn look(&self, now: Moment) -> Option<Moment> {
+    /// Returns the last proof of the lock, or `None` once it is lost, which is final.
+    fn look(&self, now: Duration) -> Option<Stamp> {
         loop {
-            let nanos = self.life.proven.load(Ordering::Acquire);
-            if nanos == LOST {
+            let sent = self.life.sent.load(Ordering::Acquire);
+            if sent == LOST {
                 return None;
             }
-            let proven = Moment::from_nanos(nanos);
-            let alive = self.life.current.load(Ordering::Acquire) == self.life.session;
-            if alive && now < self.deadline(proven) {
-                return Some(proven);
+            let touched = self.life.touched.load(Ordering::Acquire);
+            let stamp = Stamp {
+                sent: Duration::from_nanos(sent),
+                touched: Duration::from_nanos(touched),
+            };
+            let until = self.until(stamp);
+            // Looked at last: another session may begin with a longer timeout.
+            if !self.life.bounds.is_over() && now < until {
+                return Some(stamp);
             }
             let lost =
                 self.life
-                    .proven
-                    .compare_exchange(nanos, LOST, Ordering::AcqRel, Ordering::Acquire);
+                    .sent
+                    .compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire);
             if lost.is_ok() {
                 return None;
             }
@@ -256,29 +263,33 @@ impl Vigil {
     }
 }
 
+fn now() -> Duration {
+    Moment::now().since_boot()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::hub::SessionState;
+    use crate::protocol::validity::Lifetime;
 
     const T: Duration = Duration::from_secs(60);
 
+    fn stamp(age: Duration) -> Stamp {
+        let sent = now() - age;
+        Stamp {
+            sent,
+            touched: sent - T / 4,
+        }
+    }
+
     fn vigil(age: Duration) -> Vigil {
-        let proven = Moment::from_nanos(Moment::now().as_nanos() - age.as_nanos() as u64);
-        let link = Link {
-            state: SessionState::Connected,
-            session: 1,
-            timeout: T,
-            connects: 1,
-            since: proven,
-        };
-        Vigil::new(
-            "/m",
-            vec!["/m/n".into()],
-            &link,
-            Arc::new(AtomicI64::new(1)),
-            proven,
-        )
+        let nodes = vec!["/m/n".into()];
+        let bounds = Bounds::new(&Lifetime::new(T, Duration::ZERO));
+        Vigil::new("/m", nodes, 1, bounds, stamp(age))
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -305,7 +316,7 @@ mod tests {
     fn lost_is_final() {
         let vigil = vigil(Duration::ZERO);
         vigil.lose();
-        vigil.confirm(Moment::now());
+        vigil.confirm(stamp(Duration::ZERO));
         assert_eq!(vigil.state(), GuardState::Lost);
         assert!(vigil.check().unwrap_err().is_lost());
         assert_eq!(vigil.valid_for(), Duration::ZERO);
@@ -314,10 +325,36 @@ mod tests {
     #[test]
     fn another_session_is_the_end_at_once() {
         let vigil = vigil(Duration::ZERO);
-        vigil.life.current.store(2, Ordering::Release);
+        vigil.life.bounds.end();
         assert!(vigil.check().is_err());
-        vigil.life.current.store(1, Ordering::Release);
+    }
+
+    #[test]
+    fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
+        let vigil = vigil(seconds(3));
+        let mut lifetime = Lifetime::new(T, Duration::ZERO);
+        for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
+            lifetime.greeted(seconds(granted), now());
+            vigil.life.bounds.follow(&lifetime);
+            let valid = vigil.valid_for();
+            assert!(
+                seconds(least) <= valid && valid <= seconds(most),
+                "{granted} s"
+            );
+        }
         assert!(vigil.check().is_err());
+    }
+
+    #[test]
+    fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
+        let vigil = vigil(seconds(3));
+        let mut lifetime = Lifetime::new(T, Duration::ZERO);
+        lifetime.greets(now());
+        vigil.life.bounds.follow(&lifetime);
+        assert!(vigil.valid_for() <= seconds(4));
+        lifetime.greeted(T, now());
+        vigil.life.bounds.follow(&lifetime);
+        assert!(vigil.valid_for() > seconds(20));
     }
 
     #[test]
@@ -326,7 +363,7 @@ mod tests {
         vigil.shake();
         assert_eq!(vigil.state(), GuardState::Suspect);
         assert_eq!(vigil.check(), Ok(()));
-        vigil.confirm(Moment::now());
+        vigil.confirm(stamp(Duration::ZERO));
         assert_eq!(vigil.state(), GuardState::Held);
     }
 
@@ -337,7 +374,7 @@ mod tests {
         vigil.shake();
         vigil.tell(&Counters::default());
         vigil.tell(&Counters::default());
-        vigil.confirm(Moment::now());
+        vigil.confirm(stamp(Duration::ZERO));
         vigil.tell(&Counters::default());
         let events: Vec<_> = vigil.events().try_iter().collect();
         assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::transport::WatchId;
 use super::vigil::Vigil;
 use crate::clock::Moment;
+use crate::protocol::validity::Stamp;
 
 /// A lock that is held for less than this is not watched.
 pub(super) const MOMENT: Duration = Duration::from_millis(50);
@@ -30,6 +31,8 @@ pub(crate) struct Vigils {
 pub(super) struct Entry {
     pub(super) vigil: Arc<Vigil>,
     pub(super) since: Moment,
+    /// When the quorum was last asked for it.
+    pub(super) asked: Duration,
     pub(super) watch: Option<WatchId>,
 }
 
@@ -50,6 +53,7 @@ impl Vigils {
         let entry = Entry {
             vigil,
             since,
+            asked: Duration::ZERO,
             watch: None,
         };
         self.open.lock().insert(id, entry);
@@ -79,6 +83,21 @@ impl Vigils {
         open.iter()
             .map(|(id, entry)| (*id, entry.vigil.clone()))
             .collect()
+    }
+
+    /// The last proof of each lock that is not lost, and when the quorum was last asked.
+    pub(super) fn proofs(&self) -> Vec<(Stamp, Duration)> {
+        let open = self.open.lock();
+        open.values()
+            .filter_map(|entry| Some((entry.vigil.stamp()?, entry.asked)))
+            .collect()
+    }
+
+    /// The quorum is asked for all of them.
+    pub(super) fn asked(&self, now: Duration) {
+        for entry in self.open.lock().values_mut() {
+            entry.asked = now;
+        }
     }
 
     pub(super) fn any_unwatched(&self) -> bool {

@@ -40,6 +40,9 @@ struct State {
     rule: Option<Rule>,
     connections: Vec<Arc<Connection>>,
     accepted: usize,
+    /// How many connect requests reached the server.
+    greetings: usize,
+    loses_greetings: bool,
     requests: HashMap<i32, usize>,
 }
 
@@ -164,6 +167,19 @@ impl Proxy {
             .filter(|(opcode, _)| **opcode != super::raw::op::PING)
             .map(|(_, count)| count)
             .sum()
+    }
+
+    /// From now on lets connect requests through and loses their answers.
+    pub(crate) fn drop_greetings(&self) {
+        self.shared.change(|state| {
+            state.loses_greetings = true;
+            state.greetings = 0;
+        });
+    }
+
+    /// Returns how many connect requests the server has answered.
+    pub(crate) fn greetings(&self) -> usize {
+        self.shared.state().greetings
     }
 
     /// Returns how many connections clients have made.
@@ -311,12 +327,16 @@ impl Shared {
     }
 
     fn judge_reply(&self, connection: &Connection, frame: &[u8]) -> Verdict {
+        let mut state = self.state();
         if !connection.lock().answered {
             connection.lock().answered = true;
-            return Verdict::Pass;
+            state.greetings += 1;
+            return match state.loses_greetings {
+                true => Verdict::Drop,
+                false => Verdict::Pass,
+            };
         }
         let xid = int_at(frame, 4);
-        let mut state = self.state();
         if connection.lock().doomed.contains(&xid) && state.rule.take().is_some() {
             return Verdict::Drop;
         }

@@ -32,6 +32,15 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
+    /// Returns all of them.
+    pub(crate) fn all() -> Vec<Self> {
+        vec![
+            Self::Wire,
+            #[cfg(feature = "zookeeper")]
+            Self::Handle,
+        ]
+    }
+
     /// Returns a client that is connected.
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
@@ -59,7 +68,8 @@ impl Transport {
             #[cfg(feature = "zookeeper")]
             Self::Handle => {
                 let handle = zookeeper::ZooKeeper::connect(hosts, timeout, |_| ());
-                Client::from_zookeeper(handle.expect("a handle"), timeout)
+                // The servers of the tests grant what they are asked for.
+                Client::from_zookeeper_within(handle.expect("a handle"), timeout, timeout)
             }
         };
         client.expect("a client")

@@ -23,12 +23,12 @@ use super::mailbox::Mailbox;
 use super::overdue::Overdue;
 use super::transport::{Failure, Fired};
 use super::vigil::Vigil;
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::proto::{Request, Stat};
 use crate::protocol::attempt::{Action, Attempt, Born, Event, Mine, Outcome, Patience};
 use crate::protocol::last_grant::LastGrant;
 use crate::protocol::queue::{Behind, Contest};
+use crate::protocol::validity::Stamp;
 
 /// What somebody wants of a queue.
 pub(crate) struct Quest<'a> {
@@ -107,13 +107,13 @@ impl Session {
     pub(crate) fn stand(
         &self,
         quest: &mut Quest<'_>,
-        (mine, link, sent): (Mine, Link, Moment),
+        (mine, link, stamp): (Mine, Link, Stamp),
         limit: &Limit,
     ) -> Result<Progress> {
         let mut asker = self.asker();
         let attempt = Attempt::queued(quest.contest, mine, quest.patience);
         let mut drive = Drive::new(self, quest, attempt, &mut asker, link, Instant::now());
-        drive.proven = Some(sent);
+        drive.proven = Some(stamp);
         drive.run(limit)
     }
 }
@@ -126,8 +126,8 @@ struct Drive<'a, 'q> {
     asker: &'a mut Asker,
     link: Link,
     since: Instant,
-    /// When the last request that a quorum committed in this session was sent.
-    proven: Option<Moment>,
+    /// The last request that a quorum committed in this session.
+    proven: Option<Stamp>,
     /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Ticket>,
     watched: Watched,
@@ -237,9 +237,10 @@ impl<'a, 'q> Drive<'a, 'q> {
             self.session.counters.waited();
         }
         let nodes = vec![self.full(&mine.name)];
-        let proven = self.proven.unwrap_or_else(|| Moment::from_nanos(0));
-        let current = self.session.hub.session();
-        let vigil = Vigil::new(self.quest.path, nodes, &self.link, current, proven);
+        let session = self.link.session;
+        let bounds = self.session.hub.bounds(session);
+        let stamp = self.proven.unwrap_or(Stamp::NEVER);
+        let vigil = Vigil::new(self.quest.path, nodes, session, bounds, stamp);
         Reached {
             vigil: Arc::new(vigil),
             mine,

@@ -1,10 +1,9 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Drive, Step, born};
-use crate::clock::Moment;
 use crate::error::Result;
 use crate::path;
 use crate::proto::{CreateMode, ErrorCode, Reply, Request};
@@ -15,7 +14,7 @@ use crate::protocol::queue::{Behind, strangers};
 use crate::session::ask::{not_made, refused};
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::overdue::Verdict;
-use crate::session::proof::{self, Proof};
+use crate::session::proof::{self, Proof, pause_until};
 use crate::session::queries::Refusals;
 use crate::session::transport::Failure;
 use crate::session::{list, sync};
@@ -38,7 +37,7 @@ impl Drive<'_, '_> {
             },
             stat: true,
         };
-        let sent = Moment::now();
+        let stamp = self.session.hub.stamp();
         // A permit lists with a watch, for which the node must be there already.
         let pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
         let listing = pipelined.then(|| list(self.quest.dir));
@@ -54,7 +53,7 @@ impl Drive<'_, '_> {
         };
         match answered {
             Ok(Reply::Created { path, stat }) => {
-                self.proven = Some(sent);
+                self.proven = Some(stamp);
                 self.listing = pipelined.then(|| ticket.next());
                 let name = path::name(&path).to_owned();
                 self.warn_half_way(&name);
@@ -173,9 +172,10 @@ impl Drive<'_, '_> {
         Ok(Step::Report(Event::Births(births)))
     }
 
-    /// Until when no other proof of our session is needed.
-    pub(super) fn fresh_until(&self) -> Option<Moment> {
-        self.proven.map(|proven| proven + self.link.timeout / 4)
+    /// Whether the lock may be granted without another proof of our session.
+    pub(super) fn is_proven(&self) -> bool {
+        let hub = &self.session.hub;
+        self.proven.is_some_and(|stamp| hub.supports_a_grant(stamp))
     }
 
     /// Does something about a holder that has held for too long.
@@ -219,20 +219,27 @@ impl Drive<'_, '_> {
         }
     }
 
-    /// Makes sure that a quorum confirmed the session a moment ago. A create has done so
-    /// for those who did not wait for long.
+    /// Makes sure that a quorum confirmed the session a moment ago, and that the session will
+    /// live long enough for the next proof. A create has done so for those who did not wait
+    /// for long, unless the client comes out of a silence: then the leader must hear of it
+    /// first, for which this waits.
     pub(super) fn prove(&mut self, name: &str, limit: &Limit) -> Result<Step> {
-        if Some(Moment::now()) < self.fresh_until() {
+        if self.is_proven() {
             return Ok(Step::Report(Event::Proved));
         }
+        let hub = &self.session.hub;
+        let better_at = self.proven.and_then(|stamp| hub.better_at(stamp));
+        if let Some(pause) = better_at.and_then(pause_until) {
+            return self.pause(pause, limit);
+        }
         let abilities = self.session.transport.abilities();
-        let sent = Moment::now();
+        let stamp = hub.stamp();
         let Ok(answers) = self.asker.prove(&[self.full(name)], limit) else {
             return Ok(Step::Report(Event::Cancel));
         };
         match proof::judge(abilities, &answers) {
             Proof::Confirmed => {
-                self.proven = Some(sent);
+                self.proven = Some(stamp);
                 Ok(Step::Again)
             }
             Proof::Gone(_) => Ok(Step::Report(Event::NoNode)),
@@ -241,6 +248,14 @@ impl Drive<'_, '_> {
                 self.trouble(failed.unwrap_or(Err(Failure::Lost)), limit)
             }
         }
+    }
+
+    /// Lets time pass, unless something happens to the connection.
+    fn pause(&mut self, time: Duration, limit: &Limit) -> Result<Step> {
+        if self.asker.pause(time, limit).is_err() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        Ok(self.changed()?.unwrap_or(Step::Again))
     }
 
     pub(super) fn warn_half_way(&self, name: &str) {

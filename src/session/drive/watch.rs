@@ -4,7 +4,7 @@
 //! sends it, and the waiting thread is woken once, with the answers. Two watches may see the
 //! queue move, on the nearest node and on the one beyond it; the first one that does sends.
 //! A grant rests on a proof of the session, and on a listing, that are both younger than a
-//! quarter of the session timeout.
+//! sixth of the session timeout.
 
 use std::iter;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Drive, Step};
-use crate::clock::Moment;
 use crate::error::Result;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 use crate::protocol::attempt::Event;
 use crate::protocol::queue::Behind;
+use crate::protocol::validity::Stamp;
 use crate::session::ask::{Answered, Reserved, Ticket};
+use crate::session::hub::Hub;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::list;
 use crate::session::proof::{self, Proof};
@@ -30,6 +31,8 @@ pub(super) struct Watched {
     nearest: Option<(String, WatchId)>,
     beyond: Option<(String, WatchId)>,
     own: Option<WatchId>,
+    /// The server has said that the watch on our own node is there.
+    own_is_set: bool,
     standby: Arc<Mutex<Option<Standby>>>,
     /// The listing that stands by to be sent in any case, or was sent and is not taken in.
     relisting: Option<Ticket>,
@@ -41,24 +44,26 @@ struct Standby {
     /// The queue has been looked at; to do so again is due when a proof is.
     listed: bool,
     proof: Vec<Request>,
-    fresh_until: Option<Moment>,
+    proven: Option<Stamp>,
+    hub: Arc<Hub>,
     tickets: Reserved,
 }
 
 impl Standby {
     /// Makes the calls that are due; `tell` runs when they are answered.
     fn calls(self, tell: impl FnOnce(Option<Asked>) + Send + 'static) -> Vec<Call> {
-        let sent = Moment::now();
-        let due = match self.fresh_until <= Some(sent) {
-            true => self.proof,
-            false if self.listed => {
+        let stamp = self.hub.stamp();
+        let proven = self.proven;
+        let due = match proven.is_some_and(|proven| self.hub.supports_a_grant(proven)) {
+            false => self.proof,
+            true if self.listed => {
                 tell(None);
                 return Vec::new();
             }
-            false => Vec::new(),
+            true => Vec::new(),
         };
         let asked = Asked {
-            sent,
+            stamp,
             listing: self.tickets.first,
             proof: due.len(),
         };
@@ -94,7 +99,11 @@ impl Drive<'_, '_> {
         if !matches!(step, Step::Report(Event::Watching)) {
             return Ok(step);
         }
-        match self.answer(ticket, limit) {
+        let answered = self.answer(ticket, limit);
+        if matches!(answered, Ok(Ok(_))) {
+            self.watched.own_is_set = true;
+        }
+        match answered {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(_)) if behind.beyond.is_some() => {
                 self.watching_beyond(ticket.next().next(), limit)
@@ -111,7 +120,11 @@ impl Drive<'_, '_> {
         let mut watch = self.watch_instead(&nearest);
         self.stand_by(behind.last);
         watch.then = Some(self.then(&watch));
-        // One that was set before stands until the node goes.
+        // One that was set before stands until the node goes; of one whose answer did not
+        // come nobody knows.
+        if !self.watched.own_is_set {
+            self.unwatch_own(&self.full(mine));
+        }
         let own = self.watched.own.is_none().then(|| self.new_watch());
         if let Some(own) = &own {
             self.watched.own = Some(own.id);
@@ -226,6 +239,7 @@ impl Drive<'_, '_> {
 
     /// Drops the watch on our own node, which is not there.
     pub(super) fn unwatch_own(&mut self, node: &str) {
+        self.watched.own_is_set = false;
         if let Some(id) = self.watched.own.take() {
             self.session.transport.unwatch(node, id);
         }
@@ -242,7 +256,8 @@ impl Drive<'_, '_> {
             listing: list(self.quest.dir),
             listed,
             proof,
-            fresh_until: self.fresh_until(),
+            proven: self.proven,
+            hub: self.session.hub.clone(),
             tickets,
         });
     }
@@ -278,12 +293,12 @@ impl Drive<'_, '_> {
         // A server that closes our session tells of our own node, too, before we hear of
         // that: the next listing tells the one from the other.
         if self.watched.own.take_if(|id| *id == fired.id).is_some() {
+            self.watched.own_is_set = false;
             return Step::Report(Event::Woken);
         }
         let event = if self.watched.nearest.take_if(is).is_some() {
-            let fresh = Some(Moment::now()) < self.fresh_until();
             match fired.asked {
-                None if fresh => Event::Deleted,
+                None if self.is_proven() => Event::Deleted,
                 // The queue is looked at, whatever was known of it.
                 _ => Event::Woken,
             }
@@ -318,7 +333,7 @@ impl Drive<'_, '_> {
         // Whatever else came of it is found out by the next proof.
         let abilities = self.session.transport.abilities();
         if proof.is_ok_and(|proof| proof::judge(abilities, &proof) == Proof::Confirmed) {
-            self.proven = Some(asked.sent);
+            self.proven = Some(asked.stamp);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Client {
     fn with(handle: zookeeper::ZooKeeper) -> Self {
         let hub = Arc::new(Hub::new(TIMEOUT, false));
         let events = hub.events();
-        let transport = open(handle, TIMEOUT, hub.clone());
+        let transport = open(handle, TIMEOUT, TIMEOUT, hub.clone());
         Self {
             hub,
             events,

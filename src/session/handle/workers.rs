@@ -4,6 +4,7 @@ use crossbeam_channel::Receiver;
 use zookeeper::ZooKeeper;
 
 use super::{Link, News, Owned, Shared, calls};
+use crate::clock::Moment;
 use crate::proto::{Reply, Request};
 use crate::session::transport::{Failure, Watch};
 
@@ -38,7 +39,13 @@ impl Shared {
             path: "/".to_owned(),
             watch: false,
         };
-        match calls::perform(handle, root, None, &self.watches) {
+        let sent = Moment::now();
+        let answer = calls::perform(handle, root, None, &self.watches);
+        self.life.lock().probing = None;
+        if answer != Err(Failure::Lost) {
+            self.hub.answered(sent, Moment::now());
+        }
+        match answer {
             // As in `run`: a session may have begun since, and ended with this.
             Err(Failure::Lost) => self.went_down(None),
             // Whatever the server said, it was there to say it.
@@ -57,7 +64,11 @@ impl Shared {
             if matches!(errand.request, Request::Sync { .. }) {
                 self.wait_for_those_before(errand.id);
             }
+            let sent = Moment::now();
             let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
+            if answer != Err(Failure::Lost) {
+                self.hub.answered(sent, Moment::now());
+            }
             lost = answer == Err(Failure::Lost);
             if lost {
                 // At once, so that no other worker goes on in the session's name.

@@ -163,11 +163,14 @@ impl Io {
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
+        let sent = Moment::now();
+        self.shared.hub.greets(sent);
         let reply = self.greet(channel, &mut inbox, limit)?;
-        let Some(timeout) = self.adopt(reply)? else {
+        let Some(granted) = self.adopt(reply)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
+        let timeout = self.shared.hub.greeted(self.session.id, granted, sent);
         self.last = Some(target.clone());
         log::debug!(
             "{target}: session {:#x}, timeout {timeout:?}",

@@ -20,6 +20,8 @@ pub(super) struct Queue {
     /// How many of them the kernel may have been given.
     handed: u64,
     pending: VecDeque<Pending>,
+    /// When the pings without an answer were queued.
+    pings: VecDeque<Moment>,
     last_xid: i32,
     /// When something was last given to the kernel.
     pub(super) sent: Moment,
@@ -33,6 +35,8 @@ pub(super) struct Pending {
     pub(super) watch: Option<WatchId>,
     /// Absent if nobody wants to know.
     pub(super) answer: Option<Answer>,
+    /// When it was queued, which is before it was sent.
+    pub(super) queued: Moment,
     /// Where its frame begins.
     start: u64,
     /// What is known of its failure already.
@@ -51,6 +55,7 @@ impl Queue {
             queued: 0,
             handed: 0,
             pending: VecDeque::new(),
+            pings: VecDeque::new(),
             last_xid: 0,
             sent: Moment::now(),
         }
@@ -81,6 +86,7 @@ impl Queue {
             request,
             watch,
             answer,
+            queued: Moment::now(),
             start,
             failure: None,
         });
@@ -96,6 +102,12 @@ impl Queue {
 
     pub(super) fn ping(&mut self) {
         self.push_aside(|out| Request::Ping.encode(xid::PING, out));
+        self.pings.push_back(Moment::now());
+    }
+
+    /// Returns when the ping was queued whose answer is due.
+    pub(super) fn pong(&mut self) -> Option<Moment> {
+        self.pings.pop_front()
     }
 
     /// Takes the request whose reply is due.

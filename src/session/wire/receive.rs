@@ -133,7 +133,7 @@ impl Connection {
         if !self.shared.serve() {
             return Err(End::Closed);
         }
-        self.shared.hub.connected(self.session, self.timeout);
+        self.shared.hub.connected(self.session);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Connection {
             let silence = silence.as_secs_f64();
             return Err(End::Broken(format!("nothing was heard for {silence:.1} s")));
         }
-        if now.saturating_since(state.queue.sent) >= self.timeout / 3 {
+        if now.saturating_since(state.queue.sent) >= self.timeout / 6 {
             state.queue.ping();
         }
         self.shared.flush(state);
@@ -169,7 +169,7 @@ impl Connection {
         let (header, body) = ReplyHeader::decode(frame)?;
         match header.xid {
             xid::EVENT => self.event(Event::decode(body)?),
-            xid::PING => {}
+            xid::PING => self.pong(),
             xid::AUTH if header.code != ErrorCode::OK => return Err(End::AuthFailed),
             xid::AUTH => {
                 self.auths = self.auths.saturating_sub(1);
@@ -188,6 +188,13 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    fn pong(&self) {
+        let sent = self.shared.state.lock().queue.pong();
+        if let Some(sent) = sent {
+            self.shared.hub.answered(sent, self.heard);
+        }
     }
 
     fn welcome_once(&self) -> Result<(), End> {
@@ -228,6 +235,7 @@ impl Connection {
             pending.answer(Err(Failure::Lost));
             return Err(End::Broken("a reply came out of order".to_owned()));
         }
+        self.shared.hub.answered(pending.queued, self.heard);
         if header.code == ErrorCode::OK {
             state.skills.succeeded(&pending.request);
         } else if state.skills.refused(&pending.request, header.code) {

@@ -1,0 +1,152 @@
+//! Tables for the rule, and a property: whatever ZooKeeper allows, a guard stops to pass its
+//! check before its session can end.
+//!
+//! The histories are made by a model of the servers as their source has it. The leader alone
+//! expires sessions, in its ticks. A message to the leader touches when it arrives. A message
+//! to a follower is noted there, and told to the leader in the answer to its next ping; what
+//! the follower forwards is committed without a touch. A session that opens or moves is
+//! touched by the leader with what the server grants. A new leader gives every session the
+//! timeout of its creation.
+
+mod servers;
+
+use super::*;
+use servers::{Broken, run};
+
+const T: Duration = Duration::from_secs(60);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn trust_ends_with_the_first_of_the_two_bounds() {
+    // sent, touched, suspect from, until
+    for (sent, touched, suspect, until) in [
+        (100_000, 100_000, 120_000, 130_000),
+        (100_000, 75_000, 120_000, 130_000),
+        (100_000, 70_000, 119_400, 129_400),
+        (100_000, 50_000, 99_400, 109_400),
+        (100_000, 0, 49_400, 59_400),
+    ] {
+        let [sent, touched, suspect, until] =
+            [sent, touched, suspect, until].map(Duration::from_millis);
+        let stamp = Stamp { sent, touched };
+        assert_eq!(stamp.suspect_from(T), suspect, "{stamp:?}");
+        assert_eq!(stamp.until(T), until, "{stamp:?}");
+        let just = Duration::from_nanos(1);
+        assert_eq!(stamp.state(false, T, suspect - just), GuardState::Held);
+        assert_eq!(stamp.state(true, T, suspect - just), GuardState::Suspect);
+        assert_eq!(stamp.state(false, T, until - just), GuardState::Suspect);
+        assert_eq!(stamp.state(false, T, until), GuardState::Lost);
+        assert_eq!(stamp.state(true, T, until), GuardState::Lost);
+    }
+    assert_eq!(Stamp::NEVER.state(false, T, T), GuardState::Lost);
+}
+
+#[test]
+fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
+    let mut lifetime = Lifetime::new(T, seconds(100));
+    assert_eq!(lifetime.stamp(seconds(101)).touched, seconds(100));
+    lifetime.answered(seconds(120), seconds(124));
+    for (now, touched) in [(124, 100), (144, 100), (145, 120), (200, 120)] {
+        assert_eq!(
+            lifetime.stamp(seconds(now)).touched,
+            seconds(touched),
+            "{now}"
+        );
+    }
+    let stamp = lifetime.stamp(seconds(130));
+    assert_eq!(lifetime.better_at(stamp), Some(seconds(145)));
+    let stamp = lifetime.stamp(seconds(145));
+    assert_eq!(lifetime.better_at(stamp), None);
+    // Another server serves the session, and the leader knows it at once.
+    lifetime.greeted(T, seconds(150));
+    assert_eq!(lifetime.stamp(seconds(151)).touched, seconds(150));
+}
+
+#[test]
+fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
+    let mut lifetime = Lifetime::new(T, seconds(100));
+    let early = lifetime.stamp(seconds(101));
+    assert!(lifetime.supports_a_grant(early, seconds(102)));
+    assert!(
+        !lifetime.supports_a_grant(early, seconds(111)),
+        "an old proof"
+    );
+    // After a silence the session may be about to end.
+    let late = lifetime.stamp(seconds(155));
+    assert!(!lifetime.supports_a_grant(late, seconds(155)));
+    // It goes on, but who is granted the lock now loses it before that can be known.
+    lifetime.answered(seconds(155), seconds(156));
+    let late = lifetime.stamp(seconds(157));
+    assert!(!lifetime.supports_a_grant(late, seconds(158)));
+    let better_at = lifetime.better_at(late).unwrap();
+    let proven = lifetime.stamp(better_at);
+    assert!(lifetime.supports_a_grant(proven, better_at + seconds(1)));
+}
+
+#[test]
+fn a_check_is_due_before_the_guard_is_suspect() {
+    let regular = Stamp {
+        sent: seconds(100),
+        touched: seconds(80),
+    };
+    assert_eq!(regular.due(Some(seconds(101)), T), seconds(110));
+    assert_eq!(regular.due(None, T), seconds(110));
+    let silent = Stamp {
+        sent: seconds(100),
+        touched: seconds(62),
+    };
+    assert_eq!(silent.due(Some(seconds(101)), T), seconds(101));
+    assert_eq!(silent.due(Some(seconds(90)), T), seconds(100));
+}
+
+#[test]
+fn many_messages_are_remembered_in_little_space() {
+    let mut lifetime = Lifetime::new(T, seconds(0));
+    for milli in 0..600_000 {
+        let sent = Duration::from_millis(milli);
+        lifetime.answered(sent, sent + Duration::from_millis(1));
+    }
+    assert!(lifetime.answers.len() < 64, "{}", lifetime.answers.len());
+    let stamp = lifetime.stamp(seconds(600));
+    let age = seconds(600) - stamp.touched;
+    assert!(age < reported_after(T) + T / 32, "{age:?}");
+}
+
+/// How many histories; `ZKLOCK_HISTORIES` asks for more.
+fn histories() -> u64 {
+    let asked = std::env::var("ZKLOCK_HISTORIES").ok();
+    asked.and_then(|asked| asked.parse().ok()).unwrap_or(4_000)
+}
+
+#[test]
+fn no_check_passes_when_the_session_can_have_ended() {
+    let mut trusted = Duration::ZERO;
+    for seed in 0..histories() {
+        let seen = run(seed, Broken::Nothing);
+        assert_eq!(
+            seen.late,
+            Duration::ZERO,
+            "seed {seed}: a check passed after the end"
+        );
+        trusted += seen.trusted;
+    }
+    assert!(
+        trusted > Duration::from_secs(histories()),
+        "the guards were trusted, too"
+    );
+}
+
+#[test]
+fn each_part_of_the_rule_is_needed() {
+    for broken in Broken::ALL {
+        let caught = (0..20 * histories()).find(|seed| run(*seed, broken).late > Duration::ZERO);
+        assert!(caught.is_some(), "nobody noticed {broken:?}");
+        println!(
+            "{broken:?}: caught by history {}",
+            caught.unwrap_or_default()
+        );
+    }
+}
