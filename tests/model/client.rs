@@ -45,6 +45,8 @@ pub(crate) struct Client {
     pub(crate) guard: Option<String>,
     /// The attempt asked for that. For the properties.
     pub(crate) guards: bool,
+    /// The answer to its first look at its own node was lost, and it looks no more.
+    pub(crate) deaf: bool,
     /// What the watches saw, in the order in which it happened.
     pub(crate) events: Vec<Fired>,
     /// The connection is a new one since the sleeper fell asleep.
@@ -114,6 +116,7 @@ impl Client {
             beyond: None,
             guard: None,
             guards: false,
+            deaf: false,
             events: Vec::new(),
             reconnected: false,
             under_way: None,
@@ -155,6 +158,7 @@ impl Client {
         self.cancelled = false;
         self.untold = false;
         self.deluded = false;
+        self.deaf = false;
         self.stop_watching();
     }
 

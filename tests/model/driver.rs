@@ -120,7 +120,7 @@ impl World {
         if self.directory.find(&mine).is_none() {
             return Event::Evicted;
         }
-        self.clients[i].guard = Some(mine);
+        self.clients[i].guard = (!self.clients[i].deaf).then_some(mine);
         match &behind.beyond {
             Some(beyond) if self.directory.find(beyond).is_none() => Event::BeyondDeleted,
             beyond => {

@@ -244,6 +244,7 @@ const WRONG: [Wrong; 35] = [
     (Mutant::HearsWhatIsSetAgain,       "x x x", "1 fault, 1 eviction", &[Truth, Exclusion]),
     (Mutant::DropsWatchesToRelist,      "x x x", "",                     &[Sleep, Progress, Liveness]),
     (Mutant::RelistsWithLostWatches,    "x x x", "1 fault",             &[Sleep, Progress, Liveness]),
+    (Mutant::TrustsUnansweredWatches,   "x x",   "1 fault, 1 eviction", &[Exclusion]),
     (Mutant::TakesOwnEndForEviction,    "x x",   "1 expiry",           &[Truth]),
     (Mutant::CarriesOnInNewSession,     "x x",   "1 expiry",           &[Truth, Exclusion]),
     (Mutant::HoldsUnproved,             "x x",   "1 expiry",           &[Exclusion]),
@@ -339,6 +340,8 @@ fn a_downgrade_lets_no_writer_in() {
         ("d r w", "1 fault", 9_510),
         ("d d", "1 fault, 1 crash", 1_540),
         ("d w r", "1 expiry", 66_883),
+        ("d w", "1 eviction, 1 fault", 0),
+        ("d r w", "1 eviction", 0),
     ];
     check_journeys(&table);
 }
@@ -352,6 +355,8 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
         ("m m m", "", 1_544),
         ("m m x", "", 1_184),
         ("m m", "1 crash", 242),
+        ("m m", "1 eviction, 1 fault", 0),
+        ("m x", "2 evictions", 0),
     ];
     check_journeys(&table);
 }
@@ -371,7 +376,7 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 13] = [
+const DETOURS: [Detoured; 15] = [
     (Detour::CountsWithoutItself,   "p1 p1",    "1 expiry",  &[Exclusion]),
     (Detour::DoesNotWatchTheLeases, "p1 p1",    "",          &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly, "p1 p1 p1", "",          &[Progress, Herd, Liveness]),
@@ -382,6 +387,8 @@ const DETOURS: [Detoured; 13] = [
     (Detour::DeletesTheWriterFirst, "d w",      "",          &[Exclusion]),
     (Detour::TakesANewNumber,       "d w",      "",          &[Exclusion]),
     (Detour::PlacesOneByOne,        "m m",      "",          &[Progress, Liveness]),
+    (Detour::DowngradesUnchecked,   "d w",      "1 eviction", &[Exclusion]),
+    (Detour::HoldsAllUnproved,      "m x",      "1 eviction", &[Exclusion]),
     (Detour::ClearsAfterwards,      "t t t",    "1 crash",   &[Truth]),
     (Detour::MarksInTheQueue,       "t t t",    "1 crash",   &[Truth]),
     (Detour::ClearsWithoutDeleting, "t t t",    "1 fault, 1 crash", &[Truth]),

@@ -81,6 +81,8 @@ impl World {
         let mutant = self.rules.mutant;
         let client = &mut self.clients[i];
         client.under_way = None;
+        let looks = matches!(client.action(), Some(Action::WatchAround(..)));
+        client.deaf |= looks && mutant == Mutant::TrustsUnansweredWatches;
         if watches == Watches::Lost {
             client.lose_watches();
         } else if mutant == Mutant::HearsWhatIsSetAgain {

@@ -45,6 +45,7 @@ pub(crate) enum Mutant {
     HearsWhatIsSetAgain,
     DropsWatchesToRelist,
     RelistsWithLostWatches,
+    TrustsUnansweredWatches,
     TakesOwnEndForEviction,
 
     // Sessions.

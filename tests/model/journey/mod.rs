@@ -1,7 +1,7 @@
 //! Locks that take more than one attempt: permits, downgrades, several at once, marks.
 //!
 //! The server and the sessions are those of the other model, made simpler: what is lost
-//! is a request or a reply, nobody lags and nobody is evicted. What is new is what a client
+//! is a request or a reply, nobody lags, and nobody is evicted from a semaphore. What is new is what a client
 //! does before, between and after its attempts, and that there are two directories.
 
 mod mutant;
@@ -46,6 +46,8 @@ pub(crate) enum Stage {
     Place(usize),
     /// It goes through the queue of this directory.
     Queue(usize),
+    /// It has been through all queues, and is about to have its nodes confirmed.
+    Prove,
     /// It is about to create the reader's node.
     Downgrade,
     /// It is about to read the mark.

@@ -18,9 +18,11 @@ pub(crate) enum Detour {
     // Downgrades.
     DeletesTheWriterFirst,
     TakesANewNumber,
+    DowngradesUnchecked,
 
     // Several at once.
     PlacesOneByOne,
+    HoldsAllUnproved,
 
     // Marks.
     ClearsAfterwards,

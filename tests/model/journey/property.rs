@@ -77,6 +77,15 @@ impl Journey {
         }
     }
 
+    /// Who is granted something has its nodes.
+    pub(crate) fn check_nodes(&mut self, i: usize) {
+        let mut holds = self.travellers[i].holds.iter();
+        if holds.any(|hold| self.dirs[hold.dir].find(&hold.mine.name).is_none()) {
+            let text = format!("{} is granted a node that is not there", name(i));
+            self.blame(Property::Exclusion, text);
+        }
+    }
+
     /// The client enters, having been told how the last one went, or not.
     pub(crate) fn check_told(&mut self, i: usize) {
         let told = self.travellers[i].told;
@@ -104,7 +113,7 @@ impl Traveller {
     /// What it holds of the first directory's lock.
     fn held(&self) -> Option<Role> {
         let role = match (self.goal, self.stage) {
-            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Done) | (Goal::Permit(..), _) => None,
+            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Prove | Stage::Done) | (Goal::Permit(..), _) => None,
             (Goal::Downgrade, Stage::Inside) => Some(Role::Read),
             (Goal::Downgrade, _) => Some(Role::Write),
             (Goal::Lock(role), _) => Some(role),

@@ -45,17 +45,10 @@ impl Journey {
                 }
             }
             (Goal::All, 0) => self.queue_up(i, 1),
-            (Goal::All, _) => {
-                let mines = mem::take(&mut traveller.standing).into_iter().enumerate();
-                traveller.holds = mines
-                    .map(|(dir, mine)| Hold {
-                        dir,
-                        mine,
-                        trusted: true,
-                    })
-                    .collect();
-                self.go_inside(i);
-            }
+            (Goal::All, _) => match self.detour {
+                Detour::HoldsAllUnproved => self.hold_all(i),
+                _ => traveller.stage = Stage::Prove,
+            },
             (Goal::Tracked, _) => {
                 traveller.holds.push(hold(mine));
                 traveller.stage = Stage::Look;
@@ -65,6 +58,27 @@ impl Journey {
                 }
             }
         }
+    }
+
+    /// Has the nodes in all queues confirmed, and holds them.
+    pub(crate) fn prove(&mut self, i: usize) {
+        let mut standing = self.travellers[i].standing.iter().enumerate();
+        match standing.all(|(dir, mine)| self.dirs[dir].find(&mine.name).is_some()) {
+            true => self.hold_all(i),
+            false => self.end(i),
+        }
+    }
+
+    fn hold_all(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        let mines = mem::take(&mut traveller.standing).into_iter().enumerate();
+        let hold = |(dir, mine)| Hold {
+            dir,
+            mine,
+            trusted: true,
+        };
+        traveller.holds = mines.map(hold).collect();
+        self.go_inside(i);
     }
 
     pub(crate) fn restart(&mut self, i: usize, dir: usize) {
@@ -124,8 +138,12 @@ impl Journey {
     }
 
     /// Creates the reader's node, then leaves the writer's.
+    ///
+    /// Both happen in one transaction, which fails if the writer's node is gone.
     pub(crate) fn downgrade(&mut self, i: usize) {
-        let mine = self.make_reader(i);
+        let Some(mine) = self.make_reader(i) else {
+            return self.end(i);
+        };
         let traveller = &mut self.travellers[i];
         if self.detour != Detour::DeletesTheWriterFirst {
             traveller.leave();
@@ -138,8 +156,16 @@ impl Journey {
         self.go_inside(i);
     }
 
-    pub(crate) fn make_reader(&mut self, i: usize) -> Mine {
+    pub(crate) fn make_reader(&mut self, i: usize) -> Option<Mine> {
         let traveller = &self.travellers[i];
+        let unchecked = matches!(
+            self.detour,
+            Detour::DowngradesUnchecked | Detour::DeletesTheWriterFirst
+        );
+        let writer = &traveller.holds[0].mine.name;
+        if !unchecked && self.dirs[0].find(writer).is_none() {
+            return None;
+        }
         let writer = NodeName::parse(&traveller.holds[0].mine.name).expect("it is a contender");
         let prefix = prefix(Dialect::Curator, Role::Read, &traveller.id(i));
         let name = format!("{prefix}{:010}", writer.sequence);
@@ -149,10 +175,10 @@ impl Journey {
         };
         let session = traveller.session;
         if let Some(node) = self.dirs[0].find(&name) {
-            return Mine {
+            return Some(Mine {
                 name,
                 born: node.born,
-            };
+            });
         }
         let (name, born) = match self.detour {
             Detour::TakesANewNumber => self.dirs[0]
@@ -163,21 +189,24 @@ impl Journey {
                 (name, born)
             }
         };
-        Mine { name, born }
+        Some(Mine { name, born })
     }
 
     /// The transaction that sets the mark if the node is there.
-    pub(crate) fn set_mark(&mut self, i: usize) {
+    pub(crate) fn set_mark(&mut self, i: usize) -> bool {
         let mine = &self.travellers[i].holds[0].mine;
-        if self.dirs[0].find(&mine.name).is_some() {
-            self.mark = Some(mine.born.czxid);
-            if self.last == Last::Released {
-                self.last = Last::Open;
-            }
+        if self.dirs[0].find(&mine.name).is_none() {
+            return false;
         }
+        self.mark = Some(mine.born.czxid);
+        if self.last == Last::Released {
+            self.last = Last::Open;
+        }
+        true
     }
 
     pub(crate) fn go_inside(&mut self, i: usize) {
+        self.check_nodes(i);
         self.travellers[i].stage = Stage::Inside;
         if self.travellers[i].goal == Goal::Tracked {
             self.check_told(i);

@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Cancel(usize),
     Expire(usize),
     Crash(usize),
+    /// Somebody deletes this node of this directory.
+    Evict(usize, usize),
 }
 
 impl Model for Journey {
@@ -46,6 +48,12 @@ impl Model for Journey {
             if !traveller.crashed {
                 self.way(i, traveller, &mut steps);
                 self.mishaps(i, traveller, &mut steps);
+            }
+        }
+        if 0 < self.budget.evictions {
+            for (dir, directory) in self.dirs.iter().enumerate() {
+                let nodes = 0..directory.nodes.len();
+                steps.extend(nodes.map(|nth| Step::Evict(dir, nth)));
             }
         }
         let nodes = self.dirs.iter().flat_map(|dir| &dir.nodes);
@@ -72,6 +80,7 @@ impl Model for Journey {
                 | Step::Cancel(_)
                 | Step::Expire(_)
                 | Step::Crash(_)
+                | Step::Evict(..)
         )
     }
 

@@ -26,6 +26,7 @@ impl Journey {
             Step::Cancel(i) => self.cancel(i),
             Step::Expire(i) => self.expire(i),
             Step::Crash(i) => self.crash(i),
+            Step::Evict(dir, nth) => self.evict(dir, nth),
         }
     }
 
@@ -36,6 +37,7 @@ impl Journey {
             Step::Cancel(_) => budget.cancels -= 1,
             Step::Expire(_) => budget.expiries -= 1,
             Step::Crash(_) => budget.crashes -= 1,
+            Step::Evict(..) => budget.evictions -= 1,
             _ => {}
         }
     }
@@ -47,15 +49,16 @@ impl Journey {
                 self.report(i, event);
             }
             Stage::Place(_) => self.place(i),
+            Stage::Prove => self.prove(i),
             Stage::Downgrade => self.downgrade(i),
             Stage::Look => {
                 self.travellers[i].told = self.mark;
                 self.travellers[i].stage = Stage::Mark;
             }
-            Stage::Mark => {
-                self.set_mark(i);
-                self.go_inside(i);
-            }
+            Stage::Mark => match self.set_mark(i) {
+                true => self.go_inside(i),
+                false => self.end(i),
+            },
             Stage::Inside | Stage::Done => unreachable!("it asks for nothing"),
         }
     }
@@ -99,8 +102,12 @@ impl Journey {
             Action::Watch(behind) => self.watch(i, dir, behind.nearest),
             // Who may not read the node beyond waits for the nearest alone.
             Action::WatchAround(behind, mine) => {
+                let event = self.watch(i, dir, behind.nearest);
+                if self.dirs[dir].find(&mine).is_none() {
+                    return Event::Evicted;
+                }
                 self.travellers[i].guard = Some(mine);
-                self.watch(i, dir, behind.nearest)
+                event
             }
             Action::Prove(name) => match self.dirs[dir].find(&name) {
                 Some(_) => Event::Proved,
@@ -155,6 +162,7 @@ impl Journey {
             Outcome::Held(mine) => self.arrive(i, dir, mine),
             Outcome::Gone => self.end(i),
             Outcome::Restart => self.restart(i, dir),
+            Outcome::Evicted(name) if self.dirs[dir].find(&name).is_none() => self.end(i),
             outcome => {
                 self.blame(
                     Property::Truth,
@@ -223,6 +231,15 @@ impl Journey {
     fn fire(&mut self, dir: usize, deleted: Option<&str>) {
         let mut woken = 0;
         for traveller in &mut self.travellers {
+            let at = match traveller.stage {
+                Stage::Queue(at) => Some(at),
+                _ => None,
+            };
+            if at == Some(dir) && deleted.is_some() && traveller.guard.as_deref() == deleted {
+                traveller.guard = None;
+                traveller.events.push(Seen::Other);
+                continue;
+            }
             let seen = match &traveller.watch {
                 Some(Watch::Children(at)) if *at == dir => Seen::Other,
                 Some(Watch::Node(at, node)) if *at == dir && Some(node.as_str()) == deleted => {
@@ -268,6 +285,10 @@ impl Journey {
                 traveller.leave();
                 self.begin(i);
             }
+            Stage::Prove => {
+                self.travellers[i].leave();
+                self.begin(i);
+            }
             Stage::Downgrade | Stage::Look | Stage::Mark | Stage::Inside => self.end(i),
             Stage::Done => {}
         }
@@ -311,7 +332,9 @@ impl Journey {
             Stage::Downgrade => {
                 self.make_reader(i);
             }
-            Stage::Mark => self.set_mark(i),
+            Stage::Mark => {
+                self.set_mark(i);
+            }
             _ => {}
         }
     }
@@ -321,6 +344,20 @@ impl Journey {
             Stage::Queue(_) => self.report(i, Event::Cancel),
             _ => self.end(i),
         }
+    }
+
+    /// Who holds the node hears of it, now or from the next proof; it is outside the promise
+    /// from here on.
+    fn evict(&mut self, dir: usize, nth: usize) {
+        let name = self.dirs[dir].nodes[nth].name.clone();
+        for i in 0..self.travellers.len() {
+            let holds = self.travellers[i].holds.iter_mut();
+            let held = holds.filter(|hold| hold.dir == dir && hold.mine.name == name);
+            if held.map(|hold| hold.trusted = false).count() > 0 {
+                self.die(i);
+            }
+        }
+        self.remove(dir, &name);
     }
 
     fn expire(&mut self, i: usize) {
