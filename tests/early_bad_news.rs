@@ -1,5 +1,8 @@
 //! A guard fails its check before its lock can be somebody else's, whatever a server grants,
 //! forgets or forwards late.
+//!
+//! `ZKLOCK_ROUNDS=100 cargo test --all-features --test early_bad_news` repeats each scenario;
+//! `tests/chaos.sh --minutes` does so, too.
 
 mod support;
 #[path = "support/transport.rs"]
@@ -24,6 +27,12 @@ fn connect(hosts: &str, timeout: Duration) -> Client {
         .session_timeout(timeout)
         .connect()
         .unwrap()
+}
+
+/// How often each scenario is tried.
+fn rounds() -> u32 {
+    let asked = std::env::var("ZKLOCK_ROUNDS").ok();
+    asked.and_then(|asked| asked.parse().ok()).unwrap_or(1)
 }
 
 /// Waits until the other client is granted the lock; tells when, and keeps it.
@@ -62,6 +71,10 @@ fn assert_in_time(last: Instant, next: &Receiver<(Instant, Client)>) {
 
 #[test]
 fn a_shorter_timeout_after_a_restart_counts_for_guards_that_were_granted_before() {
+    (0..rounds()).for_each(|_| shorten());
+}
+
+fn shorten() {
     let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
     let proxy = Proxy::start(&server.hosts());
     let client = connect(&proxy.hosts(), 10 * T);
@@ -84,6 +97,10 @@ fn a_shorter_timeout_after_a_restart_counts_for_guards_that_were_granted_before(
 
 #[test]
 fn a_connect_request_whose_answer_is_lost_may_have_shortened_the_session() {
+    (0..rounds()).for_each(|_| shorten_unheard());
+}
+
+fn shorten_unheard() {
     let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
     let proxy = Proxy::start(&server.hosts());
     let client = connect(&proxy.hosts(), 10 * T);
@@ -119,6 +136,11 @@ fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {
 #[cfg(feature = "zookeeper")]
 #[test]
 fn a_handle_believes_no_more_than_its_server_grants() {
+    (0..rounds()).for_each(|_| clamp_a_handle());
+}
+
+#[cfg(feature = "zookeeper")]
+fn clamp_a_handle() {
     let server = ZooKeeper::builder().line("maxSessionTimeout=4000").start();
     let proxy = Proxy::start(&server.hosts());
     let asked = Duration::from_secs(30);
@@ -139,7 +161,7 @@ fn a_writer_that_was_evicted_cannot_become_a_reader() {
         let client = transport.connect(&server.hosts());
         let path = fresh_path("downgrade");
         let lock = client.rwlock(&path).unwrap();
-        for _ in 0..20 {
+        for _ in 0..20 * rounds() {
             let writer = lock.write().unwrap();
             Raw::connect(&server.hosts()).delete(writer.node()).unwrap();
             // The client may not have heard of it, and nobody may hold after it.
@@ -153,6 +175,10 @@ fn a_writer_that_was_evicted_cannot_become_a_reader() {
 
 #[test]
 fn a_waiter_whose_look_at_its_own_node_was_lost_hears_of_its_eviction() {
+    (0..5 * rounds()).for_each(|_| lose_the_look());
+}
+
+fn lose_the_look() {
     let server = ZooKeeper::shared();
     let path = fresh_path("own");
     let holder = connect(&server.hosts(), T);
@@ -174,6 +200,10 @@ fn a_waiter_whose_look_at_its_own_node_was_lost_hears_of_its_eviction() {
 
 #[test]
 fn a_multi_lock_whose_node_went_while_it_waited_elsewhere_is_evicted() {
+    (0..5 * rounds()).for_each(|_| evict_elsewhere());
+}
+
+fn evict_elsewhere() {
     let server = ZooKeeper::shared();
     let path = fresh_path("multi");
     let (first, second) = (format!("{path}/a"), format!("{path}/b"));
@@ -213,7 +243,7 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
     let beside = beside.lock().unwrap();
     let other = connect(&server.hosts(), T);
     let mutex = other.mutex(&path).unwrap();
-    for round in 0..6 {
+    for round in 0..6 * rounds() {
         proxy.delay(Duration::ZERO);
         let held = mutex.lock().unwrap();
         let ours = client.mutex(&path).unwrap();
@@ -226,7 +256,7 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
         });
         wait_for_queue(&other, &path, 2);
         // At another moment between two checks of the lock beside.
-        thread::sleep(T / 6 * round / 6);
+        thread::sleep(T / 6 * (round % 6) / 6);
         proxy.delay(Duration::from_millis(75));
         held.unlock().unwrap();
         done.recv_timeout(SOON).expect("a grant");
@@ -245,7 +275,8 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
 fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
     let ensemble = Ensemble::start_with(&Builder::default().fsync(false));
     let leader = ensemble.wait_for_leader();
-    for late in [2_450, 3_000, 3_600].map(Duration::from_millis) {
+    for round in 0..3 * rounds() {
+        let late = Duration::from_millis([2_450, 3_000, 3_600][round as usize % 3]);
         let follower = ensemble.follower().expect("a follower");
         let proxy = Proxy::start(&ensemble.server(follower).hosts());
         let client = connect(&proxy.hosts(), T);

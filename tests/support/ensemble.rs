@@ -78,6 +78,12 @@ impl Ensemble {
         self.0[i].restart();
     }
 
+    /// As [`ZooKeeper::restart_with`], without waiting for the server.
+    pub(crate) fn restart_with_without_waiting(&self, i: usize, line: &str) {
+        self.0[i].configure(line);
+        self.restart_without_waiting(i);
+    }
+
     /// Starts a server again without waiting, as after all of them were killed.
     pub(crate) fn restart_without_waiting(&self, i: usize) {
         self.0[i].kill();

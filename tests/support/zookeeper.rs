@@ -75,14 +75,18 @@ impl ZooKeeper {
 
     /// Starts the server again with this line in its configuration, before all others like it.
     pub(crate) fn restart_with(&self, line: &str) {
-        self.kill();
+        self.configure(line);
+        self.restart();
+    }
+
+    /// Adds a line to the configuration, which counts from the next start on.
+    pub(crate) fn configure(&self, line: &str) {
         let config = self.folder.path("zoo.cfg");
         let mut text = fs::read_to_string(&config).expect("reading the configuration");
-        // Of two lines the last one counts.
+        // Of two lines for the same thing the last one counts.
         text.push_str(line);
         text.push('\n');
         fs::write(&config, text).expect("writing the configuration");
-        self.restart();
     }
 
     /// Stops the process with SIGSTOP: connections stay open, nothing is answered.

@@ -79,7 +79,7 @@ pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize
     } else {
         "a follower"
     };
-    let kinds = if run.network.is_some() { 12 } else { 5 };
+    let kinds = if run.network.is_some() { 13 } else { 6 };
     match rng.u32(0..kinds) {
         0 => {
             run.fault(&format!("server {server}, {role}, is killed"));
@@ -104,6 +104,14 @@ pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize
             run.fault(&format!("client {slot} is stopped"));
             run.pause_client(slot);
         }
+        5 => {
+            let limit = [2000, 4000, 8000][rng.usize(..3)];
+            run.fault(&format!(
+                "server {server}, {role}, is started again and grants {limit} ms at most"
+            ));
+            let line = format!("maxSessionTimeout={limit}");
+            run.ensemble.restart_with_without_waiting(server, &line);
+        }
         kind => break_a_link(run, rng, kind, (server, other, slot)),
     }
 }
@@ -112,26 +120,26 @@ fn break_a_link(run: &mut Run, rng: &mut Rng, kind: u32, at: (usize, usize, usiz
     let (server, other, slot) = at;
     let client = run.member(slot);
     let text = match kind {
-        5 => format!("servers {server} and {other} are cut off from each other"),
-        6 => format!("server {server} is cut off from everybody"),
-        7 => format!("server {server} is cut off from the servers"),
-        8 => format!("client {slot} is cut off from server {server}"),
-        9 => format!("client {slot} is cut off from everybody"),
-        10 => format!("the link of server {server} is slow or loses packets"),
+        6 => format!("servers {server} and {other} are cut off from each other"),
+        7 => format!("server {server} is cut off from everybody"),
+        8 => format!("server {server} is cut off from the servers"),
+        9 => format!("client {slot} is cut off from server {server}"),
+        10 => format!("client {slot} is cut off from everybody"),
+        11 => format!("the link of server {server} is slow or loses packets"),
         _ => format!("what server {server} sends to server {other} is lost, not what comes back"),
     };
     run.fault(&text);
     let Some(network) = &run.network else { return };
     match kind {
-        5 => network.cut(server, other),
-        6 => network.isolate(server),
-        7 => (0..SERVERS)
+        6 => network.cut(server, other),
+        7 => network.isolate(server),
+        8 => (0..SERVERS)
             .filter(|other| *other != server)
             .for_each(|other| network.cut(server, other)),
-        8 => network.cut(client, server),
-        9 => network.isolate(client),
-        10 if rng.bool() => network.slow(server),
-        10 => network.lossy(server),
+        9 => network.cut(client, server),
+        10 => network.isolate(client),
+        11 if rng.bool() => network.slow(server),
+        11 => network.lossy(server),
         _ => network.cut_one_way(server, other),
     }
 }

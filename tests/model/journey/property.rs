@@ -113,7 +113,8 @@ impl Traveller {
     /// What it holds of the first directory's lock.
     fn held(&self) -> Option<Role> {
         let role = match (self.goal, self.stage) {
-            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Prove | Stage::Done) | (Goal::Permit(..), _) => None,
+            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Prove | Stage::Done)
+            | (Goal::Permit(..), _) => None,
             (Goal::Downgrade, Stage::Inside) => Some(Role::Read),
             (Goal::Downgrade, _) => Some(Role::Write),
             (Goal::Lock(role), _) => Some(role),
