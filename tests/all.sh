@@ -203,7 +203,7 @@ for feature in $(features); do
 done
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 suites >"$logs/suites"
-side_by_side 600 "testing, with real servers" "$logs/suites"
+side_by_side 1200 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh
 RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
