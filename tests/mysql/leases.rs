@@ -215,11 +215,7 @@ fn the_time_zones_of_sessions_do_not_matter() {
 
 /// What runs a program with a wall clock that is off.
 fn faketime(off: &str) -> [String; 4] {
-    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
-    let library = folders
-        .map(|folder| folder.path().join("faketime/libfaketime.so.1"))
-        .find(|path| path.exists())
-        .expect("the package libfaketime");
+    let library = crate::faketime::library("libfaketime.so.1").expect("the package libfaketime");
     [
         "env".to_owned(),
         format!("LD_PRELOAD={}", library.display()),

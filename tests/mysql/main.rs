@@ -3,6 +3,8 @@
 
 #![cfg(feature = "mysql")]
 
+#[path = "../support/faketime.rs"]
+mod faketime;
 mod faults;
 mod leases;
 mod locks;

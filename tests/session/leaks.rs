@@ -38,10 +38,9 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
         .map(|i| holder.mutex(&path(i)).unwrap())
         .collect();
     let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
-    let watches = || server.four_letter("wchs").unwrap_or_default();
+    let watches = || server.monitor("zk_watch_count");
     // The holder watches its own nodes, and nobody else anything.
-    let own = format!("Total watches:{THREADS}");
-    let settled = || watches().lines().any(|line| line == own);
+    let settled = || watches() == Some(THREADS as i64);
     eventually("the holder watches", settled);
 
     let mut command = Command::new(env::current_exe().unwrap());
@@ -55,7 +54,7 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
     let [before, after] = [(); 2].map(|()| Figures::read(&worker.hear()));
     println!("{before:?} {after:?}");
     let back = within(SOON, settled);
-    assert!(back, "{}", watches());
+    assert!(back, "{:?} watches", watches());
     for guard in &guards {
         let (dir, name) = guard.node().rsplit_once('/').unwrap();
         let alone = within(SOON, || children(&hosts, dir) == [name]);

@@ -9,6 +9,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod ensemble;
+pub(crate) mod faketime;
 pub(crate) mod fuzz;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod handle;

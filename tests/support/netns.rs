@@ -25,16 +25,24 @@ pub(crate) struct Network {
 
 /// Returns whether there can be a network here; says why not.
 pub(crate) fn available() -> bool {
-    let works = ways().any(|way| {
-        let mut command = unshare(way);
-        command.args(["ip", "link", "set", "lo", "up"]);
-        command.stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    });
+    let complaints: Vec<_> = ways().map_while(|way| try_out(way).err()).collect();
+    let works = complaints.len() < ways().count();
     if !works {
         println!("no network namespaces: they take root, util-linux and iproute2");
+        println!("{}", complaints.concat().trim_end());
     }
     works
+}
+
+/// Makes a network namespace, or returns the complaint of the system.
+fn try_out(way: bool) -> Result<(), String> {
+    let mut command = unshare(way);
+    command.args(["ip", "link", "set", "lo", "up"]);
+    let output = command.output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 /// Returns whether this process runs in a namespace that was made for it.

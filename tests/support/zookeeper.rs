@@ -21,7 +21,7 @@ const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple
 const CLASSPATH: &str = "ZKLOCK_TEST_CLASSPATH";
 
 /// How long a server may take to start, on a machine with other things to do.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(180);
 
 /// A server in a process of its own, which ends when this is dropped.
 #[derive(Debug)]

@@ -12,12 +12,10 @@ use std::time::Duration;
 use crate::cluster::{Run, number, wait};
 use crate::history::Process;
 use crate::holder::{HOLDER, LET_GO};
+use crate::support::faketime;
 use crate::support::raw::{PERSISTENT, Raw};
 use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::workload::ROOT;
-
-/// Where Debian's package `libfaketime` puts it.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 const CLIENTS: usize = 4;
 
@@ -37,10 +35,10 @@ const JUMPS: [(i64, i64); 6] = [
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn wall_clocks_that_jump_lose_no_guard() {
-    if !Path::new(FAKETIME).exists() {
+    let Some(library) = faketime::library("libfaketimeMT.so.1") else {
         return println!("no jumps of the clock: they take libfaketime");
-    }
-    let (ours, theirs) = (Clocks::new(), Clocks::new());
+    };
+    let (ours, theirs) = (Clocks::new(&library), Clocks::new(&library));
     let builder = ZooKeeper::builder()
         .fsync(false)
         .environment(theirs.environment());
@@ -100,23 +98,29 @@ fn seconds_of(mut date: Command) -> i64 {
 }
 
 /// Wall clocks that can be moved, of the processes with this environment.
-struct Clocks(Folder);
+struct Clocks {
+    library: PathBuf,
+    folder: Folder,
+}
 
 impl Clocks {
-    fn new() -> Self {
-        let clocks = Self(Folder::new());
+    fn new(library: &Path) -> Self {
+        let clocks = Self {
+            library: library.to_owned(),
+            folder: Folder::new(),
+        };
         clocks.jump_to(0);
         clocks
     }
 
     fn file(&self) -> PathBuf {
-        self.0.path("shift")
+        self.folder.path("shift")
     }
 
     fn environment(&self) -> Vec<(String, String)> {
         let file = self.file();
         let variables = [
-            ("LD_PRELOAD", FAKETIME),
+            ("LD_PRELOAD", self.library.to_str().expect("UTF-8")),
             ("FAKETIME_TIMESTAMP_FILE", file.to_str().expect("UTF-8")),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
@@ -130,7 +134,7 @@ impl Clocks {
 
     /// Replaces the file at once, as it is read all the time.
     fn jump_to(&self, seconds: i64) {
-        let new = self.0.path("shift.new");
+        let new = self.folder.path("shift.new");
         fs::write(&new, format!("{seconds:+}")).expect("writing the shift");
         fs::rename(&new, self.file()).expect("replacing the shift");
     }
