@@ -1,6 +1,6 @@
 //! What must hold on every journey.
 
-use zklock::protocol::attempt::{Action, Event};
+use zklock::protocol::attempt::{Action, Event, Outcome};
 use zklock::protocol::dialect::{Dialect, Role};
 
 use super::{Goal, Journey, Last, Stage, Traveller};
@@ -64,12 +64,15 @@ impl Journey {
         else {
             return;
         };
+        let watches_own = traveller.guard.is_some();
         let mut attempt = traveller.attempt.clone().expect("a sleeper has one");
         attempt.handle(Event::Woken);
         let names = self.dirs[dir].names(None).unwrap_or_default();
         attempt.handle(Event::Children(names));
         match attempt.action() {
             Action::Watch(_) | Action::WatchAround(..) | Action::Wait => {}
+            // It cannot go on anyway, and learns why when somebody ahead goes.
+            Action::Finish(Outcome::Evicted(_)) if !watches_own => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);

@@ -142,6 +142,9 @@ impl Journey {
     /// Both happen in one transaction, which fails if the writer's node is gone.
     pub(crate) fn downgrade(&mut self, i: usize) {
         let Some(mine) = self.make_reader(i) else {
+            // An earlier transaction may have made it, and its reply was lost.
+            let prefix = self.reader_prefix(i);
+            self.travellers[i].part_from(0, Leftover::Prefix(prefix), false);
             return self.end(i);
         };
         let traveller = &mut self.travellers[i];
@@ -156,6 +159,10 @@ impl Journey {
         self.go_inside(i);
     }
 
+    fn reader_prefix(&self, i: usize) -> String {
+        prefix(Dialect::Curator, Role::Read, &self.travellers[i].id(i))
+    }
+
     pub(crate) fn make_reader(&mut self, i: usize) -> Option<Mine> {
         let traveller = &self.travellers[i];
         let unchecked = matches!(
@@ -167,7 +174,7 @@ impl Journey {
             return None;
         }
         let writer = NodeName::parse(&traveller.holds[0].mine.name).expect("it is a contender");
-        let prefix = prefix(Dialect::Curator, Role::Read, &traveller.id(i));
+        let prefix = self.reader_prefix(i);
         let name = format!("{prefix}{:010}", writer.sequence);
         let maker = Maker {
             role: Role::Read,

@@ -248,8 +248,10 @@ impl Journey {
                 _ => continue,
             };
             traveller.watch = None;
+            // Who has something else to hear of is awake.
+            let sleeps = traveller.events.is_empty() && traveller.contest(dir).role != Role::Read;
             traveller.events.push(seen);
-            woken += usize::from(deleted.is_some() && traveller.contest(dir).role != Role::Read);
+            woken += usize::from(deleted.is_some() && sleeps);
         }
         if 1 < woken {
             self.blame(Property::Herd, format!("{woken} are woken at once"));
