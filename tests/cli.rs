@@ -4,11 +4,12 @@
 mod program;
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use program::{Lines, Log, Zklock, await_queue, command, on_every_server};
+use program::{Lines, Log, Zklock, await_queue, command, on_every_server, rounds};
+use support::proxy::Proxy;
 use support::raw::{Raw, children};
-use support::{eventually, fresh_path, timed};
+use support::{eventually, fresh_path, run, timed};
 
 on_every_server! {
     the_exit_status_is_that_of_the_command
@@ -19,6 +20,11 @@ on_every_server! {
     fifty_that_wait_run_one_after_the_other
     signals_are_passed_on_to_the_whole_group
     a_signal_while_waiting_leaves_the_queue
+    two_signals_at_once_leave_the_queue
+    whoever_is_ended_by_a_signal_dies_of_it
+    a_lock_without_permits_on_a_semaphores_path_is_refused
+    a_picture_says_since_when_nobody_answers
+    words_of_others_cannot_hide_anything
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
@@ -75,6 +81,11 @@ fn the_command_knows_its_lock(hosts: &str) {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     let permit = format!("run --permits 1 {}", fresh_path("variables"));
     let ended = Zklock::run(hosts, &permit, "echo ${ZKLOCK_TOKEN-none}");
+    assert_eq!(ended.out, "none\n");
+    // That of the lock around it is none of its own.
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
+    let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
     assert_eq!(ended.out, "none\n");
 }
 
@@ -171,6 +182,115 @@ fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
     await_queue(hosts, &path, 1);
     holder.kill();
     assert!(!log.words().contains(&"second".to_owned()));
+}
+
+fn two_signals_at_once_leave_the_queue(hosts: &str) {
+    let (path, log) = (fresh_path("twice"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    for round in 0..rounds(8) {
+        let mut waiting = Zklock::start(hosts, &format!("run {path}"), ":");
+        eventually("somebody waits", || children(hosts, &path).len() == 2);
+        let id = waiting.id();
+        let kill = format!("kill -INT {id}; kill -TERM {id}; kill -INT {id}");
+        run(std::process::Command::new("sh").args(["-c", &format!("{kill}; exit 0")]));
+        let ended = waiting.end();
+        assert!(matches!(ended.signal, Some(2 | 15)), "{round}: {ended:?}");
+        assert_eq!(children(hosts, &path).len(), 1, "{round}");
+    }
+    holder.kill();
+}
+
+fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
+    let (path, log) = (fresh_path("dies"), Log::new());
+    let run = format!("run {path}");
+    for (name, signal) in [
+        ("INT", 2),
+        ("TERM", 15),
+        ("HUP", 1),
+        ("KILL", 9),
+        ("ABRT", 6),
+    ] {
+        let ended = Zklock::run(hosts, &run, &format!("kill -{name} $$"));
+        assert_eq!(ended.signal, Some(signal), "{name}");
+    }
+    let mut holder = Zklock::start(hosts, &run, &log.beat("held"));
+    log.await_word("held");
+    for (name, signal) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let waiting = Zklock::start(hosts, &run, ":");
+        eventually("somebody waits", || children(hosts, &path).len() == 2);
+        waiting.signal(name);
+        assert_eq!(waiting.end().signal, Some(signal), "{name}");
+        assert_eq!(children(hosts, &path).len(), 1);
+    }
+    holder.kill();
+    // Whoever takes it for a wish and ends otherwise has not died of it.
+    let (path, log) = (fresh_path("dies"), Log::new());
+    let script = format!("trap 'exit 3' TERM; {}", log.beat("beat"));
+    let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("beat");
+    zklock.signal("TERM");
+    let ended = zklock.end();
+    assert_eq!((ended.code, ended.signal), (Some(3), None));
+}
+
+fn a_lock_without_permits_on_a_semaphores_path_is_refused(hosts: &str) {
+    let (path, log) = (fresh_path("other-kind"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    for args in ["-n", "-w 3", "", "-s -n", "-s"] {
+        let ended = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("ran"));
+        assert_eq!(ended.code, Some(70), "{args}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{args}: {}", ended.err);
+    }
+    holder.kill();
+    assert!(!log.words().contains(&"ran".to_owned()));
+}
+
+fn a_picture_says_since_when_nobody_answers(hosts: &str) {
+    let (path, proxy) = (fresh_path("away"), Proxy::start(hosts));
+    let mut command = command(&proxy.hosts());
+    let list = Lines::of(command.args(["list", "--watch", "--json", &path]));
+    let since = || {
+        let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
+        assert!(json["contenders"].is_array(), "{json}");
+        json["unanswered_since_ms"].as_u64()
+    };
+    assert_eq!(since(), None);
+    let before = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time");
+    proxy.refuse();
+    let said = since().expect("a time");
+    assert!(
+        before <= Duration::from_millis(said + 1),
+        "{before:?} {said}"
+    );
+    proxy.accept();
+    eventually("it is back", || since().is_none());
+    // So do tables.
+    let mut command = program::command(&proxy.hosts());
+    let list = Lines::of(command.args(["list", "--watch", &path]));
+    assert!(list.hear().starts_with("nobody holds"));
+    proxy.refuse();
+    while !list.hear().starts_with("no server has answered for") {}
+}
+
+fn words_of_others_cannot_hide_anything(hosts: &str) {
+    let path = fresh_path("words");
+    let note = "a\u{202e}b\u{200b}c\u{9b}d\u{2066}e\u{feff}f";
+    let mut first = command(hosts);
+    first.args(["run", "--note", note, &path, "--", "cat"]);
+    let mut holder = Zklock::spawn(&mut first);
+    await_queue(hosts, &path, 1);
+    let bad = |c: char| note.contains(c) && !c.is_ascii();
+    for args in ["list", "list --json", "revoke", "-v run -w 2"] {
+        let script = if args.contains("run") { ":" } else { "" };
+        let ended = Zklock::run(hosts, &format!("{args} {path}"), script);
+        let said = ended.out + &ended.err;
+        assert!(!said.is_empty() && !said.contains(bad), "{args}: {said:?}");
+    }
+    holder.kill();
 }
 
 fn what_the_command_leaves_in_the_background_keeps_the_lock(hosts: &str) {
