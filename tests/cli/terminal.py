@@ -1,10 +1,10 @@
 """Runs a command on a terminal of its own, and types when it is ready.
 
-Usage: pty.py LOG STEPS COMMAND..
+Usage: terminal.py LOG STEPS COMMAND..
 
 Each step, separated by a comma, is `WORD=KEY`: when WORD is in the file LOG, or with `@`
-before it on the terminal, KEY is typed: a character, or ^ and a letter. Writes what the
-terminal showed to stdout, and ends with the command's status as a shell tells it, after
+before it on the terminal, KEY is typed: a character, or ^ and a letter; with `!` before it,
+it is written to LOG instead. Writes what the terminal showed to stdout, and ends with the command's status as a shell tells it, after
 30 s with 99.
 """
 
@@ -40,6 +40,10 @@ while status is None:
                 there = word.encode() in lines.read().split()
         if there:
             steps.pop(0)
+            if key.startswith("!"):
+                with open(log, "a") as lines:
+                    lines.write(key[1:] + "\n")
+                continue
             key = chr(ord(key[1]) - 64) if key.startswith("^") else key
             os.write(terminal, key.encode())
     ended, code = os.waitpid(pid, os.WNOHANG)
