@@ -242,6 +242,18 @@ impl Log {
         eventually(word, || self.words().iter().any(|other| other == word));
     }
 
+    /// How many processes have the script in their arguments that writes this word.
+    pub(crate) fn writers(&self, word: &str) -> usize {
+        let script = self.write(word);
+        let processes = fs::read_dir("/proc")
+            .expect("a list of processes")
+            .flatten();
+        let arguments = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        arguments
+            .filter(|arguments| String::from_utf8_lossy(arguments).contains(&script))
+            .count()
+    }
+
     /// Whether nothing is written to it any more.
     pub(crate) fn is_still(&self) -> bool {
         let before = self.words().len();

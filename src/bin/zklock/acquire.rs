@@ -159,7 +159,14 @@ impl Wish<'_> {
         if self.patience.is_over() && SURE <= refused.count {
             return false;
         }
-        self.cancel.recv_timeout(refused.pause()).is_err()
+        let pause = match self.patience {
+            Patience::Until(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                refused.pause().min(left)
+            }
+            Patience::Tries | Patience::Waits => refused.pause(),
+        };
+        self.cancel.recv_timeout(pause).is_err()
     }
 
     fn attempt(&self, kind: Kind, waited: &mut bool) -> zklock::Result<Option<Lease>> {
