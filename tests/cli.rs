@@ -6,10 +6,10 @@ mod support;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use program::{Lines, Log, Zklock, await_queue, command, on_every_server, rounds};
+use program::{Lines, Log, Zklock, await_queue, command, on_every_server};
 use support::proxy::Proxy;
 use support::raw::{Raw, children};
-use support::{eventually, fresh_path, run, timed};
+use support::{eventually, fresh_path, timed};
 
 on_every_server! {
     the_exit_status_is_that_of_the_command
@@ -18,13 +18,8 @@ on_every_server! {
     a_taken_lock_gives_the_conflict_status
     of_two_that_start_at_once_and_do_not_wait_one_runs
     fifty_that_wait_run_one_after_the_other
-    signals_are_passed_on_to_the_whole_group
-    a_signal_while_waiting_leaves_the_queue
-    two_signals_at_once_leave_the_queue
-    whoever_is_ended_by_a_signal_dies_of_it
     a_lock_without_permits_on_a_semaphores_path_is_refused
     a_picture_says_since_when_nobody_answers
-    words_of_others_cannot_hide_anything
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
@@ -138,102 +133,6 @@ fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
-    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        let (path, log) = (fresh_path("signals"), Log::new());
-        // The part in the background is no child of zklock's. A shell would let it ignore
-        // the interrupt, so it is not a shell's.
-        let script = format!("{} & {}; wait", log.beat("beat"), log.write("ready"));
-        let script = format!("trap 'exit {code}' {signal}; {script}");
-        let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
-        log.await_word("ready");
-        log.await_word("beat");
-        zklock.signal(signal);
-        if signal == "INT" {
-            // The head is gone, and the rest, which ignores it, keeps the lock.
-            assert_eq!(
-                Zklock::run(hosts, &format!("run -n {path}"), ":").code,
-                Some(1)
-            );
-            zklock.signal("TERM");
-        }
-        assert_eq!(zklock.end().code, Some(code));
-        assert!(log.is_still());
-    }
-    let log = Log::new();
-    let script = format!(
-        "trap 'exit 3' USR1; {}; while :; do sleep 0.02; done",
-        log.write("on")
-    );
-    let zklock = Zklock::start(hosts, &format!("run {}", fresh_path("signals")), &script);
-    log.await_word("on");
-    zklock.signal("USR1");
-    assert_eq!(zklock.end().code, Some(3));
-}
-
-fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
-    let (path, log) = (fresh_path("waiting"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
-    log.await_word("held");
-    let waiting = Zklock::start(hosts, &format!("run {path}"), &log.write("second"));
-    eventually("somebody waits", || children(hosts, &path).len() == 2);
-    waiting.signal("TERM");
-    assert_eq!(waiting.end().code, Some(143));
-    await_queue(hosts, &path, 1);
-    holder.kill();
-    assert!(!log.words().contains(&"second".to_owned()));
-}
-
-fn two_signals_at_once_leave_the_queue(hosts: &str) {
-    let (path, log) = (fresh_path("twice"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
-    log.await_word("held");
-    for round in 0..rounds(8) {
-        let mut waiting = Zklock::start(hosts, &format!("run {path}"), ":");
-        eventually("somebody waits", || children(hosts, &path).len() == 2);
-        let id = waiting.id();
-        let kill = format!("kill -INT {id}; kill -TERM {id}; kill -INT {id}");
-        run(std::process::Command::new("sh").args(["-c", &format!("{kill}; exit 0")]));
-        let ended = waiting.end();
-        assert!(matches!(ended.signal, Some(2 | 15)), "{round}: {ended:?}");
-        assert_eq!(children(hosts, &path).len(), 1, "{round}");
-    }
-    holder.kill();
-}
-
-fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
-    let (path, log) = (fresh_path("dies"), Log::new());
-    let run = format!("run {path}");
-    for (name, signal) in [
-        ("INT", 2),
-        ("TERM", 15),
-        ("HUP", 1),
-        ("KILL", 9),
-        ("ABRT", 6),
-    ] {
-        let ended = Zklock::run(hosts, &run, &format!("kill -{name} $$"));
-        assert_eq!(ended.signal, Some(signal), "{name}");
-    }
-    let mut holder = Zklock::start(hosts, &run, &log.beat("held"));
-    log.await_word("held");
-    for (name, signal) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-        let waiting = Zklock::start(hosts, &run, ":");
-        eventually("somebody waits", || children(hosts, &path).len() == 2);
-        waiting.signal(name);
-        assert_eq!(waiting.end().signal, Some(signal), "{name}");
-        assert_eq!(children(hosts, &path).len(), 1);
-    }
-    holder.kill();
-    // Whoever takes it for a wish and ends otherwise has not died of it.
-    let (path, log) = (fresh_path("dies"), Log::new());
-    let script = format!("trap 'exit 3' TERM; {}", log.beat("beat"));
-    let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
-    log.await_word("beat");
-    zklock.signal("TERM");
-    let ended = zklock.end();
-    assert_eq!((ended.code, ended.signal), (Some(3), None));
-}
-
 fn a_lock_without_permits_on_a_semaphores_path_is_refused(hosts: &str) {
     let (path, log) = (fresh_path("other-kind"), Log::new());
     let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
@@ -274,23 +173,6 @@ fn a_picture_says_since_when_nobody_answers(hosts: &str) {
     assert!(list.hear().starts_with("nobody holds"));
     proxy.refuse();
     while !list.hear().starts_with("no server has answered for") {}
-}
-
-fn words_of_others_cannot_hide_anything(hosts: &str) {
-    let path = fresh_path("words");
-    let note = "a\u{202e}b\u{200b}c\u{9b}d\u{2066}e\u{feff}f";
-    let mut first = command(hosts);
-    first.args(["run", "--note", note, &path, "--", "cat"]);
-    let mut holder = Zklock::spawn(&mut first);
-    await_queue(hosts, &path, 1);
-    let bad = |c: char| note.contains(c) && !c.is_ascii();
-    for args in ["list", "list --json", "revoke", "-v run -w 2"] {
-        let script = if args.contains("run") { ":" } else { "" };
-        let ended = Zklock::run(hosts, &format!("{args} {path}"), script);
-        let said = ended.out + &ended.err;
-        assert!(!said.is_empty() && !said.contains(bad), "{args}: {said:?}");
-    }
-    holder.kill();
 }
 
 fn what_the_command_leaves_in_the_background_keeps_the_lock(hosts: &str) {

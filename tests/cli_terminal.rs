@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use program::{Log, Zklock, await_queue, on_every_server, rounds};
+use program::{Log, Zklock, await_queue, command, on_every_server, rounds};
 use support::raw::children;
 use support::{eventually, fresh_path};
 
@@ -17,6 +17,7 @@ on_every_server! {
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
     the_waiting_line_says_since_when_nobody_answers
+    words_of_others_cannot_hide_anything
 }
 
 /// What a terminal has seen.
@@ -160,5 +161,22 @@ fn the_waiting_line_says_since_when_nobody_answers(hosts: &str) {
         seen.shown.contains("no server has answered for 1s"),
         "{seen:?}"
     );
+    holder.kill();
+}
+
+fn words_of_others_cannot_hide_anything(hosts: &str) {
+    let path = fresh_path("words");
+    let note = "a\u{202e}b\u{200b}c\u{9b}d\u{2066}e\u{feff}f";
+    let mut first = command(hosts);
+    first.args(["run", "--note", note, &path, "--", "cat"]);
+    let mut holder = Zklock::spawn(&mut first);
+    await_queue(hosts, &path, 1);
+    let bad = |c: char| note.contains(c) && !c.is_ascii();
+    for args in ["list", "list --json", "revoke", "-v run -w 2"] {
+        let script = if args.contains("run") { ":" } else { "" };
+        let ended = Zklock::run(hosts, &format!("{args} {path}"), script);
+        let said = ended.out + &ended.err;
+        assert!(!said.is_empty() && !said.contains(bad), "{args}: {said:?}");
+    }
     holder.kill();
 }
