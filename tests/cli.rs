@@ -4,9 +4,10 @@
 mod program;
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::{Lines, Log, Zklock, await_queue, command, on_every_server};
+use support::proxy::Proxy;
 use support::raw::{Raw, children};
 use support::{eventually, fresh_path, timed};
 
@@ -17,8 +18,8 @@ on_every_server! {
     a_taken_lock_gives_the_conflict_status
     of_two_that_start_at_once_and_do_not_wait_one_runs
     fifty_that_wait_run_one_after_the_other
-    signals_are_passed_on_to_the_whole_group
-    a_signal_while_waiting_leaves_the_queue
+    a_lock_without_permits_on_a_semaphores_path_is_refused
+    a_picture_says_since_when_nobody_answers
     what_the_command_leaves_in_the_background_keeps_the_lock
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
@@ -76,6 +77,11 @@ fn the_command_knows_its_lock(hosts: &str) {
     let permit = format!("run --permits 1 {}", fresh_path("variables"));
     let ended = Zklock::run(hosts, &permit, "echo ${ZKLOCK_TOKEN-none}");
     assert_eq!(ended.out, "none\n");
+    // That of the lock around it is none of its own.
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
+    let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
+    assert_eq!(ended.out, "none\n");
 }
 
 fn a_taken_lock_gives_the_conflict_status(hosts: &str) {
@@ -127,50 +133,46 @@ fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
-    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
-        let (path, log) = (fresh_path("signals"), Log::new());
-        // The part in the background is no child of zklock's. A shell would let it ignore
-        // the interrupt, so it is not a shell's.
-        let script = format!("{} & {}; wait", log.beat("beat"), log.write("ready"));
-        let script = format!("trap 'exit {code}' {signal}; {script}");
-        let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
-        log.await_word("ready");
-        log.await_word("beat");
-        zklock.signal(signal);
-        if signal == "INT" {
-            // The head is gone, and the rest, which ignores it, keeps the lock.
-            assert_eq!(
-                Zklock::run(hosts, &format!("run -n {path}"), ":").code,
-                Some(1)
-            );
-            zklock.signal("TERM");
-        }
-        assert_eq!(zklock.end().code, Some(code));
-        assert!(log.is_still());
+fn a_lock_without_permits_on_a_semaphores_path_is_refused(hosts: &str) {
+    let (path, log) = (fresh_path("other-kind"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    for args in ["-n", "-w 3", "", "-s -n", "-s"] {
+        let ended = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("ran"));
+        assert_eq!(ended.code, Some(70), "{args}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{args}: {}", ended.err);
     }
-    let log = Log::new();
-    let script = format!(
-        "trap 'exit 3' USR1; {}; while :; do sleep 0.02; done",
-        log.write("on")
-    );
-    let zklock = Zklock::start(hosts, &format!("run {}", fresh_path("signals")), &script);
-    log.await_word("on");
-    zklock.signal("USR1");
-    assert_eq!(zklock.end().code, Some(3));
+    holder.kill();
+    assert!(!log.words().contains(&"ran".to_owned()));
 }
 
-fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
-    let (path, log) = (fresh_path("waiting"), Log::new());
-    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
-    log.await_word("held");
-    let waiting = Zklock::start(hosts, &format!("run {path}"), &log.write("second"));
-    eventually("somebody waits", || children(hosts, &path).len() == 2);
-    waiting.signal("TERM");
-    assert_eq!(waiting.end().code, Some(143));
-    await_queue(hosts, &path, 1);
-    holder.kill();
-    assert!(!log.words().contains(&"second".to_owned()));
+fn a_picture_says_since_when_nobody_answers(hosts: &str) {
+    let (path, proxy) = (fresh_path("away"), Proxy::start(hosts));
+    let mut command = command(&proxy.hosts());
+    let list = Lines::of(command.args(["list", "--watch", "--json", &path]));
+    let since = || {
+        let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
+        assert!(json["contenders"].is_array(), "{json}");
+        json["unanswered_since_ms"].as_u64()
+    };
+    assert_eq!(since(), None);
+    let before = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time");
+    proxy.refuse();
+    let said = since().expect("a time");
+    assert!(
+        before <= Duration::from_millis(said + 1),
+        "{before:?} {said}"
+    );
+    proxy.accept();
+    eventually("it is back", || since().is_none());
+    // So do tables.
+    let mut command = program::command(&proxy.hosts());
+    let list = Lines::of(command.args(["list", "--watch", &path]));
+    assert!(list.hear().starts_with("nobody holds"));
+    proxy.refuse();
+    while !list.hear().starts_with("no server has answered for") {}
 }
 
 fn what_the_command_leaves_in_the_background_keeps_the_lock(hosts: &str) {

@@ -3,8 +3,11 @@
 // Each test binary uses a part of this.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
@@ -59,8 +62,10 @@ pub(crate) struct Zklock(Leashed);
 /// What became of it.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// `None` if a signal ended it.
+    /// As a shell tells it: 128 + N if signal N ended it.
     pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -78,10 +83,15 @@ impl Zklock {
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::spawn_to(command, Stdio::piped())
+    }
+
+    /// As above, with another output for errors.
+    pub(crate) fn spawn_to(command: &mut Command, errors: impl Into<Stdio>) -> Self {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(errors);
         Self(Leashed::spawn(command, None).expect("starting zklock"))
     }
 
@@ -120,12 +130,18 @@ impl Zklock {
         assert!(ended, "zklock does not end");
         let child = self.0.child();
         let (mut out, mut err) = (String::new(), String::new());
-        let mut stdout = child.stdout.take().expect("an output");
-        let mut stderr = child.stderr.take().expect("an output for errors");
-        stdout.read_to_string(&mut out).expect("reading");
-        stderr.read_to_string(&mut err).expect("reading");
+        // They are somebody else's if the test has said so.
+        if let Some(mut stdout) = child.stdout.take() {
+            stdout.read_to_string(&mut out).expect("reading");
+        }
+        if let Some(mut stderr) = child.stderr.take() {
+            stderr.read_to_string(&mut err).expect("reading");
+        }
+        let status = self.0.ended().expect("an end");
+        let signal = status.signal();
         Ended {
-            code: self.0.ended().and_then(|status| status.code()),
+            code: status.code().or(signal.map(|signal| 128 + signal)),
+            signal,
             out,
             err,
         }
@@ -160,6 +176,12 @@ impl Lines {
     pub(crate) fn hear(&self) -> String {
         self.said.recv_timeout(SOON).expect("another line")
     }
+}
+
+/// How often a race is run: `usual` times, or as the variable ZKLOCK_TEST_ROUNDS says.
+pub(crate) fn rounds(usual: u32) -> u32 {
+    let said = env::var("ZKLOCK_TEST_ROUNDS").ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(usual)
 }
 
 /// The program, with nothing in the environment but the servers.
@@ -200,6 +222,16 @@ impl Log {
         format!("while :; do {}; sleep 0.02; done", self.write(word))
     }
 
+    /// Writes a word itself.
+    pub(crate) fn say(&self, word: &str) {
+        let file = fs::File::options().append(true).open(self.file());
+        writeln!(file.expect("opening"), "{word}").expect("writing");
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.path("log")
+    }
+
     pub(crate) fn words(&self) -> Vec<String> {
         let text = fs::read_to_string(self.0.path("log")).expect("reading");
         text.lines().map(str::to_owned).collect()
@@ -208,6 +240,18 @@ impl Log {
     #[track_caller]
     pub(crate) fn await_word(&self, word: &str) {
         eventually(word, || self.words().iter().any(|other| other == word));
+    }
+
+    /// How many processes have the script in their arguments that writes this word.
+    pub(crate) fn writers(&self, word: &str) -> usize {
+        let script = self.write(word);
+        let processes = fs::read_dir("/proc")
+            .expect("a list of processes")
+            .flatten();
+        let arguments = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        arguments
+            .filter(|arguments| String::from_utf8_lossy(arguments).contains(&script))
+            .count()
     }
 
     /// Whether nothing is written to it any more.

@@ -15,6 +15,10 @@ use crate::args::Run;
 use crate::failure::Failure;
 use crate::waiting::Line;
 
+/// How many attempts are made even by who does not wait: one finds out which kind of lock
+/// is there, one is for that kind, and one for what has changed meanwhile.
+const SURE: u32 = 3;
+
 /// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -56,6 +60,29 @@ enum Kind {
     Permit(u32),
 }
 
+/// By whom attempts were refused.
+#[derive(Debug, Default)]
+struct Refused {
+    count: u32,
+    node: String,
+}
+
+impl Refused {
+    /// Counts an attempt; returns whether the one before was refused by the same node.
+    fn again(&mut self, node: &str) -> bool {
+        self.count += 1;
+        let again = self.node == node;
+        node.clone_into(&mut self.node);
+        again
+    }
+
+    /// The first attempts hardly wait, and no two of many do for the same time.
+    fn pause(&self) -> Duration {
+        let longest = Duration::from_millis(10) * 2_u32.pow(self.count.min(7));
+        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+}
+
 impl Lease {
     fn new(guard: impl LockGuard + 'static, node: String, token: Option<FencingToken>) -> Self {
         Self {
@@ -94,16 +121,21 @@ impl Wish<'_> {
             (None, true) => Kind::Read,
             (None, false) => Kind::Mutex,
         };
+        let mut refused = Refused::default();
         loop {
             let error = match self.attempt(kind, &mut waited) {
                 Ok(lease) => return Ok(lease.map(|lease| Acquired { lease, waited })),
                 Err(error) => error,
             };
-            if !matches!(error, Error::ForeignContender { .. }) {
+            let Error::ForeignContender { node, .. } = &error else {
                 return self.evicted(error);
-            }
+            };
             let present = self.client.contenders(&self.run.path)?;
+            let again = refused.again(node);
             match kind {
+                // What refuses us twice and is in no queue is no contender that has gone,
+                // but another kind of lock.
+                _ if present.is_empty() && again => return Err(error.into()),
                 Kind::Mutex | Kind::Write if present.is_empty() => {}
                 Kind::Mutex if all(&present, &[Role::Read, Role::Write]) => kind = Kind::Write,
                 Kind::Write if all(&present, &[Role::Exclusive]) => kind = Kind::Mutex,
@@ -115,7 +147,26 @@ impl Wish<'_> {
                 }
                 _ => return Err(error.into()),
             }
+            if !self.goes_on(&refused) {
+                return Ok(None);
+            }
         }
+    }
+
+    /// Pauses before another attempt; returns whether there is to be one.
+    fn goes_on(&self, refused: &Refused) -> bool {
+        // A queue of another kind may be there, and have gone, before we know of it.
+        if self.patience.is_over() && SURE <= refused.count {
+            return false;
+        }
+        let pause = match self.patience {
+            Patience::Until(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                refused.pause().min(left)
+            }
+            Patience::Tries | Patience::Waits => refused.pause(),
+        };
+        self.cancel.recv_timeout(pause).is_err()
     }
 
     fn attempt(&self, kind: Kind, waited: &mut bool) -> zklock::Result<Option<Lease>> {

@@ -17,7 +17,7 @@ Examples:
   zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
 
 Exit status:
-  that of the command, or 128+N if signal N ended it
+  that of the command; if signal N ended it, zklock dies of it, too: 128+N to a shell
   1    the lock was not got (another one with -E)
   64   bad usage
   69   no server answered
@@ -36,8 +36,8 @@ Examples:
 The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
 number that grows with every holder: let what the lock protects refuse a lower one.
 
-The lock is held until the last process of the command's process group has ended, so what
-it leaves in the background keeps it.";
+The lock is held until the last process has ended that the command has started, so what it
+leaves in the background keeps it.";
 
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]

@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use zklock::Error;
 
+use crate::ending::Ending;
+use crate::stderr::say;
+
 /// From sysexits.h, as far as there are names for it.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
@@ -36,7 +39,7 @@ impl Failure {
 
     pub(crate) fn report(&self) -> ExitCode {
         say(&self.message);
-        ExitCode::from(self.code)
+        Ending::Code(self.code).end()
     }
 }
 
@@ -50,12 +53,4 @@ impl From<Error> for Failure {
         };
         Self::new(code, error.to_string())
     }
-}
-
-/// Says something on stderr, in one line. That nobody can read it is not our business.
-pub(crate) fn say(message: &str) {
-    use std::io::Write;
-
-    let line = message.replace(['\n', '\r'], " ");
-    drop(writeln!(std::io::stderr(), "zklock: {line}"));
 }

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! zklock run ──┬── zklock __exec  ──► becomes the command, the head of a process group
-//!              └── zklock __watch     outlives us, and kills that group
+//!              ├── zklock __watch     outlives us, and kills that group
+//!              └── zklock __listen    hears what a terminal sends to it
 //! ```
 //!
 //! The first lets the kernel kill the command when we die, which can only be said from
 //! inside the process. That says nothing of what the command started, and that is what
 //! the second is for: it waits for the end of its input, which comes with our end,
 //! whatever it is. It is there first, and the command does not begin before it knows the
-//! group.
+//! group. What has left the group it knows by a variable, because whose descendant it was
+//! nobody can tell any more. See `listener` for the third.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,11 +21,15 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 
-use crate::failure::say;
-use crate::signals;
+use crate::stderr::{flush, say};
+use crate::{descendants, listener, signals};
 
 pub(crate) const EXEC: &str = "__exec";
 pub(crate) const WATCH: &str = "__watch";
+pub(crate) const LISTEN: &str = "__listen";
+
+/// The variable that tells the command, and us, which node its lock is.
+pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
 /// What the watching process is sent, after the group, when it is no longer needed.
 pub(crate) const DONE: &[u8] = b".";
@@ -43,7 +49,11 @@ pub(crate) fn main() -> Option<ExitCode> {
         let parent = number(&mut args)?;
         return Some(exec(parent, args.next()?, args));
     }
-    (part == WATCH).then(watch)
+    if part == LISTEN {
+        return Some(listener::main());
+    }
+    let node = args.next();
+    (part == WATCH).then(|| watch(&node.unwrap_or_default().to_string_lossy()))
 }
 
 /// Becomes the command.
@@ -58,6 +68,7 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
     signals::unblock();
     let error = Command::new(&program).args(args).exec();
     say(&format!("cannot run {}: {error}", program.display()));
+    flush();
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUN,
@@ -74,7 +85,7 @@ fn die_with_the_parent() {
 fn die_with_the_parent() {}
 
 /// Waits for the end of `zklock run`, and leaves nothing of its command.
-fn watch() -> ExitCode {
+fn watch(node: &str) -> ExitCode {
     // A folder in use cannot be unmounted.
     drop(env::set_current_dir("/"));
     let mut said = String::new();
@@ -83,6 +94,7 @@ fn watch() -> ExitCode {
     let group = said.parse().ok().and_then(Pid::from_raw);
     if let (Ok(_), Some(group)) = (read, group) {
         let _ = kill_process_group(group, Signal::KILL);
+        descendants::kill_with_variable(NODE, node);
     }
     ExitCode::SUCCESS
 }

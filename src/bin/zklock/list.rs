@@ -4,17 +4,23 @@ use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use zklock::{Client, Contender};
 
 use crate::args::{Args, List};
+use crate::away::Away;
 use crate::connect::connect;
 use crate::failure::Failure;
+use crate::plain::{plain, plain_json};
 use crate::queue::{Queue, places};
-use crate::table::{json, plain, table};
+use crate::table::{brief, json, table};
 
-/// On a terminal the times go on while nothing else changes; no server is asked for it.
+/// How often we look whether a server is there. On a terminal the times go on, too; no
+/// server is asked for it.
 const REDRAW: Duration = Duration::from_secs(1);
+
+/// The shortest time between two looks at one place, however often it changes.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long one wait for a change lasts.
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -32,7 +38,7 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
         watch(&client, list, queue)?;
     } else {
         // If it fails, whoever read it has seen enough.
-        drop(show(list, &queue, false));
+        drop(show(list, &queue, &Away::default(), false));
     }
     drop(client.close());
     Ok(0)
@@ -42,14 +48,24 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
 fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let changes = watchers(client, list, &queue)?;
-    while show(list, &queue, screen).is_ok() {
-        let redraw = if screen { after(REDRAW) } else { never() };
-        select! {
-            recv(changes) -> change => {
-                let Ok((place, present)) = change else { break };
-                queue.update(place, present?);
+    let mut away = Away::default();
+    while show(list, &queue, &away, screen).is_ok() {
+        let known = away.since();
+        loop {
+            select! {
+                recv(changes) -> change => {
+                    let Ok((place, present)) = change else { return Ok(()) };
+                    queue.update(place, present?);
+                    away.look(client);
+                    break;
+                }
+                default(REDRAW) => {
+                    away.look(client);
+                    if screen || away.since() != known {
+                        break;
+                    }
+                }
             }
-            recv(redraw) -> _ => {}
         }
     }
     Ok(())
@@ -79,6 +95,7 @@ fn watch_place(
     loop {
         let present = client.contenders_changed(dir, &known, HOUR);
         if let Ok(present) = &present {
+            thread::sleep(PAUSE);
             if present.iter().map(key).eq(known.iter().map(key)) {
                 continue;
             }
@@ -91,21 +108,30 @@ fn watch_place(
     }
 }
 
-fn show(list: &List, queue: &Queue, screen: bool) -> io::Result<()> {
+/// Shows the queue, and since when it may not be like that any more.
+fn show(list: &List, queue: &Queue, away: &Away, screen: bool) -> io::Result<()> {
     let mut to = io::stdout().lock();
     if list.json {
-        let value = json(&list.path, queue);
-        return match list.watch {
-            true => writeln!(to, "{value}"),
-            false => writeln!(to, "{value:#}"),
+        let value = json(&list.path, queue, away.since());
+        let text = match list.watch {
+            true => format!("{value}"),
+            false => format!("{value:#}"),
         };
+        return writeln!(to, "{}", plain_json(&text));
     }
     if screen {
         write!(to, "{CLEAR}")?;
     }
+    if let Some(since) = away.since() {
+        let silent = brief(since.elapsed().unwrap_or_default());
+        writeln!(
+            to,
+            "no server has answered for {silent}, and this is how it was then:"
+        )?;
+    }
     match queue.entries().is_empty() {
         true => writeln!(to, "nobody holds {} or waits for it", plain(&list.path))?,
-        false => writeln!(to, "{}", table(queue))?,
+        false => writeln!(to, "{}", table(queue, away.since()))?,
     }
     if list.watch && !screen {
         writeln!(to)?;

@@ -2,11 +2,13 @@
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `args`, `connect`, `failure` | what the user says, and what he is told |
-//! | `run` | gets a lock, starts the command, stops it in time |
-//! | `acquire`, `waiting` | how a lock is waited for |
+//! | `args`, `connect` | what the user says |
+//! | `failure`, `stderr`, `plain` | what he is told |
+//! | `run`, `watch` | gets a lock, starts the command, stops it in time |
+//! | `acquire`, `waiting`, `away` | how a lock is waited for |
 //! | `doubt` | when a lock in doubt stops the command; decides only |
-//! | `child`, `inner`, `signals`, `terminal` | processes |
+//! | `child`, `descendants`, `inner`, `listener` | processes |
+//! | `signals`, `terminal`, `ending` | what becomes of a signal |
 //! | `list`, `queue`, `table`, `revoke`, `serve` | the other commands |
 //!
 //! Everything here uses the library as any other program would.
@@ -16,31 +18,40 @@ compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
 mod args;
+mod away;
 mod child;
 mod connect;
+mod descendants;
 mod doubt;
+mod ending;
 mod failure;
 #[cfg(test)]
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
 mod inner;
 mod list;
+mod listener;
+mod plain;
 mod queue;
 mod revoke;
 mod run;
 mod serve;
 mod signals;
+mod stderr;
 mod table;
 mod terminal;
 mod waiting;
+mod watch;
 
 use std::io::{self, Write};
+use std::panic;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Task};
+use crate::ending::Ending;
 use crate::failure::{Failure, USAGE};
 
 fn main() -> ExitCode {
@@ -52,8 +63,10 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     log_to_stderr(args.verbose);
+    // What it said otherwise could block, and the command would go on meanwhile.
+    panic::set_hook(Box::new(|fault| stderr::say(&fault.to_string())));
     match perform(&args) {
-        Ok(code) => ExitCode::from(code),
+        Ok(ending) => ending.end(),
         Err(failure) => failure.report(),
     }
 }
@@ -74,9 +87,9 @@ fn misused(error: &clap::Error) -> ExitCode {
     Failure::usage(format!("{said}; see zklock --help")).report()
 }
 
-fn perform(args: &Args) -> Result<u8, Failure> {
-    match &args.task {
-        Task::Run(run) => run::run(args, run),
+fn perform(args: &Args) -> Result<Ending, Failure> {
+    let code = match &args.task {
+        Task::Run(run) => return run::run(args, run),
         Task::List(list) => list::list(args, list),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
         Task::Serve(serve) => serve::serve(serve),
@@ -85,7 +98,8 @@ fn perform(args: &Args) -> Result<u8, Failure> {
             Ok(0)
         }
         Task::Man { folder } => man(folder.as_deref()),
-    }
+    };
+    code.map(Ending::Code)
 }
 
 /// Writes the manual page, or one for each command into a folder.
@@ -110,11 +124,5 @@ fn log_to_stderr(verbose: u8) {
         2 => log::LevelFilter::Debug,
         _ => log::LevelFilter::Trace,
     };
-    env_logger::Builder::new()
-        .filter_level(level)
-        .format(|to, record| {
-            let level = record.level().as_str().to_lowercase();
-            writeln!(to, "zklock: {level}: {}", record.args())
-        })
-        .init();
+    stderr::log(level);
 }

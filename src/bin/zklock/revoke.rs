@@ -6,9 +6,11 @@ use zklock::{Client, Contender};
 
 use crate::args::{Args, Revoke};
 use crate::connect::connect;
-use crate::failure::{Failure, say};
+use crate::failure::Failure;
+use crate::plain::plain;
 use crate::queue::Queue;
-use crate::table::{plain, who};
+use crate::stderr::say;
+use crate::table::who;
 
 /// The exit status when there was nobody to ask.
 const NOBODY: u8 = 1;

@@ -6,7 +6,8 @@ use std::thread;
 use zklock::embedded::Server;
 
 use crate::args::Serve;
-use crate::failure::{Failure, say};
+use crate::failure::Failure;
+use crate::stderr::say;
 
 pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     let server = Server::builder()

@@ -5,13 +5,22 @@
 
 use std::fs;
 use std::io;
-use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, raise};
+
+use crate::ending::Ending;
+
+/// How long leaving the queue may take after a signal. The end of the session does it
+/// otherwise.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// As above, for who has sent a second signal.
+const HURRY: Duration = Duration::from_secs(2);
 
 /// Those that we take out.
 const TAKEN: [Signal; 8] = [
@@ -42,7 +51,14 @@ pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
     /// Told when the wait for the lock is to end.
     pub(crate) cancel: Receiver<()>,
-    phase: Arc<AtomicU8>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: AtomicU8,
+    /// Signals that we have sent to our own group, which are not meant for us.
+    own: AtomicU64,
 }
 
 impl Signals {
@@ -57,15 +73,18 @@ impl Signals {
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
-        let phase = Arc::new(AtomicU8::new(Phase::Connecting as u8));
-        let now = phase.clone();
+        let state = Arc::new(State {
+            phase: AtomicU8::new(Phase::Connecting as u8),
+            own: AtomicU64::new(0),
+        });
+        let shared = state.clone();
         thread::Builder::new()
             .name("zklock-signals".into())
-            .spawn(move || forward(set, &to, &cancels, &now))?;
+            .spawn(move || forward(set, &to, &cancels, &shared))?;
         Ok(Self {
             taken,
             cancel,
-            phase,
+            state,
         })
     }
 
@@ -84,8 +103,25 @@ impl Signals {
         self.taken.try_iter().find(|signal| ends(*signal))
     }
 
+    /// Passes over this signal once: we are about to send it to our own group.
+    pub(crate) fn pass_over(&self, signal: Signal) {
+        self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
+    }
+
     fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::SeqCst);
+        self.state.phase.store(phase as u8, Ordering::SeqCst);
+    }
+}
+
+impl State {
+    fn is(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::SeqCst) == phase as u8
+    }
+
+    /// Returns whether it is one of our own.
+    fn passes_over(&self, signal: Signal) -> bool {
+        let mask = mask(signal);
+        self.own.fetch_and(!mask, Ordering::SeqCst) & mask != 0
     }
 }
 
@@ -97,6 +133,14 @@ pub(crate) fn unblock() {
     let _ = set.thread_unblock();
 }
 
+/// The signals that a terminal sends to those in its foreground to end them.
+#[cfg(target_os = "linux")]
+pub(crate) fn of_terminal() -> SigSet {
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT]
+        .into_iter()
+        .collect()
+}
+
 /// Whether a signal asks for the end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(
@@ -105,14 +149,19 @@ pub(crate) fn ends(signal: Signal) -> bool {
     )
 }
 
-fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, phase: &AtomicU8) {
+fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<State>) {
     // It fails for a set that no system has.
     while let Ok(signal) = set.wait() {
-        let phase = phase.load(Ordering::SeqCst);
-        let early = phase != Phase::Running as u8;
+        if state.passes_over(signal) {
+            continue;
+        }
+        let early = !state.is(Phase::Running);
         if early && signal == Signal::SIGTSTP {
             let _ = raise(Signal::SIGSTOP);
             continue;
+        }
+        if state.is(Phase::Connecting) && ends(signal) {
+            exit_by(signal);
         }
         // The signal comes first: whoever is told to stop looks for the reason.
         if to.send(signal).is_err() {
@@ -120,21 +169,41 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, phase: &Atomi
         }
         if early && ends(signal) {
             let second = cancels.try_send(()).is_err();
-            if second || phase == Phase::Connecting as u8 {
-                process::exit(128 + signal as i32);
-            }
+            limit(signal, if second { HURRY } else { TIDY }, state.clone());
         }
     }
+}
+
+/// Ends the program when the queue is not left in time.
+fn limit(signal: Signal, limit: Duration, state: Arc<State>) {
+    let end = move || {
+        thread::sleep(limit);
+        // It may have got its lock before it heard of the signal, which is the command's then.
+        if state.is(Phase::Waiting) {
+            exit_by(signal);
+        }
+    };
+    if thread::Builder::new().spawn(end).is_err() {
+        exit_by(signal);
+    }
+}
+
+fn exit_by(signal: Signal) {
+    let _ = Ending::Signal(signal as i32).end();
+    std::process::exit(128 + signal as i32);
 }
 
 /// Leaves out what our caller wants to be ignored, as nohup(1) does with SIGHUP.
 fn wanted() -> SigSet {
     let ignored = ignored();
-    let mask = |signal: Signal| 1_u64 << (signal as u32 - 1);
     TAKEN
         .into_iter()
         .filter(|signal| *signal == Signal::SIGCHLD || ignored & mask(*signal) == 0)
         .collect()
+}
+
+fn mask(signal: Signal) -> u64 {
+    1 << (signal as u32 - 1)
 }
 
 /// The mask of the signals that are ignored, where the system tells.

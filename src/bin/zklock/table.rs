@@ -8,34 +8,41 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
+use crate::plain::plain;
 use crate::queue::{Entry, Queue};
 
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
 ];
 
-/// Returns the table, a line for each contender.
-pub(crate) fn table(queue: &Queue) -> String {
+/// Returns the table, a line for each contender, as it was when the servers last answered.
+pub(crate) fn table(queue: &Queue, away: Option<SystemTime>) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
+    let now = away.unwrap_or_else(SystemTime::now);
     for (place, entry) in queue.entries().iter().enumerate() {
-        table.add_row(row(place + 1, entry));
+        table.add_row(row(place + 1, entry, now));
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
     lines.join("\n")
 }
 
-/// Returns everything that is known of a queue. Fields may be added, and are not removed.
-pub(crate) fn json(path: &str, queue: &Queue) -> Value {
+/// Returns everything that is known of a queue, and since when nobody answers if so. Fields
+/// may be added, and are not removed.
+pub(crate) fn json(path: &str, queue: &Queue, away: Option<SystemTime>) -> Value {
     let entries = queue.entries();
     let entries = entries.iter().enumerate();
     let contenders: Vec<_> = entries
         .map(|(place, entry)| one(place + 1, entry))
         .collect();
-    json!({ "path": path, "contenders": contenders })
+    json!({
+        "path": path,
+        "contenders": contenders,
+        "unanswered_since_ms": away.map(millis),
+    })
 }
 
 /// Names a contender, as `db1 pid 4711 (report.sh)`.
@@ -69,12 +76,6 @@ pub(crate) fn brief(duration: Duration) -> String {
     }
 }
 
-/// Replaces what could move a cursor or do worse.
-pub(crate) fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(plain).collect()
-}
-
 fn role(role: Role) -> &'static str {
     match role {
         Role::Exclusive => "exclusive",
@@ -84,11 +85,11 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn row(place: usize, entry: &Entry<'_>) -> [String; COLUMNS.len()] {
+fn row(place: usize, entry: &Entry<'_>, now: SystemTime) -> [String; COLUMNS.len()] {
     let contender = entry.contender;
     let owner = contender.owner();
     // Another machine's clock may be ahead of ours.
-    let since = contender.since().elapsed().unwrap_or_default();
+    let since = now.duration_since(contender.since()).unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
         place.to_string(),

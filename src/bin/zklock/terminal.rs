@@ -3,7 +3,8 @@
 //! The command has a process group of its own, and so it is not in the foreground. If
 //! stdin, stdout and stderr are all the terminal, it is given the terminal at once.
 //! Otherwise others of our own group, in a pipeline, may be using it, and the command
-//! gets it when it asks: by reading from it, for which the system stops it.
+//! gets it when it asks: by reading from it, for which the system stops it. While it has the
+//! terminal, a `listener` tells us what that sends to it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};

@@ -1,21 +1,34 @@
 //! The one line that a terminal shows while we wait.
 
 use std::io::{self, IsTerminal};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use indicatif::{ProgressBar, ProgressStyle};
-use zklock::Waiting;
+use zklock::{Client, Waiting};
 
-use crate::table::{brief, plain, who};
+use crate::away::Away;
+use crate::plain::plain;
+use crate::table::{brief, who};
 
 /// How often the line moves.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Draws nothing if nobody looks: not on a terminal, or in the background of one.
 #[derive(Debug)]
-pub(crate) struct Line(Option<(Sender<Seen>, JoinHandle<()>)>);
+pub(crate) struct Line(Option<Drawing>);
+
+#[derive(Debug)]
+struct Drawing {
+    to: Sender<Seen>,
+    /// Told when the line is gone.
+    ended: Receiver<()>,
+}
+
+/// How long the end of the wait waits for the line to be gone. A terminal that shows
+/// nothing any more, after Ctrl-S, must not keep us from what comes next.
+const ERASE: Duration = Duration::from_millis(100);
 
 /// What the line is about.
 #[derive(Clone, Debug)]
@@ -25,47 +38,36 @@ struct Seen {
 }
 
 impl Line {
-    pub(crate) fn new(path: &str, foreground: bool) -> Self {
+    pub(crate) fn new(path: &str, foreground: bool, client: &Client) -> Self {
         if !foreground || !io::stderr().is_terminal() {
             return Self(None);
         }
-        let (to, seen) = unbounded::<Seen>();
-        let path = plain(path);
+        let (to, seen) = unbounded();
+        let (end, ended) = bounded::<()>(1);
+        let (path, client) = (plain(path), client.clone());
         let drawing = thread::Builder::new()
             .name("zklock-line".into())
             .spawn(move || {
-                // Who gets the lock at once sees nothing.
-                let Ok(mut now) = seen.recv() else { return };
-                let started = Instant::now();
-                let bar = bar();
-                loop {
-                    bar.set_message(text(&path, &now, started.elapsed()));
-                    bar.tick();
-                    match seen.recv_timeout(TICK) {
-                        Ok(next) => now = next,
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => break,
-                    }
-                }
-                bar.finish_and_clear();
+                draw(&path, &client, &seen);
+                drop(end);
             });
-        Self(drawing.ok().map(|drawing| (to, drawing)))
+        Self(drawing.ok().map(|_| Drawing { to, ended }))
     }
 
     pub(crate) fn tell(&self, waiting: &Waiting) {
         let seen = Seen::new(waiting);
         log::info!("{}", seen.place);
-        if let Some((to, _)) = &self.0 {
-            drop(to.send(seen));
+        if let Some(drawing) = &self.0 {
+            drop(drawing.to.send(seen));
         }
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if let Some((to, drawing)) = self.0.take() {
+        if let Some(Drawing { to, ended }) = self.0.take() {
             drop(to);
-            drop(drawing.join());
+            let _ = ended.recv_timeout(ERASE);
         }
     }
 }
@@ -85,6 +87,25 @@ impl Seen {
     }
 }
 
+/// Draws until nobody tells anything any more.
+fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
+    // Who gets the lock at once sees nothing.
+    let Ok(mut now) = seen.recv() else { return };
+    let (started, mut away) = (Instant::now(), Away::default());
+    let bar = bar();
+    loop {
+        let silent = away.look(client);
+        bar.set_message(text(path, &now, started.elapsed(), silent));
+        bar.tick();
+        match seen.recv_timeout(TICK) {
+            Ok(next) => now = next,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    bar.finish_and_clear();
+}
+
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
@@ -93,13 +114,21 @@ fn bar() -> ProgressBar {
     bar
 }
 
-fn text(path: &str, seen: &Seen, waited: Duration) -> String {
+fn text(path: &str, seen: &Seen, waited: Duration, silent: Option<Duration>) -> String {
+    let waited = brief(waited);
     // Another machine's clock may be ahead of ours.
     let since = seen.since.elapsed().unwrap_or_default();
-    format!(
-        "waiting {} for {path}: {} for {}",
-        brief(waited),
-        seen.place,
-        brief(since)
-    )
+    match silent {
+        None => format!(
+            "waiting {waited} for {path}: {} for {}",
+            seen.place,
+            brief(since)
+        ),
+        Some(silent) => format!(
+            "waiting {waited} for {path}: no server has answered for {}, before it was {} for {}",
+            brief(silent),
+            seen.place,
+            brief(since.saturating_sub(silent))
+        ),
+    }
 }

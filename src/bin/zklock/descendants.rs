@@ -1,0 +1,183 @@
+//! All that a command has started, as far as the system tells.
+//!
+//! A process can leave its group, as the job of timeout(1), of setsid(1) and of a shell with
+//! job control does. It cannot leave its ancestors: what is orphaned becomes the child of
+//! the nearest subreaper, which `zklock run` is. So the descendants of this process are
+//! what the command has started, whatever groups and sessions they made. Linux tells who is
+//! whose child in `/proc`.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+/// How often processes are looked for that were started while others were stopped.
+const ROUNDS: usize = 16;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Process {
+    pub(crate) id: Pid,
+    parent: Option<Pid>,
+    pub(crate) group: Option<Pid>,
+    lives: bool,
+}
+
+/// Returns the living descendants of this process but for `ours` and what these started;
+/// `None` where the system does not tell.
+///
+/// What is started and orphaned during the look can be missed: look again.
+pub(crate) fn living(ours: &[Pid]) -> Option<Vec<Process>> {
+    let me = getpid();
+    // Somebody else's `/proc`, another namespace's, has other numbers.
+    let link = fs::read_link("/proc/self").ok()?;
+    if link != Path::new(&me.as_raw_pid().to_string()) {
+        return None;
+    }
+    Some(below(me, ours, &all()?))
+}
+
+/// Kills them all, and has them stopped before, so that they start no others.
+///
+/// Ends sooner than they do: look again.
+pub(crate) fn kill(ours: &[Pid]) {
+    kill_each(|| living(ours).unwrap_or_default());
+}
+
+/// Kills all processes of this user that were started with this variable, until none is
+/// left. Those that write over their environment are not found.
+pub(crate) fn kill_with_variable(name: &str, value: &str) {
+    let variable = format!("{name}={value}").into_bytes();
+    let me = getpid();
+    let has_it = |process: &Process| {
+        let file = format!("/proc/{}/environ", process.id.as_raw_pid());
+        let environment = fs::read(file).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|one| one == variable)
+    };
+    let theirs = || {
+        let mut found = all().unwrap_or_default();
+        found.retain(|process| process.lives && process.id != me && has_it(process));
+        found
+    };
+    for _ in 0..ROUNDS {
+        if !kill_each(theirs) {
+            return;
+        }
+    }
+}
+
+/// Returns whether there was one.
+fn kill_each(look: impl Fn() -> Vec<Process>) -> bool {
+    let mut stopped = HashSet::new();
+    for _ in 0..ROUNDS {
+        let before = stopped.len();
+        for process in look() {
+            if stopped.insert(process.id) {
+                // It fails for those that have just ended, and for other users'.
+                let _ = kill_process(process.id, Signal::STOP);
+            }
+        }
+        if stopped.len() == before {
+            break;
+        }
+    }
+    for process in &stopped {
+        let _ = kill_process(*process, Signal::KILL);
+    }
+    !stopped.is_empty()
+}
+
+fn below(root: Pid, ours: &[Pid], all: &[Process]) -> Vec<Process> {
+    let mut children: HashMap<Pid, Vec<&Process>> = HashMap::new();
+    for process in all {
+        if let Some(parent) = process.parent {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let (mut found, mut parents) = (Vec::new(), vec![root]);
+    while let Some(parent) = parents.pop() {
+        for process in children.remove(&parent).unwrap_or_default() {
+            if ours.contains(&process.id) {
+                continue;
+            }
+            parents.push(process.id);
+            if process.lives {
+                found.push(*process);
+            }
+        }
+    }
+    found
+}
+
+fn all() -> Option<Vec<Process>> {
+    let entries = fs::read_dir("/proc").ok()?;
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let numbers = names.filter(|name| name.as_encoded_bytes()[0].is_ascii_digit());
+    let read = |name| fs::read_to_string(Path::new("/proc").join(name).join("stat")).ok();
+    Some(numbers.filter_map(|name| parse(&read(name)?)).collect())
+}
+
+/// Reads proc(5)'s `stat`.
+fn parse(stat: &str) -> Option<Process> {
+    // The name may have spaces and parentheses of its own.
+    let (id, rest) = stat.split_once(' ')?;
+    let rest: Vec<_> = rest.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |at: usize| rest.get(at)?.parse().ok();
+    let process = |at| number(at).and_then(Pid::from_raw);
+    let lives = match *rest.first()? {
+        // A process goes on when its first thread has ended and others have not.
+        "Z" => number(17)? > 1,
+        state => !matches!(state, "X" | "x"),
+    };
+    Some(Process {
+        id: Pid::from_raw(id.parse().ok()?)?,
+        parent: process(1),
+        group: process(2),
+        lives,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(id: i32, name: &str, state: char, parent: i32, threads: i32) -> Option<Process> {
+        parse(&format!(
+            "{id} ({name}) {state} {parent} 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n"
+        ))
+    }
+
+    #[test]
+    fn descendants_are_found_through_all_generations_and_zombies_are_not_alive() {
+        let process = |id, state, parent, threads| {
+            stat(id, "a) R 1 (b", state, parent, threads).expect("a process")
+        };
+        let all = [
+            process(9, 'S', 8, 1),
+            process(8, 'T', 7, 1),
+            process(7, 'Z', 5, 1),
+            process(6, 'S', 1, 1),
+            process(5, 'S', 2, 1),
+            process(10, 'Z', 5, 3),
+            process(11, 'S', 2, 1),
+            process(12, 'S', 11, 1),
+        ];
+        let pid = |id| Pid::from_raw(id).expect("a number");
+        let found = below(pid(2), &[pid(11)], &all);
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|process| process.id.as_raw_pid())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [5, 8, 9, 10]);
+    }
+
+    #[test]
+    fn what_is_no_process_is_passed_over() {
+        for text in ["", "1", "1 (a", "1 (a)", "x (a) S 1 1", "1 (a) Z 1 1"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! How the program ends.
+
+use std::process::ExitCode;
+
+use nix::sys::signal::{SigSet, Signal, raise};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::stderr;
+
+/// With an exit status, or by a signal as the command did, so that whoever waits for us
+/// sees what he would see of the command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ending {
+    Code(u8),
+    Signal(i32),
+}
+
+impl Ending {
+    /// Ends, or returns the status to end with.
+    ///
+    /// That is 128 + N, as shells tell it, where signal N does not end us: the first
+    /// process of a container survives its own signals, and some are ignored.
+    pub(crate) fn end(self) -> ExitCode {
+        stderr::flush();
+        match self {
+            Self::Code(code) => ExitCode::from(code),
+            Self::Signal(number) => {
+                if let Ok(signal) = Signal::try_from(number) {
+                    die_of(signal);
+                }
+                ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
+            }
+        }
+    }
+}
+
+fn die_of(signal: Signal) {
+    // The memory of interest is the command's.
+    let core = getrlimit(Resource::Core);
+    let none = rustix::process::Rlimit {
+        current: Some(0),
+        ..core
+    };
+    let _ = setrlimit(Resource::Core, none);
+    // It was taken out of a channel so far, and never handled: its effect is the system's.
+    let _ = SigSet::from_iter([signal]).thread_unblock();
+    let _ = raise(signal);
+}

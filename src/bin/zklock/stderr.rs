@@ -1,0 +1,108 @@
+//! What is said on stderr, without ever waiting for it.
+//!
+//! Stderr can be blocked for as long as it likes: a terminal after Ctrl-S, a full pipe, a
+//! file on a server that is gone. A thread of its own writes the lines, in the order in
+//! which they were said. Lines that come faster than they can be written are counted and
+//! left out, so that neither the thread that looks after a command nor one of the
+//! library's waits before it acts.
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use log::{LevelFilter, Log, Metadata, Record};
+
+use crate::plain::plain;
+
+/// How many lines wait to be written at most.
+const LINES: usize = 1_024;
+
+/// How long the end of the program waits for the lines that are not written yet.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
+
+enum Message {
+    Line(String),
+    /// Answered when everything before it is written.
+    Flush(Sender<()>),
+}
+
+struct Logger;
+
+/// Says something in one line. That nobody can read it is not our business.
+pub(crate) fn say(message: &str) {
+    let line = message.replace(['\n', '\r'], " ");
+    post(format!("zklock: {}", plain(&line)));
+}
+
+/// From now on says what the library and the program log.
+pub(crate) fn log(level: LevelFilter) {
+    if log::set_logger(&Logger).is_ok() {
+        log::set_max_level(level);
+    }
+}
+
+/// Waits until everything is written, for a moment at most.
+pub(crate) fn flush() {
+    let until = Instant::now() + FAREWELL;
+    let (to, written) = bounded(1);
+    if let Some(lines) = lines()
+        && lines.send_deadline(Message::Flush(to), until).is_ok()
+    {
+        let _ = written.recv_deadline(until);
+    }
+}
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let level = record.level().as_str().to_lowercase();
+        say(&format!("{level}: {}", record.args()));
+    }
+
+    fn flush(&self) {}
+}
+
+fn post(line: String) {
+    let lost = lines().is_none_or(|lines| lines.try_send(Message::Line(line)).is_err());
+    if lost {
+        LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the way to the writing thread, unless none can be started.
+///
+/// It starts with the first line, and so with the signals blocked that its first speaker
+/// has blocked.
+fn lines() -> Option<&'static Sender<Message>> {
+    static LINES_OUT: OnceLock<Option<Sender<Message>>> = OnceLock::new();
+    let start = || {
+        let (to, lines) = bounded(LINES);
+        let thread = thread::Builder::new().name("zklock-stderr".into());
+        thread.spawn(move || write(&lines)).ok().map(|_| to)
+    };
+    LINES_OUT.get_or_init(start).as_ref()
+}
+
+fn write(messages: &Receiver<Message>) {
+    for message in messages {
+        match message {
+            Message::Line(line) => drop(writeln!(io::stderr(), "{line}")),
+            Message::Flush(to) => drop(to.send(())),
+        }
+        let count = LEFT_OUT.swap(0, Ordering::Relaxed);
+        if count != 0 {
+            drop(writeln!(
+                io::stderr(),
+                "zklock: left {count} lines out: nobody read them in time"
+            ));
+        }
+    }
+}
