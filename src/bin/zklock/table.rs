@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
-use crate::queue::{Entry, Queue};
+use crate::queue::Queue;
 
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
@@ -21,8 +21,8 @@ pub(crate) fn table(queue: &Queue) -> String {
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
-    for (place, entry) in queue.entries().iter().enumerate() {
-        table.add_row(row(place + 1, entry));
+    for (place, contender) in queue.contenders().iter().enumerate() {
+        table.add_row(row(place + 1, contender));
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
     lines.join("\n")
@@ -30,10 +30,9 @@ pub(crate) fn table(queue: &Queue) -> String {
 
 /// Returns everything that is known of a queue. Fields may be added, and are not removed.
 pub(crate) fn json(path: &str, queue: &Queue) -> Value {
-    let entries = queue.entries();
-    let entries = entries.iter().enumerate();
-    let contenders: Vec<_> = entries
-        .map(|(place, entry)| one(place + 1, entry))
+    let contenders = queue.contenders().iter().enumerate();
+    let contenders: Vec<_> = contenders
+        .map(|(place, contender)| one(place + 1, contender))
         .collect();
     json!({ "path": path, "contenders": contenders })
 }
@@ -84,16 +83,15 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn row(place: usize, entry: &Entry<'_>) -> [String; COLUMNS.len()] {
-    let contender = entry.contender;
+fn row(place: usize, contender: &Contender) -> [String; COLUMNS.len()] {
     let owner = contender.owner();
     // Another machine's clock may be ahead of ours.
     let since = contender.since().elapsed().unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
         place.to_string(),
-        if entry.holds { "holds" } else { "waits" }.to_owned(),
-        role(entry.role).to_owned(),
+        if contender.holds() { "holds" } else { "waits" }.to_owned(),
+        role(contender.role()).to_owned(),
         brief(since),
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
@@ -106,13 +104,12 @@ fn row(place: usize, entry: &Entry<'_>) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn one(place: usize, entry: &Entry<'_>) -> Value {
-    let contender = entry.contender;
+fn one(place: usize, contender: &Contender) -> Value {
     let owner = contender.owner();
     json!({
         "place": place,
-        "holds": entry.holds,
-        "role": role(entry.role),
+        "holds": contender.holds(),
+        "role": role(contender.role()),
         "since_ms": millis(contender.since()),
         "session": session(contender),
         "token": contender.token().get(),
