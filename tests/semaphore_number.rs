@@ -92,7 +92,8 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
         let two = connect(place, dialect).semaphore(&path, 2).unwrap();
         let three = connect(place, dialect).semaphore(&path, 3).unwrap();
         let permit = two.acquire().unwrap();
-        let shortly = Duration::from_millis(50);
+        // Long enough to find out.
+        let shortly = Duration::from_secs(1);
         for refused in [
             three.acquire().map(Some),
             three.try_acquire(),
@@ -145,8 +146,10 @@ fn who_has_time_waits_in_its_turn_for_those_who_count_otherwise(place: Place) {
         let (told, waits) = crossbeam_channel::bounded(1);
         let got_in = aside(move || {
             let options = LockOptions::new().on_wait(|waiting| {
-                assert_eq!(waiting.ahead().unwrap().node(), node);
-                let _ = told.try_send(());
+                // At first it may be the line that it waits for.
+                if waiting.ahead().unwrap().node() == node {
+                    let _ = told.try_send(());
+                }
             });
             new.acquire_with(options.deadline(Instant::now() + 6 * SOON))
         });
@@ -349,19 +352,23 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
     let embedded = Server::builder().container_check(often).start().unwrap();
     for hosts in [real.hosts(), embedded.hosts().to_owned()] {
         let client = Client::connect(&hosts).unwrap();
-        let mut witness = Raw::connect(&hosts);
+        // It sends no pings.
+        let witness = || Raw::connect(&hosts);
         let path = "/limits/idle/imports";
         for permits in [3, 5] {
             let semaphore = client.semaphore(path, permits).unwrap();
             let held = semaphore.acquire().unwrap();
-            assert_eq!(witness.data(path).unwrap(), permits.to_string().as_bytes());
+            assert_eq!(
+                witness().data(path).unwrap(),
+                permits.to_string().as_bytes()
+            );
             // It stays as long as anybody has a permit.
             thread::sleep(4 * often);
             assert!(semaphore.try_acquire().unwrap().is_some());
             held.unlock().unwrap();
-            eventually("the semaphore has gone", || witness.stat(path).is_none());
+            eventually("the semaphore has gone", || witness().stat(path).is_none());
             assert!(
-                witness.stat("/limits/idle").is_some(),
+                witness().stat("/limits/idle").is_some(),
                 "the folder is not ours"
             );
         }
@@ -373,7 +380,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
             .unwrap();
         kazoo.acquire().unwrap().unlock().unwrap();
         thread::sleep(4 * often);
-        assert_eq!(witness.data("/limits/kazoo").unwrap(), b"2");
+        assert_eq!(witness().data("/limits/kazoo").unwrap(), b"2");
     }
 }
 
