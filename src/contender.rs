@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::FencingToken;
 use crate::owner::Owner;
 use crate::path;
-use crate::proto::{Reply, Request, Stat};
+use crate::proto::{ErrorCode, Reply, Request, Stat};
 use crate::protocol::dialect::Role;
 use crate::protocol::name::NodeName;
-use crate::session::Session;
+use crate::protocol::permits::number;
+use crate::protocol::places::{Places, Spot};
+use crate::session::ask::refused;
+use crate::session::{Session, list};
 
 /// Someone who holds a lock or waits for it, of this library or another.
 ///
@@ -73,7 +76,7 @@ impl Contender {
         self.role
     }
 
-    /// Returns whether it was at the head of the queue when we looked.
+    /// Returns whether it held the lock, or one of the permits, when we looked.
     pub fn holds(&self) -> bool {
         self.holds
     }
@@ -99,6 +102,12 @@ impl Contender {
     /// Returns who it is, by its own words.
     pub fn owner(&self) -> &Owner {
         &self.owner
+    }
+
+    /// Says who it is in a message, as `db1 pid 4711 (report.sh)`.
+    pub(crate) fn named(&self) -> String {
+        let named = self.owner.named();
+        named.unwrap_or_else(|| format!("whoever made {}", self.node))
     }
 
     /// Asks it to let go.
@@ -132,10 +141,7 @@ impl Contender {
     /// Fails if the server turns the request down or the client is closed. That the
     /// contender has gone meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        let look = Request::Exists {
-            path: self.node.clone(),
-            watch: false,
-        };
+        let look = exists(&self.node);
         let same = |stat: &Stat| {
             stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
         };
@@ -150,48 +156,112 @@ impl Contender {
     }
 }
 
+/// How many nodes are read at a time.
+const AT_A_TIME: usize = 500;
+
 impl Session {
-    /// Lists who is in a queue, first come first.
-    pub(crate) fn contenders(self: &Arc<Self>, dir: &str) -> Result<Vec<Contender>> {
-        let Some(Reply::Children { names, .. }) = self.read(&crate::session::list(dir), dir)?
-        else {
-            return Ok(Vec::new());
+    /// Lists who holds the lock at a path, and then who waits for it, first come first.
+    pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
+        let dirs = Places::of(path);
+        let looks = [
+            list(&dirs.own),
+            list(&dirs.leases),
+            list(&dirs.locks),
+            list(&dirs.beside),
+            get(path),
+        ];
+        let answers = self.look_up(&looks)?;
+        let mut answers = answers.into_iter();
+        let mut names = |dir: &str, counts: bool| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
+            Some(Err(code)) if counts && code != ErrorCode::NO_NODE => Err(refused(dir, code)),
+            _ => Ok(None),
         };
-        let mut names: Vec<_> = names.iter().filter_map(NodeName::parse).collect();
-        names.sort_by_key(|name| name.sequence);
-        let mut contenders = Vec::with_capacity(names.len());
-        for (place, name) in names.iter().enumerate() {
-            let sharing = |name: &NodeName<'_>| name.kind.role().sharing();
-            let ahead = &names[..place];
-            // Who has a permit's node has the permit.
-            let permit = name.kind.role() == Role::Permit;
-            let holds = permit
-                || !ahead
-                    .iter()
-                    .any(|other| sharing(other).conflicts(sharing(name)));
-            let node = format!("{dir}/{}", name.text);
-            let read = Request::GetData {
-                path: node.clone(),
-                watch: false,
-            };
-            match self.read(&read, &node) {
-                Ok(Some(Reply::Data { data, stat })) => {
-                    contenders.push(Contender::new(self, node, holds, stat, &data));
-                }
-                Err(Error::NoAuth { .. }) => {
-                    let look = Request::Exists {
-                        path: node.clone(),
-                        watch: false,
-                    };
-                    if let Some(Reply::Stat(stat)) = self.read(&look, &node)? {
-                        contenders.push(Contender::new(self, node, holds, stat, &[]));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => return Err(error),
+        let mut places = Places {
+            own: names(&dirs.own, true)?,
+            ..Places::default()
+        };
+        // What has another name by chance may be closed to us.
+        places.leases = names(&dirs.leases, places.is_curators())?;
+        places.locks = names(&dirs.locks, places.is_curators())?;
+        places.beside = names(&dirs.beside, places.may_be_kazoos())?;
+        let permits = match answers.next() {
+            Some(Ok(Reply::Data { data, .. })) => number(&data).map(|number| number as usize),
+            _ => None,
+        };
+        let spots = places.spots(path);
+        let mut own = self.read_spots(&spots.own)?;
+        if places.may_be_kazoos() {
+            // Their names tell no order.
+            own.sort_by_key(|permit| permit.stat.czxid);
+        }
+        let holders = self.read_spots(&spots.permits)?;
+        let line = self.read_spots(&spots.line)?;
+        own.extend(merged(holders, line, permits));
+        Ok(own)
+    }
+
+    /// Reads what each of them says of itself; who has gone is left out.
+    pub(crate) fn read_spots(self: &Arc<Self>, spots: &[Spot]) -> Result<Vec<Contender>> {
+        let mut contenders = Vec::with_capacity(spots.len());
+        for spots in spots.chunks(AT_A_TIME) {
+            let reads: Vec<_> = spots.iter().map(|spot| get(&spot.node)).collect();
+            for (spot, answer) in spots.iter().zip(self.look_up(&reads)?) {
+                let (data, stat) = match answer {
+                    Ok(Reply::Data { data, stat }) => (data, stat),
+                    Err(ErrorCode::NO_AUTH) => match self.read(&exists(&spot.node), &spot.node)? {
+                        Some(Reply::Stat(stat)) => (Vec::new(), stat),
+                        _ => continue,
+                    },
+                    Ok(_) | Err(ErrorCode::NO_NODE) => continue,
+                    Err(code) => return Err(refused(&spot.node, code)),
+                };
+                let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);
+                contenders.push(Contender {
+                    role: spot.role,
+                    ..contender
+                });
             }
         }
         Ok(contenders)
+    }
+}
+
+/// Puts the line of a semaphore behind its permits.
+///
+/// In Curator's layout the first of the line asks for a permit by making the last one's node,
+/// and has it when there is room for that; it leaves the line then.
+fn merged(
+    mut permits: Vec<Contender>,
+    mut line: Vec<Contender>,
+    most: Option<usize>,
+) -> Vec<Contender> {
+    let both = |last: &Contender, first: &Contender| {
+        last.session_id() == first.session_id() && last.owner.thread == first.owner.thread
+    };
+    if let (Some(last), Some(first)) = (permits.last(), line.first())
+        && both(last, first)
+    {
+        match most {
+            Some(most) if permits.len() <= most => drop(line.remove(0)),
+            _ => drop(permits.pop()),
+        }
+    }
+    permits.append(&mut line);
+    permits
+}
+
+pub(crate) fn get(path: &str) -> Request {
+    Request::GetData {
+        path: path.to_owned(),
+        watch: false,
+    }
+}
+
+pub(crate) fn exists(path: &str) -> Request {
+    Request::Exists {
+        path: path.to_owned(),
+        watch: false,
     }
 }
 

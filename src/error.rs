@@ -3,7 +3,7 @@
 use std::error;
 use std::fmt;
 use std::result;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::Dialect;
 
@@ -128,14 +128,19 @@ pub enum Error {
         /// Why that matters here.
         reason: &'static str,
     },
-    /// The clients of a semaphore do not agree on how many permits it has.
+    /// Somebody has a permit of a semaphore that has another number of permits for this
+    /// client.
     PermitsDisagree {
         /// The semaphore.
         path: String,
-        /// What this client was told.
+        /// How many permits there are for this client.
         ours: u32,
-        /// What another client has written down.
+        /// How many there are for those who have some.
         theirs: u32,
+        /// One of them, by its own words, such as `db1 pid 4711 (report.sh)`.
+        holder: String,
+        /// Since when that one has its permit, by the server's clock.
+        since: SystemTime,
     },
     /// The database did not do what the lock needs.
     Database {
@@ -242,14 +247,69 @@ impl fmt::Display for Error {
                 f,
                 "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"
             ),
-            Self::PermitsDisagree { path, ours, theirs } => write!(
+            Self::PermitsDisagree {
+                path,
+                ours,
+                theirs,
+                holder,
+                since,
+            } => write!(
                 f,
-                "the semaphore {path} has {theirs} permits for another client and {ours} for this one: make them agree"
+                "the semaphore {path} has {theirs} permits for another client and {ours} for this one, and {holder} has one of them since {}: make the numbers agree, or wait, with a time limit, until all are given back",
+                utc(*since)
             ),
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")
             }
+        }
+    }
+}
+
+/// Writes a time as `2026-11-22T10:45:18Z`.
+fn utc(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs();
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970 + 400 * (days / 146_097);
+    days %= 146_097;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+    let day = days + 1;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        let table = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_795_344_318, "2026-11-22T10:45:18Z"),
+        ];
+        for (seconds, text) in table {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(utc(time), text);
         }
     }
 }

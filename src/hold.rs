@@ -26,6 +26,7 @@ use crate::session::limit::Limit;
 use crate::session::mailbox::{Mailbox, Slot};
 use crate::session::overdue::Overdue;
 use crate::session::proof::{self, Proof};
+use crate::session::queries::Lasting;
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
 
@@ -39,8 +40,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) role: Role,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
-    /// What is in the directory at first, if it must not go when it is empty.
-    pub(crate) lasting: Option<&'a [u8]>,
+    /// What becomes of the directory when it is empty.
+    pub(crate) lasting: Lasting<'a>,
     /// What must be held all the while.
     pub(crate) under: Option<&'a Hold>,
     /// The last grant to whoever takes turns here.
@@ -76,7 +77,7 @@ impl<'a> Queue<'a> {
             dir: path,
             role,
             permits: 0,
-            lasting: None,
+            lasting: Lasting::WhileUsed,
             under: None,
             last: None,
         }

@@ -24,6 +24,7 @@ use crate::session::hub::Link;
 use crate::session::leftovers::Release;
 use crate::session::limit::{GaveUp, Limit};
 use crate::session::proof::Proven;
+use crate::session::queries::Lasting;
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
 use crate::session::{Session, fresh_id, list};
@@ -107,13 +108,13 @@ impl<'a> Together<'a> {
             Ok(Ok(Reply::Multi(results))) => match created(&results) {
                 Ok(names) => names,
                 Err(ErrorCode::NO_NODE) => {
-                    session.make_directories(&mut asker, paths, None, limit)?;
+                    session.make_directories(&mut asker, paths, Lasting::WhileUsed, limit)?;
                     return Ok(Placed::Again);
                 }
                 Err(code) => return Err(refused(&paths.join(", "), code)),
             },
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {
-                session.make_directories(&mut asker, paths, None, limit)?;
+                session.make_directories(&mut asker, paths, Lasting::WhileUsed, limit)?;
                 return Ok(Placed::Again);
             }
             Ok(Err(Failure::Refused(code))) => return Err(refused(&paths.join(", "), code)),

@@ -15,6 +15,7 @@ use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
+use crate::session::queries::Lasting;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
@@ -259,7 +260,9 @@ impl Mutex {
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
-        queue.lasting = self.tracking.map(|_| CLEAN);
+        if self.tracking.is_some() {
+            queue.lasting = Lasting::Always(CLEAN);
+        }
         // Who tracks must see the last node gone, and its mark with it.
         queue.last = self.tracking.is_none().then_some(&self.last);
         let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;

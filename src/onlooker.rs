@@ -1,125 +1,219 @@
-//! Watches a queue without being in it.
+//! Watches a lock without being in its queue.
 //!
-//! One watch on the directory, or on its coming into being, and one listing whenever
-//! that fires or the connection was made anew: no event can be missed, because the watch
-//! is set by the request that lists.
+//! One watch on each directory that there is, or on its coming into being, and a look at all
+//! of them whenever one fires or the connection was made anew: no event can be missed,
+//! because a watch is set by the request that lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crossbeam_channel::{Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 
 use crate::contender::Contender;
 use crate::error::Result;
-use crate::path;
+use crate::guard::GuardEvent;
 use crate::proto::{ErrorCode, Reply, Request};
-use crate::protocol::name::NodeName;
 use crate::protocol::names::Names;
+use crate::protocol::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::ask::{Asker, over, refused};
-use crate::session::limit::Limit;
+use crate::session::limit::{GaveUp, Limit};
 use crate::session::transport::{Failure, Fired, Watch, WatchId};
 
-/// One watch; forgotten when dropped.
+/// One watch on each of several nodes; forgotten when dropped.
 struct Onlooker<'a> {
     session: &'a Session,
-    dir: &'a str,
     id: WatchId,
+    to: Sender<Fired>,
+    fired: Receiver<Fired>,
+    nodes: Vec<String>,
 }
 
 impl Session {
     /// Returns the contenders as soon as they are not the `known` ones, or at the limit.
     pub(crate) fn contenders_changed(
         self: &Arc<Self>,
-        dir: &str,
+        path: &str,
         known: &[Contender],
         limit: &Limit,
     ) -> Result<Vec<Contender>> {
         let mut asker = self.asker();
-        let (to, fired) = unbounded();
         loop {
             let changes = asker.changes().clone();
-            let onlooker = Onlooker::new(self, dir);
-            let Some(names) = onlooker.look(&mut asker, &to, limit)? else {
+            let mut onlooker = Onlooker::new(self);
+            let Ok(spots) = onlooker.look(path, &mut asker, limit)? else {
                 return Ok(known.to_vec());
             };
-            if !is_known(&names, known) {
-                let present = self.contenders(dir)?;
+            if !is_known(&spots, known) {
+                let present = self.contenders(path)?;
                 // Who came may have gone before he was looked at.
                 if !is_same(&present, known) {
                     return Ok(present);
                 }
             }
-            self.transport.attend();
-            select! {
-                recv(fired) -> _ => {}
-                recv(changes) -> _ => {}
-                recv(limit.timer()) -> _ => return Ok(known.to_vec()),
-                recv(limit.cancel) -> _ => return Ok(known.to_vec()),
+            if onlooker.wait(&changes, &never(), limit).is_err() {
+                return Ok(known.to_vec());
             }
         }
+    }
+
+    /// Returns when something has happened to a node or to a guard, or when the node is not
+    /// there; an error at the limit.
+    pub(crate) fn touched(
+        &self,
+        node: &str,
+        events: &Receiver<GuardEvent>,
+        limit: &Limit,
+    ) -> Result<std::result::Result<(), GaveUp>> {
+        let mut asker = self.asker();
+        let changes = asker.changes().clone();
+        let mut onlooker = Onlooker::new(self);
+        let read = Request::Exists {
+            path: node.to_owned(),
+            watch: true,
+        };
+        Ok(match onlooker.ask(read, node, &mut asker, limit)? {
+            Err(GaveUp) => Err(GaveUp),
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => onlooker.wait(&changes, events, limit),
+        })
     }
 }
 
 impl<'a> Onlooker<'a> {
-    fn new(session: &'a Session, dir: &'a str) -> Self {
-        let id = session.next_watch();
-        Self { session, dir, id }
+    fn new(session: &'a Session) -> Self {
+        let (to, fired) = unbounded();
+        Self {
+            session,
+            id: session.next_watch(),
+            to,
+            fired,
+            nodes: Vec::new(),
+        }
     }
 
-    /// Sets the watch and lists the directory; `None` at the limit.
-    fn look(&self, asker: &mut Asker, to: &Sender<Fired>, limit: &Limit) -> Result<Option<Names>> {
+    /// Sets the watches and tells who is there.
+    fn look(
+        &mut self,
+        path: &str,
+        asker: &mut Asker,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Spots, GaveUp>> {
+        let dirs = Places::of(path);
+        let mut places = Places::default();
+        match self.list(&dirs.own, asker, limit)? {
+            Ok(names) => places.own = names,
+            Err(GaveUp) => return Ok(Err(GaveUp)),
+        }
+        // When one of the others comes, the path's own children tell, but for kazoo's line.
+        let others = [
+            (places.is_curators(), &dirs.leases),
+            (places.is_curators() && places.has("locks"), &dirs.locks),
+            (places.may_be_kazoos(), &dirs.beside),
+        ];
+        let mut found = [None, None, None];
+        for ((_, dir), found) in others.iter().zip(&mut found).filter(|(look, _)| look.0) {
+            match self.list(dir, asker, limit)? {
+                Ok(names) => *found = names,
+                Err(GaveUp) => return Ok(Err(GaveUp)),
+            }
+        }
+        [places.leases, places.locks, places.beside] = found;
+        Ok(Ok(places.spots(path)))
+    }
+
+    /// Sets a watch on a directory and lists it; `None` if it is not there.
+    fn list(
+        &mut self,
+        dir: &str,
+        asker: &mut Asker,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Option<Names>, GaveUp>> {
         let list = Request::GetChildren {
-            path: self.dir.to_owned(),
+            path: dir.to_owned(),
             watch: true,
             stat: false,
         };
         let await_it = Request::Exists {
-            path: self.dir.to_owned(),
+            path: dir.to_owned(),
             watch: true,
         };
-        let mut request = list.clone();
+        loop {
+            for request in [&list, &await_it] {
+                match self.ask(request.clone(), dir, asker, limit)? {
+                    Err(GaveUp) => return Ok(Err(GaveUp)),
+                    Ok(Some(Reply::Children { names, .. })) => return Ok(Ok(Some(names))),
+                    Ok(None) if *request == await_it => return Ok(Ok(None)),
+                    // It has gone, or has just been made: list it after all.
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Asks with a watch until there is an answer; `None` if the node is not there.
+    fn ask(
+        &mut self,
+        request: Request,
+        node: &str,
+        asker: &mut Asker,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Option<Reply>, GaveUp>> {
+        if !self.nodes.iter().any(|known| known == node) {
+            self.nodes.push(node.to_owned());
+        }
         loop {
             if asker.connected(limit)?.is_err() {
-                return Ok(None);
+                return Ok(Err(GaveUp));
             }
-            let watch = Watch::new(self.id, to.clone());
+            let watch = Watch::new(self.id, self.to.clone());
             let ticket = asker.post([(request.clone(), Some(watch))]);
             let Ok(answered) = asker.wait(ticket, limit) else {
-                return Ok(None);
+                return Ok(Err(GaveUp));
             };
             match answered {
-                Ok(Reply::Children { names, .. }) => return Ok(Some(names)),
-                // It has just been made: list it after all.
-                Ok(_) => request = list.clone(),
-                Err(Failure::Refused(ErrorCode::NO_NODE)) if request == await_it => {
-                    return Ok(Some(Names::default()));
-                }
-                Err(Failure::Refused(ErrorCode::NO_NODE)) => request = await_it.clone(),
-                Err(Failure::Refused(code)) => return Err(refused(self.dir, code)),
+                Ok(reply) => return Ok(Ok(Some(reply))),
+                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Ok(Ok(None)),
+                Err(Failure::Refused(code)) => return Err(refused(node, code)),
                 Err(Failure::Closed) => return Err(over(&self.session.hub.link())),
                 Err(Failure::Lost | Failure::NotSent) => asker.breathe(),
             }
+        }
+    }
+
+    /// Waits until a watch fires, a guard has an event or the connection changes.
+    fn wait(
+        &self,
+        changes: &Receiver<()>,
+        events: &Receiver<GuardEvent>,
+        limit: &Limit,
+    ) -> std::result::Result<(), GaveUp> {
+        self.session.transport.attend();
+        select! {
+            recv(self.fired) -> _ => Ok(()),
+            recv(changes) -> _ => Ok(()),
+            recv(events) -> _ => Ok(()),
+            recv(limit.timer()) -> _ => Err(GaveUp),
+            recv(limit.cancel) -> _ => Err(limit.cancelled()),
         }
     }
 }
 
 impl Drop for Onlooker<'_> {
     fn drop(&mut self) {
-        self.session.transport.unwatch(self.dir, self.id);
+        for node in &self.nodes {
+            self.session.transport.unwatch(node, self.id);
+        }
     }
 }
 
-fn is_known(names: &Names, known: &[Contender]) -> bool {
-    let present: BTreeSet<_> = names
-        .iter()
-        .filter(|name| NodeName::parse(name).is_some())
-        .collect();
-    let known: BTreeSet<_> = known.iter().map(|known| path::name(known.node())).collect();
+fn is_known(spots: &Spots, known: &[Contender]) -> bool {
+    let present: BTreeSet<_> = spots.all().map(|spot| spot.node.as_str()).collect();
+    let known: BTreeSet<_> = known.iter().map(Contender::node).collect();
     present == known
 }
 
 fn is_same(present: &[Contender], known: &[Contender]) -> bool {
-    let key = |one: &Contender| (one.node().to_owned(), one.token());
+    let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     present.iter().map(key).eq(known.iter().map(key))
 }

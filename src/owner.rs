@@ -62,6 +62,21 @@ impl Owner {
         }
     }
 
+    /// Says who it is in a message, as `db1 pid 4711 (report.sh)`, if it says so itself.
+    pub(crate) fn named(&self) -> Option<String> {
+        let named = match (&self.text, &self.host, self.pid) {
+            (Some(text), ..) => text.clone(),
+            (None, Some(host), Some(pid)) => {
+                let name = self.note.as_ref().or(self.program.as_ref());
+                let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
+                format!("{host} pid {pid}{name}")
+            }
+            _ => return None,
+        };
+        // Others wrote this, and it may come to a terminal.
+        Some(named.replace(char::is_control, "\u{fffd}"))
+    }
+
     fn read(card: &serde_json::Map<String, Value>) -> Self {
         let text = |key: &str| card.get(key).and_then(Value::as_str).map(shorten);
         let number = |key: &str| card.get(key).and_then(Value::as_u64);
@@ -167,6 +182,19 @@ mod tests {
         assert_eq!(text(b"12").as_deref(), Some("12"));
         assert_eq!(text(b"\x12\x34\xff").as_deref(), Some("\u{12}4\u{fffd}"));
         assert_eq!(text(b""), None);
+    }
+
+    #[test]
+    fn a_message_names_who_says_who_it_is() {
+        let named = |data: &str| Owner::parse(data.as_bytes()).named();
+        let card = r#"{"host":"db1","pid":7,"program":"zklock","note":"a\u001bb"}"#;
+        assert_eq!(named(card).as_deref(), Some("db1 pid 7 (a\u{fffd}b)"));
+        assert_eq!(
+            named(r#"{"host":"db1","pid":7}"#).as_deref(),
+            Some("db1 pid 7")
+        );
+        assert_eq!(named("127.0.0.1").as_deref(), Some("127.0.0.1"));
+        assert_eq!(named(""), None);
     }
 
     #[test]

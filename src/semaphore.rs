@@ -1,22 +1,27 @@
 //! A counting semaphore for a whole cluster.
 
+mod count;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use self::count::Counts;
+use crate::contender::exists;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::hold::{Hold, Queue};
 use crate::options::LockOptions;
-use crate::proto::{ErrorCode, Reply, Request};
+use crate::proto::ErrorCode;
 use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::{Dialect, Role};
-use crate::protocol::queue::beside_semaphore;
-use crate::session::ask::{over, refused};
+use crate::protocol::dialect::Role;
+use crate::protocol::permits::Agreement;
+use crate::session::Session;
+use crate::session::ask::over;
 use crate::session::limit::Limit;
 use crate::session::local::Entry;
+use crate::session::queries::Lasting;
 use crate::session::transport::Failure;
-use crate::session::{Session, list};
 
 /// A semaphore that works across processes and machines: at most so many permits are out.
 ///
@@ -24,9 +29,24 @@ use crate::session::{Session, list};
 /// mutex under `locks` that lets one in after the other, and a node under `leases` for
 /// each permit. With [`Dialect::Kazoo`] it is that of kazoo's `Semaphore`: the mutex is
 /// beside the path, and the permits are right below it. Only the first in line watches the
-/// permits, so hundreds may wait without a herd. How many there are is written into the
-/// semaphore's own node by the first client of this library or of kazoo, and the others are
-/// told if they disagree.
+/// permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
+/// left when it has been idle for a while, where the server has containers; kazoo's stays, as
+/// kazoo counts on it.
+///
+/// # How many permits there are
+///
+/// The number is written into the semaphore's own node. All permits of this library that are
+/// out at a time were given by the same number: where a client is told another one, it
+/// replaces the number when no permit is out, in a transaction that proves that it is the first
+/// in the line. Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire)
+/// fail with [`Error::PermitsDisagree`], which says who has a permit since when. A call that has
+/// a time limit waits in its turn until all others are given back, and fails with it at the limit.
+///
+/// So a deploy that goes from three permits to five needs no step by hand: while there are old
+/// clients and new ones, those with a time limit take turns, as readers and writers do, with
+/// three permits or with five.
+/// Curator's clients do not compare the number, and kazoo's do it once: beside them there may
+/// be as many permits out as the largest number that somebody was told, and never more.
 ///
 /// # Example
 ///
@@ -98,8 +118,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::PermitsDisagree`] if another client counts differently, with
-    /// [`Error::ForeignContender`] if the path is a lock's or a semaphore of another dialect,
+    /// Fails with [`Error::PermitsDisagree`] if somebody has a permit who counts differently,
+    /// with [`Error::ForeignContender`] if the path is a lock's or a semaphore of another dialect,
     /// if somebody in the line would not wait for us or deleted our node, if the server turns
     /// a request down, and if the client is closed. Nothing is left in the line then.
     pub fn acquire(&self) -> Result<Permit> {
@@ -122,13 +142,17 @@ impl Semaphore {
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session.hub.link().timeout);
         let limit = options.limit();
-        if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.leases()), &limit)? {
-            let contest = self.session.contest(Role::Permit, self.permits as usize);
-            match contest.is_taken(&names) {
-                Ok(true) => return Ok(None),
-                Ok(false) => {}
-                Err(foreign) => return Err(self.session.foreign(&self.leases(), foreign)),
+        match self.look(&limit)? {
+            None => return Ok(None),
+            Some(look) if !matches!(look.agreement, Agreement::Differs(_)) => {
+                let contest = self.session.contest(Role::Permit, self.permits as usize);
+                match contest.is_taken(&look.out) {
+                    Ok(true) => return Ok(None),
+                    Ok(false) => {}
+                    Err(foreign) => return Err(self.session.foreign(&self.leases(), foreign)),
+                }
             }
+            Some(_) => self.agreed.store(false, Ordering::Relaxed),
         }
         self.enter(Patience::Tries, options, &limit)
     }
@@ -139,7 +163,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`acquire`](Self::acquire), but with [`Error::PermitsDisagree`] only when `limit` has
+    /// passed.
     pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<Permit>> {
         self.acquire_with(LockOptions::within(limit))
     }
@@ -150,7 +175,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`try_acquire_for`](Self::try_acquire_for).
     pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<Permit>> {
         self.acquire_with(LockOptions::new().deadline(deadline))
     }
@@ -162,7 +187,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
+    /// [`acquire`](Self::acquire) if they do not.
     pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
         let limit = options.limit();
         self.enter(Patience::Waits, options, &limit)
@@ -173,7 +199,7 @@ impl Semaphore {
         &self.path
     }
 
-    /// Returns how many permits there are.
+    /// Returns how many permits there are for this client.
     pub fn permits(&self) -> u32 {
         self.permits
     }
@@ -184,6 +210,10 @@ impl Semaphore {
         mut options: LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<Permit>> {
+        // The first in the line looks in any case.
+        if !self.agreed.load(Ordering::Relaxed) && !self.is_open(patience, limit)? {
+            return Ok(None);
+        }
         let locks = self.locks();
         let (lines, line) = (&self.session.lines, Arc::from(locks.as_str()));
         let _turn = match lines.enter(&line, false, limit, &self.session.hub) {
@@ -195,6 +225,10 @@ impl Semaphore {
         let (leases, number) = (self.leases(), self.permits.to_string());
         let line = Queue {
             dir: &locks,
+            lasting: match self.speaks_kazoo() {
+                true => Lasting::WhileUsed,
+                false => Lasting::WhileUsedIn(number.as_bytes()),
+            },
             ..Queue::of(&self.path, Role::Exclusive)
         };
         // Of those in the line, nobody has a permit to be hurried for, and all would wait
@@ -207,105 +241,58 @@ impl Semaphore {
             let Some(first) = first else {
                 return Ok(None);
             };
-            self.agree(limit)?;
-            let lease = Queue {
-                dir: &leases,
-                role: Role::Permit,
-                permits: self.permits,
-                lasting: self.speaks_kazoo().then_some(number.as_bytes()),
-                under: Some(&first),
-                ..line
-            };
             options.overdue = overdue;
-            let hold = Hold::take(&self.session, &lease, patience, &mut options, limit)?;
+            let hold = match self.agree(&first, patience, &mut options, limit)? {
+                Counts::Alike => {
+                    self.agreed.store(true, Ordering::Relaxed);
+                    let lease = Queue {
+                        dir: &leases,
+                        role: Role::Permit,
+                        permits: self.permits,
+                        lasting: match self.speaks_kazoo() {
+                            true => Lasting::Always(number.as_bytes()),
+                            false => line.lasting,
+                        },
+                        under: Some(&first),
+                        ..line
+                    };
+                    Some(Hold::take(
+                        &self.session,
+                        &lease,
+                        patience,
+                        &mut options,
+                        limit,
+                    )?)
+                }
+                Counts::GaveUp => return Ok(None),
+                Counts::Lost => None,
+            };
             // Who has lost the mutex was not first when the permits were counted, and if he
             // went on to wait for one, two of them could wait for each other.
-            match (first.check(), hold) {
-                (Ok(()), hold) => return Ok(hold.map(|hold| Permit { hold })),
-                (Err(_), _) if limit.is_over() => return Ok(None),
-                (Err(_), _) => {}
+            if let (Some(hold), Ok(())) = (hold, first.check()) {
+                return Ok(hold.map(|hold| Permit { hold }));
             }
-        }
-    }
-
-    /// Compares the number of permits with what is written down, or writes it down, and
-    /// looks for those who count otherwise; until the numbers were found to agree.
-    fn agree(&self, limit: &Limit) -> Result<()> {
-        if self.agreed.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        if let Some(Reply::Children { names, .. }) = self.ask(&list(&self.path), limit)?
-            && let Some(foreign) = beside_semaphore(self.session.settings.dialect, &names)
-        {
-            return Err(self.session.foreign(&self.path, foreign));
-        }
-        let Some((data, version)) = self.written(limit)? else {
-            return Ok(());
-        };
-        let text = std::str::from_utf8(&data).unwrap_or_default();
-        match text.trim().parse() {
-            Ok(theirs) if theirs == self.permits => {}
-            Ok(theirs) => {
-                return Err(Error::PermitsDisagree {
-                    path: self.path.to_string(),
-                    ours: self.permits,
-                    theirs,
-                });
+            if limit.is_over() {
+                return Ok(None);
             }
-            // kazoo leaves alone what is no number. It writes its own just after it has made
-            // the node, over ours if need be: that must be looked at again.
-            Err(_) if self.speaks_kazoo() && !data.is_empty() => return Ok(()),
-            Err(_) if self.speaks_kazoo() => return self.write(version, limit),
-            // Curator leaves an address or nothing there.
-            Err(_) => self.write(version, limit)?,
+            self.is_welcome(&first, limit)?;
         }
-        self.agreed.store(true, Ordering::Relaxed);
-        Ok(())
     }
 
-    /// Returns what is in the semaphore's own node, and its version.
-    fn written(&self, limit: &Limit) -> Result<Option<(Vec<u8>, i32)>> {
-        let read = Request::GetData {
-            path: self.path.to_string(),
-            watch: false,
-        };
-        let mut answer = self.ask(&read, limit)?;
-        if answer.is_none() && self.speaks_kazoo() {
-            // Whoever makes it says how many permits there are, and nobody else does.
-            let (number, path) = (self.permits.to_string(), [self.path.to_string()]);
-            let mut asker = self.session.asker();
-            self.session
-                .make_directories(&mut asker, &path, Some(number.as_bytes()), limit)?;
-            answer = self.ask(&read, limit)?;
-        }
-        Ok(match answer {
-            Some(Reply::Data { data, stat }) => Some((data, stat.version)),
-            _ => None,
-        })
-    }
-
-    /// Writes down how many permits there are.
-    fn write(&self, version: i32, limit: &Limit) -> Result<()> {
-        let write = Request::SetData {
-            path: self.path.to_string(),
-            data: self.permits.to_string().into_bytes(),
-            version,
-        };
-        self.ask(&write, limit)?;
-        Ok(())
-    }
-
-    /// Returns `None` if there is nothing there, nobody allows it, or the time is over.
-    fn ask(&self, request: &Request, limit: &Limit) -> Result<Option<Reply>> {
-        match self.session.asker().insist(request, limit)? {
-            Ok(Ok(reply)) => Ok(Some(reply)),
-            Ok(Err(Failure::Closed)) => Err(over(&self.session.hub.link())),
-            Ok(Err(Failure::Refused(
-                ErrorCode::NO_NODE | ErrorCode::NO_AUTH | ErrorCode::BAD_VERSION,
-            )))
-            | Err(_) => Ok(None),
-            Ok(Err(Failure::Refused(code))) => Err(refused(&self.path, code)),
-            Ok(Err(Failure::Lost | Failure::NotSent)) => Ok(None),
+    /// Fails if somebody deleted our node in the line, which did not just go with its session.
+    fn is_welcome(&self, first: &Hold, limit: &Limit) -> Result<()> {
+        let link = || self.session.hub.link();
+        match self.session.asker().insist(&exists(first.node()), limit)? {
+            Ok(Err(Failure::Closed)) => Err(over(&link())),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE)))
+                if self.session.transport.abilities().resumes
+                    && link().session == first.vigil().session() =>
+            {
+                Err(Error::Evicted {
+                    node: first.node().to_owned(),
+                })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -323,10 +310,6 @@ impl Semaphore {
             true => self.path.to_string(),
             false => format!("{}/leases", self.path),
         }
-    }
-
-    fn speaks_kazoo(&self) -> bool {
-        self.session.settings.dialect == Dialect::Kazoo
     }
 }
 

@@ -20,7 +20,6 @@ use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Semaphore}
 
 in_every_place! {
     no_more_permits_are_out_than_there_are
-    permits_that_disagree_are_reported
     a_waiting_thread_is_told_and_gets_the_next_permit
     a_permit_may_change_threads_and_is_lost_with_its_session
     a_waiter_whose_session_expires_queues_again
@@ -101,25 +100,6 @@ fn no_more_permits_are_out_than_there_are(place: Place) {
         two.unlock().unwrap();
         three.unlock().unwrap();
         nothing_is_left(place, dialect, &path);
-    }
-}
-
-/// Curator checks nothing here: each client counts by its own limit.
-fn permits_that_disagree_are_reported(place: Place) {
-    for &dialect in dialects(place) {
-        let path = fresh_path("disagree");
-        let (client, two) = semaphore(place, dialect, &path, 2);
-        let permit = two.acquire().unwrap();
-        let (_other, three) = semaphore(place, dialect, &path, 3);
-        let disagree = Error::PermitsDisagree {
-            path: path.clone(),
-            ours: 3,
-            theirs: 2,
-        };
-        assert_eq!(three.acquire().unwrap_err(), disagree);
-        drop(permit);
-        nothing_is_left(place, dialect, &path);
-        assert!(client.semaphore(&path, 0).is_err());
     }
 }
 

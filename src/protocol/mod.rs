@@ -7,6 +7,8 @@
 //! - [`name`] says what one node name means,
 //! - [`names`] is such a list,
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
+//! - [`permits`] says whose number of a semaphore's permits stands,
+//! - [`places`] says where those are whom a path's lock has,
 //! - [`last_grant`] says who comes back to a queue that nobody has joined since,
 //! - [`attempt`] takes one contender into the queue,
 //! - [`validity`] says how long a holder may trust its lock,
@@ -24,5 +26,7 @@ pub mod farewell;
 pub mod last_grant;
 pub mod name;
 pub mod names;
+pub mod permits;
+pub mod places;
 pub mod queue;
 pub mod validity;

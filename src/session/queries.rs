@@ -47,7 +47,7 @@ impl Session {
         &self,
         asker: &mut Asker,
         dirs: &[String],
-        lasting: Option<&[u8]>,
+        lasting: Lasting<'_>,
         limit: &Limit,
     ) -> Result<()> {
         for dir in dirs {
@@ -98,15 +98,60 @@ impl Session {
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
             Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
             Ok(Err(Failure::Closed)) => Err(over(&self.hub.link())),
-            Ok(Err(_)) | Err(_) => Err(Error::ConnectTimeout {
-                limit: LIMIT,
-                tried: self.hub.trouble(),
-            }),
+            Ok(Err(_)) | Err(_) => Err(self.unanswered()),
+        }
+    }
+
+    /// Asks all of these in one write, until there is an answer to each; `None` at the limit.
+    pub(crate) fn read_all(
+        &self,
+        requests: &[Request],
+        limit: &Limit,
+    ) -> Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>> {
+        let mut asker = self.asker();
+        'again: loop {
+            if asker.connected(limit)?.is_err() {
+                return Ok(None);
+            }
+            let ticket = asker.post(requests.iter().map(|request| (request.clone(), None)));
+            let Ok(answers) = asker.wait_for_all(ticket, requests.len(), limit) else {
+                return Ok(None);
+            };
+            let mut read = Vec::with_capacity(answers.len());
+            for answered in answers {
+                read.push(match answered {
+                    Ok(reply) => Ok(reply),
+                    Err(Failure::Refused(code)) => Err(code),
+                    Err(Failure::Closed) => return Err(over(&self.hub.link())),
+                    Err(Failure::Lost | Failure::NotSent) => {
+                        asker.breathe();
+                        continue 'again;
+                    }
+                });
+            }
+            return Ok(Some(read));
+        }
+    }
+
+    /// As [`read_all`](Self::read_all), for as long as a question may take.
+    pub(crate) fn look_up(
+        &self,
+        requests: &[Request],
+    ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
+        let answers = self.read_all(requests, &Limit::after(LIMIT))?;
+        answers.ok_or_else(|| self.unanswered())
+    }
+
+    /// The error of a question that no server has answered in time.
+    fn unanswered(&self) -> Error {
+        Error::ConnectTimeout {
+            limit: LIMIT,
+            tried: self.hub.trouble(),
         }
     }
 
     /// The requests that create a lock's directory and what is above it.
-    pub(crate) fn parents(&self, dir: &str, lasting: Option<&[u8]>) -> Vec<Request> {
+    pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
         let make = |path: &str, mode, data: &[u8]| Request::Create {
             path: path.to_owned(),
             data: data.to_vec(),
@@ -115,14 +160,36 @@ impl Session {
             stat: false,
         };
         // kazoo remembers that a directory exists, and fails if a container has gone.
-        let last = match (lasting, self.settings.dialect) {
-            (Some(data), _) => make(dir, CreateMode::Persistent, data),
-            (None, Dialect::Kazoo) => make(dir, CreateMode::Persistent, &[]),
-            (None, Dialect::Curator | Dialect::Recipe) => make(dir, CreateMode::Container, &[]),
+        let idle = match self.settings.dialect {
+            Dialect::Kazoo => CreateMode::Persistent,
+            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
+        };
+        let (mode, data) = match lasting {
+            Lasting::Always(data) => (CreateMode::Persistent, data),
+            Lasting::WhileUsed | Lasting::WhileUsedIn(_) => (idle, &[][..]),
         };
         let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent, &[]));
-        above.chain([last]).collect()
+        let mut requests: Vec<_> = above.collect();
+        if let Lasting::WhileUsedIn(number) = lasting
+            && let Some(parent) = path::ancestors(dir).last()
+        {
+            requests.pop();
+            requests.push(make(parent, idle, number));
+        }
+        requests.push(make(dir, mode, data));
+        requests
     }
+}
+
+/// How long a queue's directory stays when nobody is in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lasting<'a> {
+    /// Until the server sweeps it up, where the dialect allows that.
+    WhileUsed,
+    /// As that, and so does the directory that it is in, which has this in it at first.
+    WhileUsedIn(&'a [u8]),
+    /// For good; it has this in it at first.
+    Always(&'a [u8]),
 }
 
 /// What the server said against the parents of a lock, from the outermost to the last.

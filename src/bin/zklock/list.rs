@@ -12,7 +12,7 @@ use crate::away::Away;
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::plain::{plain, plain_json};
-use crate::queue::{Queue, places};
+use crate::queue::Queue;
 use crate::table::{brief, json, table};
 
 /// How often we look whether a server is there. On a terminal the times go on, too; no
@@ -28,8 +28,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// Moves the cursor to the corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// One of the places where contenders are looks different now.
-type Change = (usize, zklock::Result<Vec<Contender>>);
+/// It looks different now.
+type Change = zklock::Result<Vec<Contender>>;
 
 pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
@@ -47,15 +47,15 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
 /// Goes on until nobody reads it any more.
 fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
-    let changes = watchers(client, list, &queue)?;
+    let changes = onlooker(client, list, &queue)?;
     let mut away = Away::default();
     while show(list, &queue, &away, screen).is_ok() {
         let known = away.since();
         loop {
             select! {
                 recv(changes) -> change => {
-                    let Ok((place, present)) = change else { return Ok(()) };
-                    queue.update(place, present?);
+                    let Ok(present) = change else { return Ok(()) };
+                    queue = Queue::new(present?);
                     away.look(client);
                     break;
                 }
@@ -71,29 +71,26 @@ fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> 
     Ok(())
 }
 
-fn watchers(client: &Client, list: &List, queue: &Queue) -> Result<Receiver<Change>, Failure> {
+/// Looks on in a thread of its own.
+fn onlooker(client: &Client, list: &List, queue: &Queue) -> Result<Receiver<Change>, Failure> {
     let (to, changes) = unbounded();
-    for (place, dir) in places(&list.path).into_iter().enumerate() {
-        let (client, known, to) = (client.clone(), queue.at(place), to.clone());
-        thread::Builder::new()
-            .name(format!("zklock-watch-{place}"))
-            .spawn(move || watch_place(&client, place, &dir, known, &to))
-            .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
-    }
+    let (client, path, known) = (
+        client.clone(),
+        list.path.clone(),
+        queue.contenders().to_vec(),
+    );
+    thread::Builder::new()
+        .name("zklock-watch".to_owned())
+        .spawn(move || look_on(&client, &path, known, &to))
+        .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
     Ok(changes)
 }
 
 /// Ends when nobody listens, at the first change after that.
-fn watch_place(
-    client: &Client,
-    place: usize,
-    dir: &str,
-    mut known: Vec<Contender>,
-    to: &Sender<Change>,
-) {
-    let key = |one: &Contender| (one.node().to_owned(), one.token());
+fn look_on(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Change>) {
+    let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
-        let present = client.contenders_changed(dir, &known, HOUR);
+        let present = client.contenders_changed(path, &known, HOUR);
         if let Ok(present) = &present {
             thread::sleep(PAUSE);
             if present.iter().map(key).eq(known.iter().map(key)) {
@@ -102,7 +99,7 @@ fn watch_place(
             known.clone_from(present);
         }
         let failed = present.is_err();
-        if to.send((place, present)).is_err() || failed {
+        if to.send(present).is_err() || failed {
             return;
         }
     }
@@ -129,7 +126,7 @@ fn show(list: &List, queue: &Queue, away: &Away, screen: bool) -> io::Result<()>
             "no server has answered for {silent}, and this is how it was then:"
         )?;
     }
-    match queue.entries().is_empty() {
+    match queue.contenders().is_empty() {
         true => writeln!(to, "nobody holds {} or waits for it", plain(&list.path))?,
         false => writeln!(to, "{}", table(queue, away.since()))?,
     }

@@ -33,7 +33,7 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     if let Some(limit) = revoke.evict_after {
         let deadline = Instant::now().checked_add(limit);
         for contender in asked {
-            evict(&client, contender, deadline)?;
+            evict(&client, &revoke.path, contender, deadline)?;
         }
     }
     drop(client.close());
@@ -42,21 +42,21 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
 
 /// The holders, or the one that the user named.
 fn chosen<'a>(revoke: &Revoke, queue: &'a Queue) -> Vec<&'a Contender> {
-    let entries = queue.entries();
-    let chosen = entries.iter().filter(|entry| match &revoke.node {
-        Some(node) => {
-            let full = entry.contender.node();
-            full == node || full.rsplit('/').next() == Some(node)
-        }
-        None => entry.holds,
+    let chosen = queue.contenders().iter().filter(|one| match &revoke.node {
+        Some(node) => one.node() == node || one.node().rsplit('/').next() == Some(node),
+        None => one.holds(),
     });
-    chosen.map(|entry| entry.contender).collect()
+    chosen.collect()
 }
 
 /// Waits until it has gone, and deletes it if it has not.
-fn evict(client: &Client, contender: &Contender, deadline: Option<Instant>) -> Result<(), Failure> {
-    let dir = contender.node().rsplit_once('/').map_or("", |(dir, _)| dir);
-    let mut present = client.contenders(dir)?;
+fn evict(
+    client: &Client,
+    path: &str,
+    contender: &Contender,
+    deadline: Option<Instant>,
+) -> Result<(), Failure> {
+    let mut present = client.contenders(path)?;
     while present.iter().any(|other| is_same(contender, other)) {
         let left = deadline.map_or(Duration::MAX, |deadline| {
             deadline.saturating_duration_since(Instant::now())
@@ -66,7 +66,7 @@ fn evict(client: &Client, contender: &Contender, deadline: Option<Instant>) -> R
             tell("evicted", contender);
             return Ok(());
         }
-        present = client.contenders_changed(dir, &present, left)?;
+        present = client.contenders_changed(path, &present, left)?;
     }
     tell("let go:", contender);
     Ok(())

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
 use crate::plain::plain;
-use crate::queue::{Entry, Queue};
+use crate::queue::Queue;
 
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
@@ -23,8 +23,8 @@ pub(crate) fn table(queue: &Queue, away: Option<SystemTime>) -> String {
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
     let now = away.unwrap_or_else(SystemTime::now);
-    for (place, entry) in queue.entries().iter().enumerate() {
-        table.add_row(row(place + 1, entry, now));
+    for (place, contender) in queue.contenders().iter().enumerate() {
+        table.add_row(row(place + 1, contender, now));
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
     lines.join("\n")
@@ -33,10 +33,9 @@ pub(crate) fn table(queue: &Queue, away: Option<SystemTime>) -> String {
 /// Returns everything that is known of a queue, and since when nobody answers if so. Fields
 /// may be added, and are not removed.
 pub(crate) fn json(path: &str, queue: &Queue, away: Option<SystemTime>) -> Value {
-    let entries = queue.entries();
-    let entries = entries.iter().enumerate();
-    let contenders: Vec<_> = entries
-        .map(|(place, entry)| one(place + 1, entry))
+    let contenders = queue.contenders().iter().enumerate();
+    let contenders: Vec<_> = contenders
+        .map(|(place, contender)| one(place + 1, contender))
         .collect();
     json!({
         "path": path,
@@ -85,16 +84,15 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn row(place: usize, entry: &Entry<'_>, now: SystemTime) -> [String; COLUMNS.len()] {
-    let contender = entry.contender;
+fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS.len()] {
     let owner = contender.owner();
     // Another machine's clock may be ahead of ours.
     let since = now.duration_since(contender.since()).unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
         place.to_string(),
-        if entry.holds { "holds" } else { "waits" }.to_owned(),
-        role(entry.role).to_owned(),
+        if contender.holds() { "holds" } else { "waits" }.to_owned(),
+        role(contender.role()).to_owned(),
         brief(since),
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
@@ -107,13 +105,12 @@ fn row(place: usize, entry: &Entry<'_>, now: SystemTime) -> [String; COLUMNS.len
     ]
 }
 
-fn one(place: usize, entry: &Entry<'_>) -> Value {
-    let contender = entry.contender;
+fn one(place: usize, contender: &Contender) -> Value {
     let owner = contender.owner();
     json!({
         "place": place,
-        "holds": entry.holds,
-        "role": role(entry.role),
+        "holds": contender.holds(),
+        "role": role(contender.role()),
         "since_ms": millis(contender.since()),
         "session": session(contender),
         "token": contender.token().get(),

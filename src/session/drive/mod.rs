@@ -21,6 +21,7 @@ use super::hub::{Awake, Link, SessionState};
 use super::limit::{GaveUp, Limit};
 use super::mailbox::Mailbox;
 use super::overdue::Overdue;
+use super::queries::Lasting;
 use super::transport::{Failure, Fired};
 use super::vigil::Vigil;
 use crate::error::{Error, Result};
@@ -41,8 +42,8 @@ pub(crate) struct Quest<'a> {
     pub(crate) note: Option<&'a str>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
     pub(crate) overdue: Option<Overdue>,
-    /// What is in the directory at first, if it must not go when it is empty.
-    pub(crate) lasting: Option<&'a [u8]>,
+    /// What becomes of the directory when it is empty.
+    pub(crate) lasting: Lasting<'a>,
     /// Another lock: it is of no use to go on when that is lost.
     pub(crate) under: Option<&'a Vigil>,
     /// The last grant to whoever asks, until an attempt was made on the strength of it.

@@ -1,0 +1,275 @@
+//! The number of a semaphore's permits: reading it, writing it down, and waiting for those
+//! who go by another.
+
+use std::time::Instant;
+
+use super::Semaphore;
+use crate::contender::{Contender, get};
+use crate::error::{Error, Result};
+use crate::hold::Hold;
+use crate::options::{LockOptions, Waiting};
+use crate::proto::{ErrorCode, Op, Reply, Request, failure};
+use crate::protocol::attempt::Patience;
+use crate::protocol::dialect::{Dialect, Role};
+use crate::protocol::name::NodeName;
+use crate::protocol::names::Names;
+use crate::protocol::permits::{Agreement, compare};
+use crate::protocol::places::Spot;
+use crate::protocol::queue::beside_semaphore;
+use crate::session::ask::{over, refused};
+use crate::session::limit::{GaveUp, Limit};
+use crate::session::list;
+use crate::session::queries::Lasting;
+use crate::session::transport::Failure;
+
+/// What is known of a semaphore at one moment.
+pub(super) struct Look {
+    pub(super) agreement: Agreement,
+    /// The permits that are out, and those that the first in the line asks for.
+    pub(super) out: Names,
+    /// The version of the number.
+    version: i32,
+    /// The semaphore has no node.
+    absent: bool,
+}
+
+/// Whether the first in the line may count the permits by its own number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Counts {
+    Alike,
+    /// The place in the line was lost.
+    Lost,
+    GaveUp,
+}
+
+impl Semaphore {
+    /// Fails if somebody goes by another number and the caller has no time to wait for him;
+    /// `false` if the time is over.
+    pub(super) fn is_open(&self, patience: Patience, limit: &Limit) -> Result<bool> {
+        loop {
+            let Some(look) = self.look(limit)? else {
+                return Ok(false);
+            };
+            let Some((theirs, holder, _)) = self.other(&look)? else {
+                return Ok(true);
+            };
+            if self.is_patient(patience, limit) {
+                return Ok(true);
+            }
+            if let Some(holder) = holder {
+                return Err(self.disagreement(theirs, &holder));
+            }
+        }
+    }
+
+    /// Compares the numbers on behalf of the first in the line, and has the semaphore go by
+    /// ours as soon as nobody goes by another.
+    pub(super) fn agree(
+        &self,
+        first: &Hold,
+        patience: Patience,
+        options: &mut LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<Counts> {
+        loop {
+            let Some(look) = self.look(limit)? else {
+                return Ok(Counts::GaveUp);
+            };
+            if look.absent && self.speaks_kazoo() {
+                // Whoever makes it says how many permits there are, and nobody else does.
+                let (number, path) = (self.permits.to_string(), [self.path.to_string()]);
+                let mut asker = self.session.asker();
+                let lasting = Lasting::Always(number.as_bytes());
+                self.session
+                    .make_directories(&mut asker, &path, lasting, limit)?;
+                continue;
+            }
+            match look.agreement {
+                Agreement::Agreed | Agreement::Unknown => return Ok(Counts::Alike),
+                Agreement::Differs(_) => {
+                    match self.await_others(&look, first, patience, options, limit)? {
+                        Ok(()) => continue,
+                        Err(counts) => return Ok(counts),
+                    }
+                }
+                Agreement::Replace(theirs) => log::warn!(
+                    "the semaphore {} had {theirs} permits, and has {} from now on",
+                    self.path,
+                    self.permits,
+                ),
+                Agreement::Write => {}
+            }
+            match self.write(first, look.version, limit)? {
+                Ok(()) => return Ok(Counts::Alike),
+                // Somebody else has written: see what.
+                Err(ErrorCode::BAD_VERSION) => {}
+                Err(ErrorCode::NO_NODE) => return Ok(Counts::Lost),
+                // It is ours to count if it is nobody else's.
+                Err(ErrorCode::NO_AUTH) if look.agreement == Agreement::Write => {
+                    return Ok(Counts::Alike);
+                }
+                Err(ErrorCode::OPERATION_TIMEOUT) => return Ok(Counts::GaveUp),
+                Err(code) => return Err(refused(&self.path, code)),
+            }
+        }
+    }
+
+    /// Waits until one of those has gone who go by another number.
+    fn await_others(
+        &self,
+        look: &Look,
+        first: &Hold,
+        patience: Patience,
+        options: &mut LockOptions<'_>,
+        limit: &Limit,
+    ) -> Result<std::result::Result<(), Counts>> {
+        let Some((theirs, holder, last)) = self.other(look)? else {
+            return Ok(Ok(()));
+        };
+        // Who has gone meanwhile need not be waited for.
+        let Some(holder) = holder else {
+            return Ok(Ok(()));
+        };
+        if !self.is_patient(patience, limit) {
+            return Err(self.disagreement(theirs, &holder));
+        }
+        if let Some(told) = options.on_wait.as_mut() {
+            told(&Waiting {
+                position: look.out.len(),
+                ahead: Some(holder.clone()),
+                since: limit.begun.elapsed(),
+            });
+        }
+        if first.check().is_err() {
+            return Ok(Err(Counts::Lost));
+        }
+        if self.session.touched(&last, first.events(), limit)?.is_ok() {
+            return Ok(Ok(()));
+        }
+        let late = |deadline| deadline <= Instant::now();
+        match limit.deadline().is_some_and(late) {
+            true => Err(self.disagreement(theirs, &holder)),
+            false => Ok(Err(Counts::GaveUp)),
+        }
+    }
+
+    /// Who has been going by another number for longest, unless he has gone, and the node of
+    /// the last one who does.
+    fn other(&self, look: &Look) -> Result<Option<(u32, Option<Contender>, String)>> {
+        let Agreement::Differs(theirs) = look.agreement else {
+            return Ok(None);
+        };
+        let number = |name: &&str| NodeName::parse(name).map_or(0, |name| name.sequence);
+        let out = || look.out.iter();
+        let (Some(oldest), Some(last)) = (out().min_by_key(number), out().max_by_key(number))
+        else {
+            return Ok(None);
+        };
+        let node = |name| format!("{}/{name}", self.leases());
+        let spot = Spot {
+            node: node(oldest),
+            role: Role::Permit,
+            holds: true,
+        };
+        let holder = self.session.read_spots(&[spot])?.pop();
+        Ok(Some((theirs, holder, node(last))))
+    }
+
+    /// Without a limit, what may be a mistake would be waited for without end.
+    fn is_patient(&self, patience: Patience, limit: &Limit) -> bool {
+        patience == Patience::Waits && limit.deadline().is_some()
+    }
+
+    /// Reads the number and lists the permits; `None` if the time is over.
+    pub(super) fn look(&self, limit: &Limit) -> Result<Option<Look>> {
+        let dialect = self.session.settings.dialect;
+        let mut requests = vec![get(&self.path), list(&self.path)];
+        if !self.speaks_kazoo() {
+            requests.push(list(&self.leases()));
+        }
+        let Some(answers) = self.session.read_all(&requests, limit)? else {
+            return Ok(None);
+        };
+        let mut answers = answers.into_iter();
+        let (data, version, absent) = match answers.next() {
+            Some(Ok(Reply::Data { data, stat })) => (Some(data), stat.version, false),
+            Some(Err(ErrorCode::NO_NODE)) => (None, -1, true),
+            Some(Err(ErrorCode::NO_AUTH)) => (None, -1, false),
+            Some(Err(code)) => return Err(refused(&self.path, code)),
+            _ => (None, -1, false),
+        };
+        let mut names = |dir: &str| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(names),
+            Some(Err(code)) if !matches!(code, ErrorCode::NO_NODE | ErrorCode::NO_AUTH) => {
+                Err(refused(dir, code))
+            }
+            _ => Ok(Names::default()),
+        };
+        let own = names(&self.path)?;
+        if let Some(foreign) = beside_semaphore(dialect, &own) {
+            return Err(self.session.foreign(&self.path, foreign));
+        }
+        let out = match self.speaks_kazoo() {
+            true => own,
+            false => names(&self.leases())?,
+        };
+        Ok(Some(Look {
+            agreement: compare(dialect, data.as_deref(), self.permits, out.len()),
+            out,
+            version,
+            absent,
+        }))
+    }
+
+    /// Writes the number down if it is the one that was read and we are still the first in
+    /// the line; both are looked at in the transaction that writes.
+    fn write(
+        &self,
+        first: &Hold,
+        version: i32,
+        limit: &Limit,
+    ) -> Result<std::result::Result<(), ErrorCode>> {
+        let (path, data) = (self.path.to_string(), self.permits.to_string().into_bytes());
+        let request = match self.session.transport.abilities().multi {
+            true => Request::Multi(vec![
+                Op::Check {
+                    path: first.node().to_owned(),
+                    version: -1,
+                },
+                Op::SetData {
+                    path,
+                    data,
+                    version,
+                },
+            ]),
+            false => Request::SetData {
+                path,
+                data,
+                version,
+            },
+        };
+        Ok(match self.session.asker().insist(&request, limit)? {
+            Ok(Ok(Reply::Multi(results))) => failure(&results).map_or(Ok(()), Err),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(Failure::Refused(code))) => Err(code),
+            Ok(Err(Failure::Closed)) => return Err(over(&self.session.hub.link())),
+            Ok(Err(Failure::Lost | Failure::NotSent)) | Err(GaveUp) => {
+                Err(ErrorCode::OPERATION_TIMEOUT)
+            }
+        })
+    }
+
+    fn disagreement(&self, theirs: u32, holder: &Contender) -> Error {
+        Error::PermitsDisagree {
+            path: self.path.to_string(),
+            ours: self.permits,
+            theirs,
+            holder: holder.named(),
+            since: holder.since(),
+        }
+    }
+
+    pub(super) fn speaks_kazoo(&self) -> bool {
+        self.session.settings.dialect == Dialect::Kazoo
+    }
+}
