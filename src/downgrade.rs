@@ -75,7 +75,7 @@ impl Hold {
             }
             let create = Request::Create {
                 path: node.to_owned(),
-                data: session.settings.card.text(None),
+                data: session.settings.card.text(None).into(),
                 acl: session.settings.acl.entries().to_vec(),
                 mode: CreateMode::Ephemeral,
                 stat: true,

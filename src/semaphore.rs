@@ -279,7 +279,7 @@ impl Semaphore {
             answer = self.ask(&read, limit)?;
         }
         Ok(match answer {
-            Some(Reply::Data { data, stat }) => Some((data, stat.version)),
+            Some(Reply::Data { data, stat }) => Some((data.into(), stat.version)),
             _ => None,
         })
     }
@@ -288,7 +288,7 @@ impl Semaphore {
     fn write(&self, version: i32, limit: &Limit) -> Result<()> {
         let write = Request::SetData {
             path: self.path.to_string(),
-            data: self.permits.to_string().into_bytes(),
+            data: self.permits.to_string().into_bytes().into(),
             version,
         };
         self.ask(&write, limit)?;

@@ -1,11 +1,13 @@
 //! The embedded server as its clients see it.
-
 mod abuse;
 mod clients;
 mod faults;
 mod kazoo;
+mod lag;
+mod libraries;
 mod mistakes;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 mod wire;
+mod words;
