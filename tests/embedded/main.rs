@@ -1,8 +1,10 @@
 //! The embedded server as its clients see it.
+
 mod abuse;
 mod clients;
 mod faults;
 mod kazoo;
+mod kazoo_suite;
 mod lag;
 mod libraries;
 mod mistakes;
