@@ -76,7 +76,7 @@ impl Hold {
             watch: false,
         };
         match self.session().asker().insist(&read, limit)? {
-            Ok(Ok(Reply::Data { data, .. })) => Ok(Some(data)),
+            Ok(Ok(Reply::Data { data, .. })) => Ok(Some(data.into())),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
             Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
             Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
@@ -106,7 +106,8 @@ impl Hold {
                 path: dir.to_owned(),
                 data: json!({ "held": self.token().get() })
                     .to_string()
-                    .into_bytes(),
+                    .into_bytes()
+                    .into(),
                 version: -1,
             },
         ]);
@@ -134,7 +135,7 @@ pub(crate) fn clear(dir: &str, node: String) -> Request {
         },
         Op::SetData {
             path: dir.to_owned(),
-            data: CLEAN.to_vec(),
+            data: CLEAN.to_vec().into(),
             version: -1,
         },
     ])

@@ -208,7 +208,7 @@ impl Session {
             let reads: Vec<_> = spots.iter().map(|spot| get(&spot.node)).collect();
             for (spot, answer) in spots.iter().zip(self.look_up(&reads)?) {
                 let (data, stat) = match answer {
-                    Ok(Reply::Data { data, stat }) => (data, stat),
+                    Ok(Reply::Data { data, stat }) => (data.into(), stat),
                     Err(ErrorCode::NO_AUTH) => match self.read(&exists(&spot.node), &spot.node)? {
                         Some(Reply::Stat(stat)) => (Vec::new(), stat),
                         _ => continue,

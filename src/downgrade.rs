@@ -104,7 +104,7 @@ impl Hold {
     /// Creates the reader's node if the writer's is there.
     fn request(&self, node: &str, transacts: bool) -> Request {
         let settings = &self.session().settings;
-        let (path, data) = (node.to_owned(), settings.card.text(None));
+        let (path, data) = (node.to_owned(), settings.card.text(None).into());
         let (acl, mode) = (settings.acl.entries().to_vec(), CreateMode::Ephemeral);
         if !transacts {
             return Request::Create {

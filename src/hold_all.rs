@@ -236,7 +236,7 @@ fn abandon(session: &Session, paths: &[String], owner: i64, prefix: &str) {
 fn creates(session: &Session, paths: &[String], prefix: &str, note: Option<&str>) -> Vec<Op> {
     let create = |path: &String| Op::Create {
         path: format!("{path}/{prefix}"),
-        data: session.settings.card.text(note),
+        data: session.settings.card.text(note).into(),
         acl: session.settings.acl.entries().to_vec(),
         mode: CreateMode::EphemeralSequential,
         stat: false,

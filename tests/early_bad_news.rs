@@ -18,7 +18,7 @@ use support::raw::{Raw, children, op};
 use support::zookeeper::{Builder, ZooKeeper};
 use support::{aside, eventually, fresh_path};
 use transport::{SOON, Transport, wait_for, wait_for_queue};
-use zklock::{Client, Error, GuardEvent, GuardState, LockGuard, MutexGuard};
+use zklock::{Client, Error, GuardEvent, GuardState, MutexGuard};
 
 const T: Duration = Duration::from_secs(4);
 

@@ -1,56 +1,118 @@
 //! The words that an operator can send instead of a client's first frame.
+//!
+//! The answers have ZooKeeper's shape, and bear what is so: a server that measures no
+//! latency leaves it out where that may be, and says 0 where a number has to be.
 
+use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write;
 
-use super::state::State;
+use super::date::date;
+use super::state::{Connection, State};
+use crate::proto::{OpCode, Request};
+
+/// What this server says it is.
+const VERSION: &str = concat!(
+    "3.8.0-zklock-",
+    env!("CARGO_PKG_VERSION"),
+    ", built on 01/01/1970 00:00 UTC"
+);
 
 /// A word; it stands where a client's first frame has its length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Word {
+    Conf,
     Cons,
+    Dump,
+    Envi,
+    Isro,
+    Mntr,
     Ruok,
     Srvr,
+    Stat,
     Wchs,
 }
 
 impl Word {
     pub(super) fn from_bytes(bytes: [u8; 4]) -> Option<Self> {
         Some(match &bytes {
+            b"conf" => Self::Conf,
             b"cons" => Self::Cons,
+            b"dump" => Self::Dump,
+            b"envi" => Self::Envi,
+            b"isro" => Self::Isro,
+            b"mntr" => Self::Mntr,
             b"ruok" => Self::Ruok,
             b"srvr" => Self::Srvr,
+            b"stat" => Self::Stat,
             b"wchs" => Self::Wchs,
             _ => return None,
         })
     }
 }
 
+/// What ZooKeeper's reports call a request.
+pub(super) fn name(request: &Request) -> &'static str {
+    match request.op() {
+        OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => "CREA",
+        OpCode::DELETE => "DELE",
+        OpCode::EXISTS => "EXIS",
+        OpCode::GET_DATA => "GETD",
+        OpCode::SET_DATA => "SETD",
+        OpCode::GET_ACL => "GETA",
+        OpCode::SET_ACL => "SETA",
+        OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "GETC",
+        OpCode::COUNT_DESCENDANTS => "GETACN",
+        OpCode::GET_EPHEMERALS => "GETE",
+        OpCode::SYNC => "SYNC",
+        OpCode::MULTI => "MULT",
+        OpCode::MULTI_READ => "MLTR",
+        OpCode::PING => "PING",
+        OpCode::SET_WATCHES => "SETW",
+        OpCode::SET_WATCHES2 => "STW2",
+        OpCode::ADD_WATCH => "ADDW",
+        OpCode::CHECK_WATCHES => "CHKW",
+        OpCode::REMOVE_WATCHES => "REMW",
+        OpCode::WHO_AM_I => "HOMI",
+        _ => "NA",
+    }
+}
+
 impl State {
     pub(super) fn tell_operator(&self, word: Word) -> String {
-        match word {
-            Word::Cons => self.connections_report(),
-            Word::Ruok => "imok".to_owned(),
-            Word::Srvr => self.server_report(),
-            Word::Wchs => {
-                let (connections, paths, total) = self.watches.summary();
-                format!("{connections} connections watching {paths} paths\nTotal watches:{total}\n")
-            }
-        }
+        let mut report = String::new();
+        // A string takes whatever is written to it.
+        let _ = match word {
+            Word::Conf => self.write_configuration(&mut report),
+            Word::Cons => self.write_connections(&mut report, true),
+            Word::Dump => self.write_sessions(&mut report),
+            Word::Envi => write_environment(&mut report),
+            Word::Isro => report.write_str("rw"),
+            Word::Mntr => self.write_numbers(&mut report),
+            Word::Ruok => report.write_str("imok"),
+            Word::Srvr => self.write_server(&mut report, false),
+            Word::Stat => self.write_server(&mut report, true),
+            Word::Wchs => self.write_watches(&mut report),
+        };
+        report
     }
 
-    fn server_report(&self) -> String {
-        format!(
-            "Zookeeper version: 3.8.0-zklock-{}, built on {}\n\
-             Latency min/avg/max: 0/0.0/0\n\
+    fn write_server(&self, out: &mut String, with_clients: bool) -> std::fmt::Result {
+        writeln!(out, "Zookeeper version: {VERSION}")?;
+        if with_clients {
+            writeln!(out, "Clients:")?;
+            self.write_connections(out, false)?;
+        }
+        writeln!(
+            out,
+            "Latency min/avg/max: 0/0.0/0\n\
              Received: {}\n\
              Sent: {}\n\
              Connections: {}\n\
              Outstanding: 0\n\
              Zxid: 0x{:x}\n\
              Mode: standalone\n\
-             Node count: {}\n",
-            env!("CARGO_PKG_VERSION"),
-            "01/01/1970 00:00 UTC",
+             Node count: {}",
             self.traffic.received,
             self.traffic.sent,
             self.connections.len(),
@@ -59,20 +121,151 @@ impl State {
         )
     }
 
-    fn connections_report(&self) -> String {
-        let mut report = String::new();
+    fn write_connections(&self, out: &mut String, in_detail: bool) -> std::fmt::Result {
         for connection in self.connections.values() {
-            let traffic = connection.traffic;
-            let _ = writeln!(
-                report,
-                " /{}[1](queued=0,recved={},sent={},sid=0x{:x})",
-                connection.peer,
-                traffic.received,
-                traffic.sent,
-                connection.session.unwrap_or(0),
-            );
+            connection.write(out, in_detail)?;
         }
-        report.push('\n');
-        report
+        writeln!(out)
     }
+
+    fn write_watches(&self, out: &mut String) -> std::fmt::Result {
+        let (connections, paths, total) = self.watches.summary();
+        write!(
+            out,
+            "{connections} connections watching {paths} paths\nTotal watches:{total}\n"
+        )
+    }
+
+    /// Nothing is kept on a disk, and nothing is limited by address.
+    fn write_configuration(&self, out: &mut String) -> std::fmt::Result {
+        let timeouts = self.config.timeouts();
+        writeln!(
+            out,
+            "clientPort={}\n\
+             secureClientPort=-1\n\
+             dataDir=\n\
+             dataDirSize=0\n\
+             dataLogDir=\n\
+             dataLogSize=0\n\
+             tickTime={}\n\
+             maxClientCnxns=0\n\
+             minSessionTimeout={}\n\
+             maxSessionTimeout={}\n\
+             clientPortListenBacklog=-1\n\
+             serverId=0",
+            self.config.port, timeouts.tick_ms, timeouts.min_ms, timeouts.max_ms,
+        )
+    }
+
+    /// Of ZooKeeper's some 400 numbers those that this server knows.
+    fn write_numbers(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "zk_version\t{VERSION}\nzk_server_state\tstandalone")?;
+        let numbers = [
+            ("ephemerals_count", self.tree.ephemerals_count()),
+            ("num_alive_connections", self.connections.len()),
+            ("outstanding_requests", 0),
+            ("znode_count", self.tree.len()),
+            ("global_sessions", self.sessions.ids().count()),
+            ("watch_count", self.watches.len()),
+            ("approximate_data_size", self.tree.data_size()),
+            ("local_sessions", 0),
+        ];
+        for (name, number) in numbers {
+            writeln!(out, "zk_{name}\t{number}")?;
+        }
+        let counters = [
+            ("packets_sent", self.traffic.sent),
+            ("packets_received", self.traffic.received),
+            ("auth_failed_count", self.refused_identities),
+            ("uptime", self.now_ms()),
+        ];
+        for (name, number) in counters {
+            writeln!(out, "zk_{name}\t{number}")?;
+        }
+        Ok(())
+    }
+
+    fn write_sessions(&self, out: &mut String) -> std::fmt::Result {
+        let mut ends: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
+        for (id, ends_ms) in self.sessions.ends() {
+            ends.entry(ends_ms).or_default().push(id);
+        }
+        let sets = ends.len();
+        writeln!(out, "SessionTracker dump:\nSession Sets ({sets})/({sets}):")?;
+        for (ends_ms, ids) in &ends {
+            let when = date(self.epoch_ms_at(*ends_ms));
+            writeln!(out, "{} expire at {when}:", ids.len())?;
+            ids.iter().try_for_each(|id| writeln!(out, "\t0x{id:x}"))?;
+        }
+        let owners = self.tree.owners();
+        writeln!(
+            out,
+            "ephemeral nodes dump:\nSessions with Ephemerals ({}):",
+            owners.len()
+        )?;
+        for id in owners {
+            writeln!(out, "0x{id:x}:")?;
+            self.tree
+                .ephemerals(id)
+                .try_for_each(|path| writeln!(out, "\t{path}"))?;
+        }
+        self.write_who_is_connected(out)
+    }
+
+    /// In ZooKeeper connections end at times of their own; here, with their sessions.
+    fn write_who_is_connected(&self, out: &mut String) -> std::fmt::Result {
+        let count = self.connections.len();
+        writeln!(
+            out,
+            "Connections dump:\nConnections Sets ({count})/({count}):"
+        )?;
+        for connection in self.connections.values() {
+            let session = connection.session.unwrap_or(0);
+            writeln!(out, "\tip: /{} sessionId: 0x{session:x}", connection.peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn write(&self, out: &mut String, in_detail: bool) -> std::fmt::Result {
+        let Self { peer, traffic, .. } = self;
+        let interested = u8::from(self.session.is_some());
+        write!(
+            out,
+            " /{}[{interested}](queued=0,recved={},sent={}",
+            peer, traffic.received, traffic.sent
+        )?;
+        if let (true, Some(session)) = (in_detail, self.session) {
+            let last = &self.last;
+            write!(
+                out,
+                ",sid=0x{session:x},lop={},est={},to={},lcxid=0x{:x},lzxid=0x{:x},lresp={},\
+                 llat=0,minlat=0,avglat=0,maxlat=0",
+                last.op, self.since_ms, self.timeout_ms, last.xid, last.zxid, last.at_ms,
+            )?;
+        }
+        writeln!(out, ")")
+    }
+}
+
+/// Of the process that the server is in; there is no Java.
+fn write_environment(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "Environment:\nzookeeper.version={VERSION}")?;
+    let directory = env::current_dir().unwrap_or_default();
+    let values = [
+        (
+            "host.name",
+            env::var("HOSTNAME").unwrap_or_else(|_| "localhost".to_owned()),
+        ),
+        ("os.name", env::consts::OS.to_owned()),
+        ("os.arch", env::consts::ARCH.to_owned()),
+        ("user.name", env::var("USER").unwrap_or_default()),
+        ("user.home", env::var("HOME").unwrap_or_default()),
+        ("user.dir", directory.display().to_string()),
+    ];
+    for (name, value) in values {
+        writeln!(out, "{name}={value}")?;
+    }
+    Ok(())
 }

@@ -2,9 +2,10 @@
 
 use super::acl::Acl;
 use super::node::{Marks, Node};
+use crate::proto::Data;
 
 /// A change that was made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Change {
     Created {
         path: String,
@@ -19,7 +20,7 @@ pub(super) enum Change {
     Set {
         path: String,
         acl: Acl,
-        data: Vec<u8>,
+        data: Data,
         marks: Marks,
     },
 }

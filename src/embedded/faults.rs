@@ -4,13 +4,10 @@
 //! by the threads that read and write. The rest happens inside the server, once, at
 //! the request that it was prepared for.
 
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::path;
-use crate::proto::{OpCode, Request, Stat};
-use crate::protocol::names::Names;
+use crate::proto::{OpCode, Request};
 
 /// A kind of request, to say whose reply is to be lost.
 ///
@@ -63,7 +60,6 @@ pub(super) struct Weather {
 pub(super) struct Faults {
     drop_reply: Option<Loss>,
     hide_next: bool,
-    hidden: Option<Hidden>,
     pub(super) linger: Duration,
 }
 
@@ -71,13 +67,6 @@ pub(super) struct Faults {
 enum Loss {
     Any,
     Of(RequestKind),
-}
-
-/// A node that a lagging server has not heard of.
-#[derive(Debug)]
-struct Hidden {
-    path: String,
-    czxid: i64,
 }
 
 impl RequestKind {
@@ -143,40 +132,12 @@ impl Faults {
         RequestKind::of(request)
     }
 
-    /// Takes note of a new ephemeral node.
-    pub(super) fn created(&mut self, path: &str, czxid: i64) {
-        if mem::take(&mut self.hide_next) {
-            let path = path.to_owned();
-            self.hidden = Some(Hidden { path, czxid });
-        }
+    /// Whether a follower is to lag from the next ephemeral node on.
+    pub(super) fn hides_next(&self) -> bool {
+        self.hide_next
     }
 
-    /// Takes the hidden node out of a listing, for somebody who has seen no zxid later
-    /// than `seen`; says up to which zxid the listing is then true.
-    ///
-    /// Whoever has seen the node's own zxid, or a later one, can't be shown a state
-    /// without the node: no server that lags accepts him.
-    pub(super) fn hide(
-        &mut self,
-        directory: &str,
-        seen: i64,
-        names: &mut Names,
-        stat: &mut Stat,
-    ) -> Option<i64> {
-        let here = |hidden: &mut Hidden| {
-            path::parent(&hidden.path) == Ok(directory) && seen < hidden.czxid
-        };
-        let hidden = self.hidden.take_if(here)?;
-        let all = mem::take(names);
-        let shown = all.iter().filter(|name| *name != path::name(&hidden.path));
-        *names = shown.collect();
-        if names.len() == all.len() {
-            return None;
-        }
-        let true_until = hidden.czxid - 1;
-        stat.num_children -= 1;
-        stat.cversion = stat.cversion.wrapping_sub(1);
-        stat.pzxid = stat.pzxid.min(true_until);
-        Some(true_until)
+    pub(super) fn hide_none(&mut self) {
+        self.hide_next = false;
     }
 }

@@ -4,7 +4,8 @@
 //! [`Server`] speaks ZooKeeper's protocol on a loopback port and keeps everything in
 //! memory: one node, no ensemble, no file. zklock's own client, the `zookeeper` crate,
 //! kazoo, Curator and zkCli can all talk to it. What it answers is what ZooKeeper 3.8
-//! answers, error codes, versions and stats included.
+//! answers, error codes, versions and stats included; other libraries' own test suites run
+//! against it.
 //!
 //! ```
 //! use zklock::Client;
@@ -75,14 +76,28 @@
 //!
 //! # What it is not
 //!
-//! No ensemble, no disk, no TLS, no SASL, no quotas, no TTL nodes, no reconfiguration.
-//! Everything is gone when the [`Server`] is dropped.
+//! No ensemble, no disk, no TLS, no SASL, no quotas, no reconfiguration, no read-only mode.
+//! Everything is gone when the [`Server`] is dropped. A server that is started after it at
+//! the same port tells the clients that their sessions are over, as its own transaction ids
+//! and session ids begin at the time of the clock; a clock that was set back keeps them out.
+//!
+//! A node with a time to live is refused with "unimplemented", as by a ZooKeeper whose
+//! configuration does not allow them (`extendedTypesEnabled`), which is the default.
+//!
+//! The words that operators send are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
+//! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` has nothing of Java, and `mntr`
+//! has a dozen numbers of ZooKeeper's hundreds.
+//!
+//! [`expire_session`](Server::expire_session) ends a session that its client still believes
+//! in. A real server does that only when an operator has it do so.
 
 // Pure: values in, values out, as the lint below has it.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod change;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod date;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod node;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -96,6 +111,8 @@ mod watches;
 // Behind the one lock.
 mod admin;
 mod faults;
+mod lag;
+mod reads;
 mod requests;
 mod state;
 // Threads and sockets.

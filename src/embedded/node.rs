@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::acl::Acl;
-use crate::proto::{CreateMode, ErrorCode, Stat};
+use crate::proto::{CreateMode, Data, ErrorCode, Stat};
 
 /// The version that fits any.
 const ANY_VERSION: i32 = -1;
 
+/// The modes of nodes with a time to live. ZooKeeper knows them only if its configuration
+/// says so.
+const TTL: [i32; 2] = [5, 6];
+
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) data: Vec<u8>,
+    pub(super) data: Data,
     pub(super) acl: Acl,
     pub(super) owner: Owner,
     pub(super) children: BTreeSet<String>,
@@ -48,7 +52,7 @@ pub(super) struct Moment {
 }
 
 impl Node {
-    pub(super) fn new(data: Vec<u8>, acl: Acl, owner: Owner, at: Moment) -> Self {
+    pub(super) fn new(data: Data, acl: Acl, owner: Owner, at: Moment) -> Self {
         let marks = Marks {
             created: at,
             modified: at,
@@ -103,12 +107,14 @@ impl Node {
 }
 
 impl Owner {
-    pub(super) fn of(mode: CreateMode, session: i64) -> Self {
-        match mode {
+    pub(super) fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
+        Ok(match mode {
             CreateMode::Persistent | CreateMode::PersistentSequential => Self::Nobody,
             CreateMode::Ephemeral | CreateMode::EphemeralSequential => Self::Session(session),
             CreateMode::Container => Self::Children,
-        }
+            CreateMode::Other(flag) if TTL.contains(&flag) => return Err(ErrorCode::UNIMPLEMENTED),
+            CreateMode::Other(_) => return Err(ErrorCode::BAD_ARGUMENTS),
+        })
     }
 
     /// As a stat tells it, which does not tell containers from other nodes.

@@ -70,9 +70,10 @@ impl Server {
         ServerBuilder::new()
     }
 
-    pub(super) fn start_with(config: Config) -> io::Result<Self> {
+    pub(super) fn start_with(mut config: Config) -> io::Result<Self> {
         let socket = listener::bind(config.listen, config.port)?;
         let address = socket.local_addr()?;
+        config.port = address.port();
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(config.clone())),
             config,
@@ -191,13 +192,15 @@ impl Server {
         self.shared.state.lock().faults.drop_next_reply(Some(kind));
     }
 
-    /// The next ephemeral node that is created is not in the next listing of its
-    /// directory, as on a follower that lags behind its leader.
+    /// From the next ephemeral node that is created on, everybody but its creator is with
+    /// a follower that lags behind its leader.
     ///
-    /// As in ZooKeeper, that can only happen to a client that could not know better:
-    /// one that since it connected has neither written anything later, nor asked for
-    /// a `sync`. So the client that created the node sees it, unless it has
-    /// reconnected without having got the reply.
+    /// Such a client sees the state before the creation, whatever it reads, and is told of
+    /// nothing that comes after. The follower catches up once one of its clients has listed
+    /// the node's directory, writes something or asks for a `sync`, or after a few seconds;
+    /// then the events come that are due, in the order of the changes. A client that
+    /// reconnects without having got the reply to its creation can end up with the
+    /// follower, too.
     pub fn hide_next_create(&self) {
         self.shared.state.lock().faults.hide_next_create();
     }

@@ -101,6 +101,13 @@ impl Sessions {
             .collect()
     }
 
+    /// When each session ends, unless it gives a sign of life before.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (i64, u64)> {
+        self.alive
+            .iter()
+            .map(|(id, session)| (*id, session.ends_ms))
+    }
+
     pub(super) fn ids(&self) -> impl Iterator<Item = i64> {
         self.alive.keys().copied()
     }

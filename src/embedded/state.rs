@@ -10,17 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::acl::{Acl, Identity};
+use super::admin::name;
 use super::builder::Config;
 use super::change::Change;
 use super::faults::Faults;
-use super::node::{Moment, Node};
+use super::lag::Lag;
+use super::node::Moment;
 use super::outbox::Outbox;
+use super::requests::Answer;
 use super::sessions::{Password, Sessions};
 use super::tree::Tree;
 use super::watches::{Notice, Watcher, Watches};
-use crate::proto::{
-    ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Reply, ReplyHeader, Request,
-};
+use crate::proto::{ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Request};
 
 pub(super) struct State {
     pub(super) config: Config,
@@ -28,10 +29,14 @@ pub(super) struct State {
     pub(super) watches: Watches,
     pub(super) sessions: Sessions,
     pub(super) faults: Faults,
+    /// A follower that does not know of the last changes yet.
+    pub(super) lag: Option<Lag>,
     pub(super) connections: BTreeMap<Watcher, Connection>,
     /// Of the last change.
     pub(super) zxid: i64,
     pub(super) traffic: Traffic,
+    /// How many clients could not show who they are.
+    pub(super) refused_identities: u64,
     started: Instant,
     latest_connection: Watcher,
     /// Sessions that are dead, and when their nodes go.
@@ -44,25 +49,28 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     pub(super) session: Option<i64>,
     pub(super) identities: Vec<Identity>,
-    /// The latest state that the client can know of.
-    pub(super) seen: i64,
     pub(super) traffic: Traffic,
+    /// Since the epoch.
+    pub(super) since_ms: i64,
+    pub(super) timeout_ms: i32,
+    pub(super) last: Last,
     outbox: Arc<Outbox>,
+}
+
+/// What a client asked last, and when that was answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Last {
+    pub(super) op: &'static str,
+    pub(super) xid: i32,
+    pub(super) zxid: i64,
+    /// Since the server started.
+    pub(super) at_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
     pub(super) received: u64,
     pub(super) sent: u64,
-}
-
-/// What is to be sent for a request.
-pub(super) struct Answer {
-    pub(super) header: ReplyHeader,
-    pub(super) body: Option<Reply>,
-    /// Events that come after it.
-    pub(super) later: Vec<Notice>,
-    pub(super) closes: bool,
 }
 
 impl State {
@@ -76,9 +84,11 @@ impl State {
             watches: Watches::default(),
             sessions: Sessions::new(config.timeouts(), first),
             faults: Faults::default(),
+            lag: None,
             connections: BTreeMap::new(),
-            zxid: 0,
+            zxid: first_zxid(),
             traffic: Traffic::default(),
+            refused_identities: 0,
             started: now,
             latest_connection: 0,
             dying: Vec::new(),
@@ -97,8 +107,15 @@ impl State {
             peer,
             session: None,
             identities: vec![Identity::of_address(peer.ip())],
-            seen: 0,
             traffic: Traffic::default(),
+            since_ms: epoch_ms(),
+            timeout_ms: 0,
+            last: Last {
+                op: "SESS",
+                xid: 0,
+                zxid: 0,
+                at_ms: self.now_ms(),
+            },
             outbox,
         };
         self.connections.insert(self.latest_connection, connection);
@@ -119,8 +136,13 @@ impl State {
         let accepted = reply.is_some();
         let mut frame = Vec::new();
         reply.unwrap_or_else(expired).encode(&mut frame);
+        // A new session is a change that a follower has to go through first.
+        if let Some(lag) = &mut self.lag
+            && request.session != 0
+        {
+            lag.admit(id, request.last_zxid);
+        }
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.seen = request.last_zxid;
             connection.put(frame);
         }
         accepted
@@ -139,7 +161,18 @@ impl State {
             return self.cut(id);
         };
         let kind = request.as_ref().ok().and_then(Faults::kind);
+        let op = request.as_ref().map_or("NA", name);
         let answer = self.answer(id, session, xid, request);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            let zxid = answer.header.zxid;
+            let at_ms = now_ms;
+            connection.last = Last {
+                op,
+                xid,
+                zxid,
+                at_ms,
+            };
+        }
         if self.faults.loses_reply_to(kind) {
             return self.cut(id);
         }
@@ -149,6 +182,9 @@ impl State {
     /// The connection is no more; its session lives on for a while.
     pub(super) fn disconnected(&mut self, id: Watcher) {
         self.watches.forget(id);
+        if let Some(lag) = &mut self.lag {
+            lag.forget(id);
+        }
         let connection = self.connections.remove(&id);
         let session = connection.and_then(|connection| connection.session);
         if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
@@ -168,6 +204,9 @@ impl State {
         self.dying = dying;
         for (_, session) in over {
             self.bury(session);
+        }
+        if self.lag.as_ref().is_some_and(|lag| lag.ends <= now) {
+            self.catch_up();
         }
         if now >= self.next_reaping {
             self.next_reaping = now + self.config.container_check;
@@ -210,16 +249,16 @@ impl State {
         }
     }
 
-    /// Tells those who wait for it of each change, and prepares what is to go wrong.
+    /// Tells those who wait for it of each change.
     pub(super) fn announce(&mut self, changes: &[Change]) {
         for change in changes {
             if let Change::Created { path, .. } = change {
-                if self.tree.node(path).is_ok_and(Node::is_ephemeral) {
-                    self.faults.created(path, self.zxid);
-                }
                 if let Some(counter) = self.config.counters.remove(path) {
                     self.tree.set_counter(path, counter);
                 }
+            }
+            if let Some(lag) = &mut self.lag {
+                lag.miss(change);
             }
             for notice in self.watches.fire(change) {
                 self.tell(notice);
@@ -268,10 +307,9 @@ impl State {
             connection.outbox.close();
             return self.disconnected(id);
         }
-        answer
-            .later
-            .into_iter()
-            .for_each(|notice| self.tell(notice));
+        if self.lag.as_ref().is_some_and(|lag| lag.listed) {
+            self.catch_up();
+        }
     }
 
     fn cut(&mut self, id: Watcher) {
@@ -302,13 +340,14 @@ impl State {
     }
 
     fn attach(&mut self, id: Watcher, session: i64, password: Password) -> ConnectReply {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.session = Some(session);
-        }
         let mut timeout_ms = 0;
         if let Some(session) = self.sessions.get_mut(session) {
             session.connection = Some(id);
             timeout_ms = i32::try_from(session.timeout_ms).unwrap_or(i32::MAX);
+        }
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.session = Some(session);
+            connection.timeout_ms = timeout_ms;
         }
         ConnectReply {
             timeout_ms,
@@ -335,6 +374,7 @@ impl State {
             .iter()
             .map(|(end, _)| *end)
             .chain([self.next_reaping])
+            .chain(self.lag.as_ref().map(|lag| lag.ends))
             .min();
         let until_end = next_end.map(|end| end.saturating_duration_since(now));
         until_end
@@ -342,7 +382,13 @@ impl State {
             .min(Duration::from_millis(rest))
     }
 
-    fn now_ms(&self) -> u64 {
+    /// A time on this server's clock as one since the epoch.
+    pub(super) fn epoch_ms_at(&self, ms: u64) -> u64 {
+        let ahead = ms.saturating_sub(self.now_ms());
+        u64::try_from(epoch_ms()).unwrap_or(0) + ahead
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
@@ -351,29 +397,6 @@ impl Connection {
     fn put(&mut self, frame: Vec<u8>) {
         self.traffic.sent += 1;
         self.outbox.put(frame);
-    }
-}
-
-impl Answer {
-    pub(super) fn new(xid: i32, zxid: i64, result: Result<Reply, ErrorCode>) -> Self {
-        let (code, body) = match result {
-            Ok(body) => (ErrorCode::OK, Some(body)),
-            Err(code) => (code, None),
-        };
-        Self {
-            header: ReplyHeader { xid, zxid, code },
-            body,
-            later: Vec::new(),
-            closes: false,
-        }
-    }
-
-    /// The last that the client gets to read.
-    pub(super) fn closing(self) -> Self {
-        Self {
-            closes: true,
-            ..self
-        }
     }
 }
 
@@ -389,6 +412,15 @@ fn expired() -> ConnectReply {
 
 fn new_password() -> Password {
     uuid::Uuid::new_v4().into_bytes()
+}
+
+/// Where the zxids of a server begin: above those of any earlier server at this address,
+/// so that its clients come back to hear that their sessions are over. A server would not
+/// let in who has seen more than it has itself. There are 4096 of them a millisecond, more
+/// than a server can use up, and a language with floating point numbers only can still
+/// tell them apart.
+fn first_zxid() -> i64 {
+    epoch_ms() << 12
 }
 
 fn epoch_ms() -> i64 {

@@ -6,7 +6,7 @@ use super::node::Moment;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, Reach, Subject, Watcher, Watches};
 use crate::proto::{
-    Access, CreateMode, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
+    Access, CreateMode, Data, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
 };
 
 type Result<T> = std::result::Result<T, ErrorCode>;
@@ -57,7 +57,7 @@ impl Garden {
     }
 
     /// Everything that can be seen of it.
-    fn look(&self) -> Vec<(String, Stat, Vec<u8>)> {
+    fn look(&self) -> Vec<(String, Stat, Data)> {
         let mut paths: Vec<_> = self.tree.paths().map(str::to_owned).collect();
         paths.push("/".to_owned());
         paths.sort();
@@ -79,7 +79,7 @@ fn open() -> Vec<Access> {
 fn create(path: &str, mode: CreateMode) -> Op {
     Op::Create {
         path: path.to_owned(),
-        data: vec![1],
+        data: vec![1].into(),
         acl: open(),
         mode,
         stat: false,
@@ -96,7 +96,7 @@ fn delete(path: &str) -> Op {
 fn set(path: &str, version: i32) -> Op {
     Op::SetData {
         path: path.to_owned(),
-        data: vec![2, 2],
+        data: vec![2, 2].into(),
         version,
     }
 }

@@ -13,14 +13,14 @@ use super::acl::{Acl, Identity};
 use super::change::{Above, Change};
 use super::node::{Moment, Node, Owner, next_version};
 use super::path;
-use crate::proto::{Access, CreateMode, ErrorCode, Op, OpReply, Permissions, Stat};
+use crate::proto::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 
 /// Nodes that are there from the start, and stay.
 const SYSTEM: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     nodes: HashMap<String, Node>,
     /// The nodes of each session.
@@ -40,7 +40,12 @@ impl Tree {
         let mut nodes = HashMap::new();
         let open = Acl::world(Permissions::ALL);
         for path in SYSTEM {
-            let node = Node::new(Vec::new(), open.clone(), Owner::Nobody, Moment::default());
+            let node = Node::new(
+                Vec::new().into(),
+                open.clone(),
+                Owner::Nobody,
+                Moment::default(),
+            );
             nodes.insert(path.to_owned(), node);
         }
         let mut tree = Self {
@@ -58,8 +63,27 @@ impl Tree {
         tree
     }
 
+    /// How many nodes there are; ZooKeeper counts the root twice, under both its names.
     pub(super) fn len(&self) -> usize {
-        self.nodes.len()
+        self.nodes.len() + 1
+    }
+
+    /// How many bytes the paths and the data take.
+    pub(super) fn data_size(&self) -> usize {
+        let size = |(path, node): (&String, &Node)| path.len() + node.data.len();
+        self.nodes.iter().map(size).sum()
+    }
+
+    /// The sessions that own nodes, in order.
+    pub(super) fn owners(&self) -> Vec<i64> {
+        let own = self.ephemerals.iter().filter(|(_, own)| !own.is_empty());
+        let mut owners: Vec<_> = own.map(|(id, _)| *id).collect();
+        owners.sort_unstable();
+        owners
+    }
+
+    pub(super) fn ephemerals_count(&self) -> usize {
+        self.ephemerals.values().map(BTreeSet::len).sum()
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
@@ -215,12 +239,13 @@ impl Tree {
     fn create(
         &mut self,
         asked: String,
-        data: Vec<u8>,
+        data: Data,
         acl: &[Access],
         mode: CreateMode,
         by: Author<'_>,
         at: Moment,
     ) -> Result<(String, Change)> {
+        let owner = Owner::of(mode, by.session)?;
         let parent = path::parent(&asked)?;
         let acl = Acl::settle(acl, by.who)?;
         let directory = self.node_for(parent, Permissions::CREATE.0, by.who)?;
@@ -240,7 +265,6 @@ impl Tree {
         if let Some(directory) = self.nodes.get_mut(parent) {
             directory.count_creation(at.zxid);
         }
-        let owner = Owner::of(mode, by.session);
         self.insert(&path, Node::new(data, acl.clone(), owner, at));
         Ok((path.clone(), Change::Created { path, acl, above }))
     }
@@ -262,7 +286,7 @@ impl Tree {
     fn set_data(
         &mut self,
         path: String,
-        data: Vec<u8>,
+        data: Data,
         version: i32,
         by: Author<'_>,
         at: Moment,

@@ -100,6 +100,20 @@ impl Watches {
         }
     }
 
+    /// Takes out what some watch.
+    pub(super) fn split(&mut self, who: &BTreeSet<Watcher>) -> Self {
+        Self {
+            nodes: self.nodes.split(who),
+            children: self.children.split(who),
+        }
+    }
+
+    /// Puts in what [`split`](Self::split) took out.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.nodes.merge(other.nodes);
+        self.children.merge(other.children);
+    }
+
     /// Who is to be told of the change, in this order; watches that have fired are gone.
     pub(super) fn fire(&mut self, change: &Change) -> Vec<Notice> {
         let mut notices = Vec::new();
@@ -193,6 +207,25 @@ impl Table {
             if watchers.is_empty() {
                 self.0.remove(path);
             }
+        }
+    }
+
+    fn split(&mut self, who: &BTreeSet<Watcher>) -> Self {
+        let mut taken = HashMap::new();
+        self.0.retain(|path, watchers| {
+            let is_theirs = |watcher: &Watcher, _: &mut Modes| who.contains(watcher);
+            let theirs: BTreeMap<_, _> = watchers.extract_if(.., is_theirs).collect();
+            if !theirs.is_empty() {
+                taken.insert(path.clone(), theirs);
+            }
+            !watchers.is_empty()
+        });
+        Self(taken)
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (path, watchers) in other.0 {
+            self.0.entry(path).or_default().extend(watchers);
         }
     }
 

@@ -5,13 +5,15 @@
 
 use std::fmt;
 
-use super::types::{Access, Permissions, Stat};
+use super::types::{Access, Data, Permissions, Stat};
 use crate::protocol::names::Names;
 
 /// The fewest bytes an [`Access`] takes.
 const ACCESS_BYTES: usize = 12;
 /// The fewest bytes a string takes.
 const STRING_BYTES: usize = 4;
+/// The length of what is not there.
+const NULL: i32 = -1;
 
 /// Bytes that are not what the protocol says they should be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,11 +61,22 @@ impl<'a> Reader<'a> {
 
     /// Reads a byte string; a negative length is ZooKeeper's null and read as empty.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(self.int()?).unwrap_or(0);
+        self.buffer().map(Option::unwrap_or_default)
+    }
+
+    /// Reads a node's data, which may be null.
+    pub(crate) fn data(&mut self) -> Result<Data, Malformed> {
+        self.buffer().map(Data::from)
+    }
+
+    fn buffer(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
+        let Ok(length) = usize::try_from(self.int()?) else {
+            return Ok(None);
+        };
         let split = self.rest.split_at_checked(length);
         let (taken, rest) = split.ok_or(Malformed("a length goes beyond the end"))?;
         self.rest = rest;
-        Ok(taken)
+        Ok(Some(taken))
     }
 
     pub(crate) fn string(&mut self) -> Result<String, Malformed> {
@@ -182,6 +195,13 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(value);
     }
 
+    pub(crate) fn data(&mut self, data: &Data) {
+        match data.as_option() {
+            Some(bytes) => self.bytes(bytes),
+            None => self.int(NULL),
+        }
+    }
+
     pub(crate) fn string(&mut self, value: &str) {
         self.bytes(value.as_bytes());
     }
@@ -261,9 +281,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_negative_length_is_null_and_read_as_empty() {
+    fn a_negative_length_is_null_and_read_as_empty_but_for_data() {
         let null = (-1i32).to_be_bytes();
         assert_eq!(Reader::new(&null).bytes(), Ok(&[][..]));
+        assert_eq!(Reader::new(&null).data(), Ok(Data::default()));
         assert_eq!(Reader::new(&null).string(), Ok(String::new()));
         assert_eq!(Reader::new(&null).strings(), Ok(Vec::new()));
     }

@@ -3,7 +3,8 @@
 use super::code::ErrorCode;
 use super::jute::{Malformed, Reader, Writer};
 use super::request::OpCode;
-use super::types::{Access, CreateMode, Stat};
+use super::types::{Access, CreateMode, Data, Stat};
+use crate::protocol::names::Names;
 
 /// One part of a multi.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,7 +16,7 @@ pub(crate) enum Op {
     /// With `stat`, create2.
     Create {
         path: String,
-        data: Vec<u8>,
+        data: Data,
         acl: Vec<Access>,
         mode: CreateMode,
         stat: bool,
@@ -26,9 +27,16 @@ pub(crate) enum Op {
     },
     SetData {
         path: String,
-        data: Vec<u8>,
+        data: Data,
         version: i32,
     },
+}
+
+/// One part of a multiRead.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum ReadOp {
+    Children { path: String, watch: bool },
+    Data { path: String, watch: bool },
 }
 
 /// Returns what a multi failed with, if it did: the error of the part that is to blame, not
@@ -48,9 +56,18 @@ pub(crate) fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCod
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum OpReply {
     Checked,
-    Created { path: String, stat: Option<Stat> },
+    Created {
+        path: String,
+        stat: Option<Stat>,
+    },
     Deleted,
     Set(Stat),
+    /// Of a multiRead, as is `Data`.
+    Children(Names),
+    Data {
+        data: Data,
+        stat: Stat,
+    },
 }
 
 /// Stands before every part, and alone after the last.
@@ -98,18 +115,43 @@ pub(super) fn write_ops(ops: &[Op], writer: &mut Writer<'_>) {
     Head::END.write(writer);
 }
 
-/// Returns `None` if one of the operations is of a kind this crate does not know.
-pub(super) fn read_ops(reader: &mut Reader<'_>) -> Result<Option<Vec<Op>>, Malformed> {
+pub(super) fn read_ops(reader: &mut Reader<'_>) -> Result<Vec<Op>, Malformed> {
     let mut ops = Vec::new();
     loop {
         let head = Head::read(reader)?;
         if head.done {
-            return Ok(Some(ops));
+            return Ok(ops);
         }
-        match Op::read(head.op, reader)? {
-            Some(op) => ops.push(op),
-            None => return Ok(None),
+        ops.push(Op::read(head.op, reader)?);
+    }
+}
+
+pub(super) fn write_read_ops(ops: &[ReadOp], writer: &mut Writer<'_>) {
+    for op in ops {
+        let (code, path, watch) = match op {
+            ReadOp::Children { path, watch } => (OpCode::GET_CHILDREN, path, *watch),
+            ReadOp::Data { path, watch } => (OpCode::GET_DATA, path, *watch),
+        };
+        Head::part(code, ErrorCode(-1)).write(writer);
+        writer.path(path);
+        writer.bool(watch);
+    }
+    Head::END.write(writer);
+}
+
+pub(super) fn read_read_ops(reader: &mut Reader<'_>) -> Result<Vec<ReadOp>, Malformed> {
+    let mut ops = Vec::new();
+    loop {
+        let head = Head::read(reader)?;
+        if head.done {
+            return Ok(ops);
         }
+        let (path, watch) = (reader.string()?, reader.bool()?);
+        ops.push(match head.op {
+            OpCode::GET_CHILDREN => ReadOp::Children { path, watch },
+            OpCode::GET_DATA => ReadOp::Data { path, watch },
+            _ => return Err(Malformed("a part of a multiRead that does not read")),
+        });
     }
 }
 
@@ -174,22 +216,20 @@ impl Op {
                 version,
             } => {
                 writer.path(path);
-                writer.bytes(data);
+                writer.data(data);
                 writer.int(*version);
             }
         }
     }
 
-    fn read(op: OpCode, reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
-        Ok(Some(match op {
+    fn read(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match op {
             OpCode::CHECK => Self::Check {
                 path: reader.string()?,
                 version: reader.int()?,
             },
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => {
-                let Some((path, data, acl, mode)) = read_create(reader)? else {
-                    return Ok(None);
-                };
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
+                let (path, data, acl, mode) = read_create(op, reader)?;
                 Self::Create {
                     path,
                     data,
@@ -204,11 +244,11 @@ impl Op {
             },
             OpCode::SET_DATA => Self::SetData {
                 path: reader.string()?,
-                data: reader.bytes()?.to_vec(),
+                data: reader.data()?,
                 version: reader.int()?,
             },
-            _ => return Ok(None),
-        }))
+            _ => return Err(Malformed("an unknown part of a multi")),
+        })
     }
 }
 
@@ -220,11 +260,18 @@ impl OpReply {
             Self::Created { stat: Some(_), .. } => OpCode::CREATE2,
             Self::Deleted => OpCode::DELETE,
             Self::Set(_) => OpCode::SET_DATA,
+            Self::Children(_) => OpCode::GET_CHILDREN,
+            Self::Data { .. } => OpCode::GET_DATA,
         }
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
+            Self::Children(names) => writer.names(names),
+            Self::Data { data, stat } => {
+                writer.data(data);
+                writer.stat(stat);
+            }
             Self::Checked | Self::Deleted => {}
             Self::Created { path, stat } => {
                 writer.string(path);
@@ -247,6 +294,11 @@ impl OpReply {
             },
             OpCode::DELETE => Self::Deleted,
             OpCode::SET_DATA => Self::Set(reader.stat()?),
+            OpCode::GET_CHILDREN => Self::Children(reader.names()?),
+            OpCode::GET_DATA => Self::Data {
+                data: reader.data()?,
+                stat: reader.stat()?,
+            },
             _ => return Err(Malformed("an unknown result in a multi")),
         })
     }
@@ -255,22 +307,28 @@ impl OpReply {
 pub(super) fn write_create(
     writer: &mut Writer<'_>,
     path: &str,
-    data: &[u8],
+    data: &Data,
     acl: &[Access],
     mode: CreateMode,
 ) {
     writer.path(path);
-    writer.bytes(data);
+    writer.data(data);
     writer.acl(acl);
     writer.int(mode.flag());
 }
 
 /// A request to create: path, data, access list, mode.
-pub(super) type Creation = (String, Vec<u8>, Vec<Access>, CreateMode);
+pub(super) type Creation = (String, Data, Vec<Access>, CreateMode);
 
-/// Returns `None` if the mode is one this crate does not know.
-pub(super) fn read_create(reader: &mut Reader<'_>) -> Result<Option<Creation>, Malformed> {
-    let (path, data, acl) = (reader.string()?, reader.bytes()?.to_vec(), reader.acl()?);
-    let mode = CreateMode::from_flag(reader.int()?);
-    Ok(mode.map(|mode| (path, data, acl, mode)))
+pub(super) fn read_create(op: OpCode, reader: &mut Reader<'_>) -> Result<Creation, Malformed> {
+    let (path, data, acl) = (reader.string()?, reader.data()?, reader.acl()?);
+    let flag = reader.int()?;
+    let mode = match op {
+        OpCode::CREATE_TTL => {
+            reader.long()?;
+            CreateMode::Other(flag)
+        }
+        _ => CreateMode::from_flag(flag),
+    };
+    Ok((path, data, acl, mode))
 }

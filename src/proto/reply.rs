@@ -4,7 +4,7 @@ use super::code::ErrorCode;
 use super::jute::{Malformed, Reader, Writer, frame};
 use super::multi::{OpReply, read_results, write_results};
 use super::request::OpCode;
-use super::types::{Access, Stat};
+use super::types::{Access, Data, Stat};
 use crate::protocol::names::Names;
 
 /// The numbers that stand for something other than the reply to a numbered request.
@@ -35,7 +35,7 @@ pub(crate) enum Reply {
     },
     Stat(Stat),
     Data {
-        data: Vec<u8>,
+        data: Data,
         stat: Stat,
     },
     Acl {
@@ -51,7 +51,8 @@ pub(crate) enum Reply {
     Synced {
         path: String,
     },
-    /// What came of each part; after an error nothing of the multi was carried out.
+    /// What came of each part of a multi, of which nothing was carried out after an error,
+    /// or of a multiRead, whose parts fail each for itself.
     Multi(Vec<Result<OpReply, ErrorCode>>),
     /// The paths of a session's ephemeral nodes.
     Ephemerals(Vec<String>),
@@ -117,7 +118,7 @@ impl Reply {
             }
             Self::Stat(stat) => writer.stat(stat),
             Self::Data { data, stat } => {
-                writer.bytes(data);
+                writer.data(data);
                 writer.stat(stat);
             }
             Self::Acl { acl, stat } => {
@@ -156,7 +157,7 @@ impl Reply {
             },
             OpCode::EXISTS | OpCode::SET_DATA | OpCode::SET_ACL => Self::Stat(reader.stat()?),
             OpCode::GET_DATA => Self::Data {
-                data: reader.bytes()?.to_vec(),
+                data: reader.data()?,
                 stat: reader.stat()?,
             },
             OpCode::GET_ACL => Self::Acl {
@@ -175,7 +176,7 @@ impl Reply {
             OpCode::SYNC => Self::Synced {
                 path: reader.string()?,
             },
-            OpCode::MULTI => Self::Multi(read_results(reader)?),
+            OpCode::MULTI | OpCode::MULTI_READ => Self::Multi(read_results(reader)?),
             OpCode::GET_EPHEMERALS => Self::Ephemerals(reader.strings()?),
             OpCode::WHO_AM_I => Self::Identities(reader.vector(CLIENT_INFO_BYTES, |each| {
                 Ok((each.string()?, each.string()?))

@@ -1,8 +1,10 @@
 //! What a client sends after the connection is made.
 
 use super::jute::{Malformed, Reader, Writer, frame};
-use super::multi::{Op, read_create, read_ops, write_create, write_ops};
-use super::types::{Access, CreateMode, Secret, WatchLists};
+use super::multi::{
+    Op, ReadOp, read_create, read_ops, read_read_ops, write_create, write_ops, write_read_ops,
+};
+use super::types::{Access, CreateMode, Data, Secret, WatchLists};
 
 /// The number that stands for a kind of request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -27,9 +29,13 @@ impl OpCode {
     pub(crate) const CHECK: Self = Self(13);
     pub(crate) const MULTI: Self = Self(14);
     pub(crate) const CREATE2: Self = Self(15);
+    pub(crate) const RECONFIG: Self = Self(16);
     pub(crate) const CHECK_WATCHES: Self = Self(17);
     pub(crate) const REMOVE_WATCHES: Self = Self(18);
     pub(crate) const CREATE_CONTAINER: Self = Self(19);
+    /// With a time to live.
+    pub(crate) const CREATE_TTL: Self = Self(21);
+    pub(crate) const MULTI_READ: Self = Self(22);
     pub(crate) const AUTH: Self = Self(100);
     pub(crate) const SET_WATCHES: Self = Self(101);
     pub(crate) const GET_EPHEMERALS: Self = Self(103);
@@ -56,7 +62,7 @@ pub(crate) enum Request {
     /// A container is always made, and decoded, with `stat`.
     Create {
         path: String,
-        data: Vec<u8>,
+        data: Data,
         acl: Vec<Access>,
         mode: CreateMode,
         stat: bool,
@@ -75,7 +81,7 @@ pub(crate) enum Request {
     },
     SetData {
         path: String,
-        data: Vec<u8>,
+        data: Data,
         version: i32,
     },
     GetAcl {
@@ -100,6 +106,7 @@ pub(crate) enum Request {
         path: String,
     },
     Multi(Vec<Op>),
+    MultiRead(Vec<ReadOp>),
     Ping,
     Auth {
         scheme: String,
@@ -146,6 +153,7 @@ impl Request {
             Self::CountDescendants { .. } => OpCode::COUNT_DESCENDANTS,
             Self::Sync { .. } => OpCode::SYNC,
             Self::Multi(_) => OpCode::MULTI,
+            Self::MultiRead(_) => OpCode::MULTI_READ,
             Self::Ping => OpCode::PING,
             Self::Auth { .. } => OpCode::AUTH,
             Self::SetWatches(lists) if lists.has_persistent() => OpCode::SET_WATCHES2,
@@ -196,7 +204,7 @@ impl Request {
                 version,
             } => {
                 writer.path(path);
-                writer.bytes(data);
+                writer.data(data);
                 writer.int(*version);
             }
             Self::SetAcl { path, acl, version } => {
@@ -209,6 +217,7 @@ impl Request {
             | Self::Sync { path }
             | Self::GetEphemerals { below: path } => writer.path(path),
             Self::Multi(ops) => write_ops(ops, writer),
+            Self::MultiRead(ops) => write_read_ops(ops, writer),
             Self::Auth {
                 scheme,
                 credentials,
@@ -239,7 +248,8 @@ impl Request {
             OpCode::PING => Self::Ping,
             OpCode::WHO_AM_I => Self::WhoAmI,
             OpCode::CLOSE => Self::Close,
-            OpCode::MULTI => read_ops(reader)?.map_or(Self::Unknown(op), Self::Multi),
+            OpCode::MULTI => Self::Multi(read_ops(reader)?),
+            OpCode::MULTI_READ => Self::MultiRead(read_read_ops(reader)?),
             OpCode::SET_WATCHES => Self::SetWatches(WatchLists::read(reader, false)?),
             OpCode::SET_WATCHES2 => Self::SetWatches(WatchLists::read(reader, true)?),
             OpCode::AUTH => {
@@ -249,15 +259,15 @@ impl Request {
                     credentials: Secret(reader.bytes()?.to_vec()),
                 }
             }
-            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => {
-                let creation = read_create(reader)?;
-                creation.map_or(Self::Unknown(op), |(path, data, acl, mode)| Self::Create {
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
+                let (path, data, acl, mode) = read_create(op, reader)?;
+                Self::Create {
                     path,
                     data,
                     acl,
                     mode,
                     stat: op != OpCode::CREATE,
-                })
+                }
             }
             _ => Self::read_with_path(op, reader)?,
         })
@@ -285,7 +295,7 @@ impl Request {
             },
             OpCode::SET_DATA => Self::SetData {
                 path: path()?,
-                data: reader.bytes()?.to_vec(),
+                data: reader.data()?,
                 version: reader.int()?,
             },
             OpCode::SET_ACL => Self::SetAcl {

@@ -41,6 +41,10 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..24)
 }
 
+fn data() -> impl Strategy<Value = Data> {
+    prop_oneof![Just(Data::default()), bytes().prop_map(Data::from)]
+}
+
 fn acl() -> impl Strategy<Value = Vec<Access>> {
     let access = (any::<i32>(), text(), text()).prop_map(|(bits, scheme, id)| Access {
         permissions: Permissions(bits),
@@ -52,8 +56,8 @@ fn acl() -> impl Strategy<Value = Vec<Access>> {
 
 /// A mode, and whether the reply bears a stat, which a container's always does.
 fn mode() -> impl Strategy<Value = (CreateMode, bool)> {
-    (0..=4, any::<bool>()).prop_map(|(flag, stat)| {
-        let mode = CreateMode::from_flag(flag).unwrap();
+    (-1..=9, any::<bool>()).prop_map(|(flag, stat)| {
+        let mode = CreateMode::from_flag(flag);
         (mode, stat || mode == CreateMode::Container)
     })
 }
@@ -62,19 +66,28 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         (text(), any::<i32>()).prop_map(|(path, version)| Op::Check { path, version }),
         (text(), any::<i32>()).prop_map(|(path, version)| Op::Delete { path, version }),
-        (text(), bytes(), any::<i32>()).prop_map(|(path, data, version)| Op::SetData {
+        (text(), data(), any::<i32>()).prop_map(|(path, data, version)| Op::SetData {
             path,
             data,
             version
         }),
-        (text(), bytes(), acl(), mode()).prop_map(|(path, data, acl, (mode, stat))| Op::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat
+        (text(), data(), acl(), mode()).prop_map(|(path, data, acl, (mode, stat))| {
+            Op::Create {
+                path,
+                data,
+                acl,
+                mode,
+                stat,
+            }
         }),
     ]
+}
+
+fn read_op() -> impl Strategy<Value = ReadOp> {
+    (text(), any::<bool>(), any::<bool>()).prop_map(|(path, watch, lists)| match lists {
+        true => ReadOp::Children { path, watch },
+        false => ReadOp::Data { path, watch },
+    })
 }
 
 fn lists() -> impl Strategy<Value = WatchLists> {
@@ -93,7 +106,7 @@ fn lists() -> impl Strategy<Value = WatchLists> {
 fn node_request() -> impl Strategy<Value = Request> {
     let watch = any::<bool>();
     prop_oneof![
-        (text(), bytes(), acl(), mode()).prop_map(|(path, data, acl, (mode, stat))| {
+        (text(), data(), acl(), mode()).prop_map(|(path, data, acl, (mode, stat))| {
             Request::Create {
                 path,
                 data,
@@ -110,7 +123,7 @@ fn node_request() -> impl Strategy<Value = Request> {
             watch,
             stat
         }),
-        (text(), bytes(), any::<i32>()).prop_map(|(path, data, version)| Request::SetData {
+        (text(), data(), any::<i32>()).prop_map(|(path, data, version)| Request::SetData {
             path,
             data,
             version
@@ -124,6 +137,7 @@ fn node_request() -> impl Strategy<Value = Request> {
         text().prop_map(|path| Request::CountDescendants { path }),
         text().prop_map(|path| Request::Sync { path }),
         vec(op(), 0..4).prop_map(Request::Multi),
+        vec(read_op(), 0..4).prop_map(Request::MultiRead),
     ]
 }
 
@@ -150,6 +164,8 @@ fn result() -> impl Strategy<Value = Result<OpReply, ErrorCode>> {
         Just(Ok(OpReply::Checked)),
         Just(Ok(OpReply::Deleted)),
         stat().prop_map(|stat| Ok(OpReply::Set(stat))),
+        names().prop_map(|names| Ok(OpReply::Children(names))),
+        (data(), stat()).prop_map(|(data, stat)| Ok(OpReply::Data { data, stat })),
         (text(), option::of(stat())).prop_map(|(path, stat)| Ok(OpReply::Created { path, stat })),
     ]
 }
@@ -161,7 +177,7 @@ fn reply() -> impl Strategy<Value = (OpCode, Reply)> {
             (op, Reply::Created { path, stat })
         }),
         stat().prop_map(|stat| (OpCode::EXISTS, Reply::Stat(stat))),
-        (bytes(), stat()).prop_map(|(data, stat)| (OpCode::GET_DATA, Reply::Data { data, stat })),
+        (data(), stat()).prop_map(|(data, stat)| (OpCode::GET_DATA, Reply::Data { data, stat })),
         (acl(), stat()).prop_map(|(acl, stat)| (OpCode::GET_ACL, Reply::Acl { acl, stat })),
         names().prop_map(|names| {
             let reply = Reply::Children { names, stat: None };
@@ -337,7 +353,7 @@ fn the_bytes_are_those_of_zookeeper() {
     let mut out = Vec::new();
     let request = Request::Create {
         path: "/a".to_owned(),
-        data: b"d".to_vec(),
+        data: b"d".to_vec().into(),
         acl: vec![Access {
             permissions: Permissions::ALL,
             scheme: "world".to_owned(),

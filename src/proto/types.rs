@@ -1,6 +1,7 @@
 //! Values that several requests and replies share.
 
 use std::fmt;
+use std::ops::Deref;
 
 use super::jute::{Malformed, Reader, Writer};
 
@@ -20,6 +21,43 @@ pub(crate) struct Stat {
     pub(crate) pzxid: i64,
 }
 
+/// A node's data. ZooKeeper tells none at all, which clients in Java and Python write as
+/// null, from data of no bytes. The default is none.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Data(Option<Vec<u8>>);
+
+impl Data {
+    pub(super) fn as_option(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+}
+
+impl From<Option<&[u8]>> for Data {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        Self(bytes.map(<[u8]>::to_vec))
+    }
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Some(bytes))
+    }
+}
+
+impl From<Data> for Vec<u8> {
+    fn from(data: Data) -> Self {
+        data.0.unwrap_or_default()
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
 /// What a node is: how long it lives, and whether the server numbers it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum CreateMode {
@@ -28,6 +66,8 @@ pub(crate) enum CreateMode {
     PersistentSequential,
     EphemeralSequential,
     Container,
+    /// Something that this crate does not make, such as a node with a time to live.
+    Other(i32),
 }
 
 impl CreateMode {
@@ -38,18 +78,19 @@ impl CreateMode {
             Self::PersistentSequential => 2,
             Self::EphemeralSequential => 3,
             Self::Container => 4,
+            Self::Other(flag) => flag,
         }
     }
 
-    pub(crate) fn from_flag(flag: i32) -> Option<Self> {
-        Some(match flag {
+    pub(crate) fn from_flag(flag: i32) -> Self {
+        match flag {
             0 => Self::Persistent,
             1 => Self::Ephemeral,
             2 => Self::PersistentSequential,
             3 => Self::EphemeralSequential,
             4 => Self::Container,
-            _ => return None,
-        })
+            _ => Self::Other(flag),
+        }
     }
 }
 

@@ -238,13 +238,13 @@ impl Semaphore {
                 },
                 Op::SetData {
                     path,
-                    data,
+                    data: data.into(),
                     version,
                 },
             ]),
             false => Request::SetData {
                 path,
-                data,
+                data: data.into(),
                 version,
             },
         };

@@ -206,7 +206,7 @@ impl Heart {
             return;
         };
         match answered {
-            Ok(Reply::Data { data, .. }) if REVOKE.contains(&data.as_slice()) => {
+            Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
                 entry.vigil.ask_to_let_go();
             }
             Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.vigil.lose(),

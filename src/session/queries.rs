@@ -78,7 +78,7 @@ impl Session {
         };
         Request::SetData {
             path: node.to_owned(),
-            data: word,
+            data: word.into(),
             version: -1,
         }
     }
@@ -154,7 +154,7 @@ impl Session {
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
         let make = |path: &str, mode, data: &[u8]| Request::Create {
             path: path.to_owned(),
-            data: data.to_vec(),
+            data: data.to_vec().into(),
             acl: self.settings.acl.entries().to_vec(),
             mode,
             stat: false,

@@ -17,7 +17,7 @@ const MARSHALLING_ERROR: i32 = -5;
 fn connections(server: &Server) -> usize {
     word(server, "cons")
         .lines()
-        .filter(|line| line.contains("sid="))
+        .filter(|line| line.contains("queued="))
         .count()
         - 1
 }

@@ -177,50 +177,6 @@ fn the_reply_to_be_dropped_can_be_chosen_by_kind() {
 }
 
 #[test]
-fn a_lagging_server_hides_a_fresh_node_from_whoever_can_not_know_better() {
-    let server = Server::start().unwrap();
-    let mut reader = Wire::connect(&server);
-    let mut writer = Wire::connect(&server);
-    server.hide_next_create();
-    writer.create("/a", EPHEMERAL).unwrap();
-    assert!(writer.lists("/a"), "its creator has seen the reply");
-    assert!(!reader.lists("/a"));
-    assert!(reader.lists("/a"), "the server has caught up");
-}
-
-#[test]
-fn a_sync_shows_what_a_lagging_server_hides() {
-    let server = Server::start().unwrap();
-    let mut client = Wire::connect(&server);
-    server.hide_next_create();
-    server.drop_next_reply_to(RequestKind::Create);
-    client.send(op::CREATE, &creation("/a", EPHEMERAL));
-    assert!(client.is_hung_up_on());
-    let mut client = client.again(&server);
-    client.call(op::SYNC, &buffer(b"/")).unwrap();
-    assert!(client.lists("/a"));
-
-    server.hide_next_create();
-    server.drop_next_reply_to(RequestKind::Create);
-    client.send(op::CREATE, &creation("/b", EPHEMERAL));
-    assert!(client.is_hung_up_on());
-    let mut client = client.again(&server);
-    assert!(!client.lists("/b"), "nobody has told the client of it");
-}
-
-#[test]
-fn who_lists_while_a_node_is_hidden_is_told_of_it_soon() {
-    let server = Server::start().unwrap();
-    let mut reader = Wire::connect(&server);
-    let mut writer = Wire::connect(&server);
-    server.hide_next_create();
-    writer.create("/a", EPHEMERAL).unwrap();
-    reader.call(op::GET_CHILDREN2, &look("/", true)).unwrap();
-    // The event comes by itself; nothing else is written.
-    assert_eq!(reader.next_event(), "/");
-}
-
-#[test]
 fn an_old_server_hangs_up_on_what_it_does_not_know() {
     const UNIMPLEMENTED: i32 = -6;
     let builder = Server::builder().without_create2().without_containers();

@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(server.sessions().contains(&witness.session));
         eventually("their connections are gone", || {
             let connections = word(&server, "cons");
-            let connections = connections.lines().filter(|line| line.contains("sid="));
+            let connections = connections.lines().filter(|line| line.contains("queued="));
             // The witness, and the one that asks.
             connections.count() == 2
         });

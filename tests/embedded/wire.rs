@@ -74,7 +74,12 @@ impl Wire {
     }
 
     pub(crate) fn send(&mut self, op: i32, body: &[u8]) {
-        let mut frame = 1_i32.to_be_bytes().to_vec();
+        self.send_as(1, op, body);
+    }
+
+    /// Sends a request under a number.
+    pub(crate) fn send_as(&mut self, xid: i32, op: i32, body: &[u8]) {
+        let mut frame = xid.to_be_bytes().to_vec();
         frame.extend(op.to_be_bytes());
         frame.extend(body);
         self.stream
@@ -96,11 +101,23 @@ impl Wire {
         }
     }
 
+    /// Waits for a reply and returns the number and the error code that it bears.
+    pub(crate) fn hear_number(&mut self) -> (i32, i32) {
+        let frame = read_frame(&mut self.stream).expect("a reply");
+        (int(&frame), int(&frame[12..]))
+    }
+
     /// Waits for the next event and returns its path.
     pub(crate) fn next_event(&mut self) -> String {
+        self.next_news().1
+    }
+
+    /// Waits for the next event and returns its kind and its path.
+    pub(crate) fn next_news(&mut self) -> (i32, String) {
         let frame = read_frame(&mut self.stream).expect("an event");
         assert_eq!(int(&frame), -1, "an event");
-        String::from_utf8(frame[28..].to_vec()).expect("text")
+        let path = String::from_utf8(frame[28..].to_vec()).expect("text");
+        (int(&frame[16..]), path)
     }
 
     pub(crate) fn call(&mut self, op: i32, body: &[u8]) -> Reply {
@@ -170,7 +187,13 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
 
 /// Asks one of the admin words.
 pub(crate) fn word(server: &Server, word: &str) -> String {
-    let mut stream = dial(server);
+    word_of(server.hosts(), word)
+}
+
+/// Asks one of the admin words of any server.
+pub(crate) fn word_of(hosts: &str, word: &str) -> String {
+    let mut stream = TcpStream::connect(hosts).expect("a connection");
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
     stream.write_all(word.as_bytes()).expect("a connection");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -179,8 +202,13 @@ pub(crate) fn word(server: &Server, word: &str) -> String {
 
 /// The body of a create.
 pub(crate) fn creation(path: &str, mode: i32) -> Vec<u8> {
+    creation_with(path, &buffer(b"x"), mode)
+}
+
+/// The body of a create, with the data and its length as it is to be sent.
+pub(crate) fn creation_with(path: &str, data: &[u8], mode: i32) -> Vec<u8> {
     let mut body = buffer(path.as_bytes());
-    body.extend(buffer(b"x"));
+    body.extend(data);
     body.extend(1_i32.to_be_bytes());
     body.extend(31_i32.to_be_bytes());
     body.extend(buffer(b"world"));

@@ -211,6 +211,10 @@ pub(crate) struct Serve {
     /// Where to listen.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181")]
     pub(crate) listen: SocketAddr,
+
+    /// Removes the directories of locks that nobody uses this often.
+    #[arg(long, value_name = "SECS", default_value = "60", value_parser = seconds)]
+    pub(crate) container_check: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

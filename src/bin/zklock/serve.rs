@@ -14,6 +14,7 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
         .listen(serve.listen.ip())
         .port(serve.listen.port())
         .max_connections(10_000)
+        .container_check(serve.container_check)
         .start();
     let server = server
         .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;

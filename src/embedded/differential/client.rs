@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::proto::{
     Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
 };
+use crate::protocol::names::Names as Children;
 
 /// One session with one of the servers.
 pub(super) struct Client {
@@ -26,15 +27,18 @@ pub(super) struct Names {
     pub(super) shift: i64,
     /// The same number for the same session of a script.
     pub(super) sessions: HashMap<i64, i64>,
+    /// The real server is a 3.9 or newer, where create2 in a multi is answered with a stat.
+    pub(super) multi_has_stats: bool,
 }
 
 /// A reply as far as the servers are to agree on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Heard {
+    xid: i32,
     zxid: i64,
     code: i32,
     body: Option<Reply>,
-    /// An empty buffer and none at all are read alike, and differ in length.
+    /// What is read alike may differ in length: none at all, and nothing in it.
     length: usize,
 }
 
@@ -83,13 +87,9 @@ impl Client {
         Ok((client, reply))
     }
 
-    pub(super) fn send(&self, request: &Request) -> io::Result<()> {
-        let xid = match request {
-            Request::Auth { .. } => xid::AUTH,
-            Request::Ping => xid::PING,
-            Request::SetWatches(_) => xid::SET_WATCHES,
-            _ => 7,
-        };
+    /// Sends a request under any number: those that libraries give to some requests mean
+    /// something to the libraries alone.
+    pub(super) fn send(&self, request: &Request, xid: i32) -> io::Result<()> {
         let mut frame = Vec::new();
         request.encode(xid, &mut frame);
         (&self.stream).write_all(&frame)
@@ -110,17 +110,19 @@ impl Client {
                 0 => Some(Reply::decode(request.op(), body).map_err(io::Error::other)?),
                 _ => None,
             };
+            let differs = names.multi_has_stats && matches!(request, Request::Multi(_));
             return Ok(Heard {
+                xid: header.xid,
                 zxid: names.zxid(header.zxid),
                 code: header.code.0,
                 body: reply.map(|reply| names.reply(reply)),
-                length: body.len(),
+                length: if differs { 0 } else { body.len() },
             });
         }
     }
 
     pub(super) fn call(&mut self, request: &Request, names: &Names) -> io::Result<Heard> {
-        self.send(request)?;
+        self.send(request, 7)?;
         self.hear(request, names)
     }
 
@@ -181,7 +183,7 @@ impl Names {
                 }
             }
             Reply::Children { names, stat: of } => Reply::Children {
-                names: sorted(names.iter().collect()).into_iter().collect(),
+                names: alphabetical(&names),
                 stat: of.map(stat),
             },
             Reply::Ephemerals(paths) => Reply::Ephemerals(sorted(paths)),
@@ -200,12 +202,23 @@ impl Names {
         match part {
             OpReply::Created { path, stat } => OpReply::Created {
                 path,
-                stat: stat.map(|stat| self.stat(stat)),
+                stat: stat
+                    .filter(|_| !self.multi_has_stats)
+                    .map(|stat| self.stat(stat)),
             },
             OpReply::Set(stat) => OpReply::Set(self.stat(stat)),
+            OpReply::Children(names) => OpReply::Children(alphabetical(&names)),
+            OpReply::Data { data, stat } => OpReply::Data {
+                data,
+                stat: self.stat(stat),
+            },
             part @ (OpReply::Checked | OpReply::Deleted) => part,
         }
     }
+}
+
+fn alphabetical(names: &Children) -> Children {
+    sorted(names.iter().collect()).into_iter().collect()
 }
 
 fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {

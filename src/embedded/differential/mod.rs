@@ -1,5 +1,5 @@
-//! The embedded server and a real ZooKeeper 3.8 are asked the same things, and are to
-//! answer the same: replies, error codes, stats, zxids up to a shift, and watch events
+//! The embedded server and a real ZooKeeper 3.8, or newer, are asked the same things, and
+//! are to answer the same: replies, error codes, stats, zxids up to a shift, and watch events
 //! in their place between the replies.
 //!
 //! A script is a list of steps of three sessions, made by chance from a seed. It plays
@@ -58,7 +58,15 @@ fn start_real() -> ZooKeeper {
 }
 
 fn play_anew(real: &ZooKeeper, script: &[Step]) -> Result<(), String> {
-    play(Stage::new(&real.hosts()), script)
+    play(Stage::new(&real.hosts(), is_newer(real)), script)
+}
+
+/// Whether the real server is a 3.9 or later.
+fn is_newer(real: &ZooKeeper) -> bool {
+    let report = real.four_letter("srvr").expect("a report");
+    !["3.5.", "3.6.", "3.7.", "3.8."]
+        .iter()
+        .any(|old| report.contains(&format!("version: {old}")))
 }
 
 /// Leaves steps out, many at a time and then fewer, as long as there is a difference.

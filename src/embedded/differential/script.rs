@@ -2,7 +2,9 @@
 
 use fastrand::Rng;
 
-use crate::proto::{Access, CreateMode, Op, Permissions, Request, Secret, WatchKind, WatchLists};
+use crate::proto::{
+    Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
+};
 
 /// How many sessions there are at a time.
 pub(super) const SESSIONS: usize = 3;
@@ -126,7 +128,11 @@ fn random_request(chance: &mut Rng) -> Request {
                 path,
                 data,
                 acl,
-                mode,
+                mode: match chance.u32(0..40) {
+                    // 5 and 6 stand for a time to live, and the rest for nothing.
+                    0 => CreateMode::Other(chance.i32(5..9)),
+                    _ => mode,
+                },
                 stat,
             },
             Op::Delete { path, version } => Request::Delete { path, version },
@@ -142,7 +148,8 @@ fn random_request(chance: &mut Rng) -> Request {
             Op::Check { path, .. } => Request::Exists { path, watch: false },
         },
         30..=42 => Request::Multi((0..chance.usize(0..5)).map(|_| random_op(chance)).collect()),
-        43..=54 => Request::Exists { path, watch },
+        43..=45 => Request::MultiRead(random_reads(chance)),
+        46..=54 => Request::Exists { path, watch },
         55..=66 => Request::GetData { path, watch },
         67..=80 => Request::GetChildren {
             path,
@@ -184,7 +191,7 @@ fn random_op(chance: &mut Rng) -> Op {
                 _ if path.is_empty() => "/r".to_owned(),
                 _ => path,
             },
-            data: vec![0; chance.usize(0..4)],
+            data: random_data(chance),
             acl: random_acl(chance),
             mode: random_mode(chance),
             stat: chance.bool(),
@@ -195,7 +202,7 @@ fn random_op(chance: &mut Rng) -> Op {
         },
         8 => Op::SetData {
             path,
-            data: vec![1; chance.usize(0..9)],
+            data: random_data(chance),
             version: random_version(chance),
         },
         _ => Op::Check {
@@ -203,6 +210,19 @@ fn random_op(chance: &mut Rng) -> Op {
             version: random_version(chance),
         },
     }
+}
+
+fn random_reads(chance: &mut Rng) -> Vec<ReadOp> {
+    let count = chance.usize(0..4);
+    let one = |_| {
+        let path = random_path(chance);
+        let watch = chance.bool() && !path.starts_with(RECURSIVE);
+        match chance.bool() {
+            true => ReadOp::Children { path, watch },
+            false => ReadOp::Data { path, watch },
+        }
+    };
+    (0..count).map(one).collect()
 }
 
 fn add_watch(chance: &mut Rng) -> Request {
@@ -251,6 +271,14 @@ fn random_path(chance: &mut Rng) -> String {
         _ => PATHS[chance.usize(0..PATHS.len())],
     };
     path.to_owned()
+}
+
+/// None at all, as often as empty.
+fn random_data(chance: &mut Rng) -> Data {
+    match chance.usize(0..6) {
+        0 => Data::default(),
+        length => vec![1; length - 1].into(),
+    }
 }
 
 fn random_version(chance: &mut Rng) -> i32 {

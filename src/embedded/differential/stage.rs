@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::client::{Client, Heard, Names};
 use super::script::{Act, RECURSIVE, SESSIONS, Step};
 use crate::embedded::Server;
-use crate::proto::{Access, CreateMode, EventKind, Op, Permissions, Request, WatchLists};
+use crate::proto::{
+    Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchLists, xid,
+};
 use crate::support::eventually;
 
 /// The tick of the real server, too.
@@ -17,6 +19,17 @@ const TICK: Duration = Duration::from_millis(500);
 const TIMEOUT_MS: i32 = 10_000;
 
 const SHORT_MS: i32 = 1000;
+
+/// What requests are numbered with in turn, whatever they ask.
+const XIDS: [i32; 7] = [
+    7,
+    xid::AUTH,
+    0,
+    xid::PING,
+    i32::MAX,
+    xid::SET_WATCHES,
+    -1000,
+];
 
 /// What both sides did.
 type Both<T> = [T; 2];
@@ -29,6 +42,7 @@ pub(super) struct Stage {
     /// Sessions that have events to come whose order is free.
     in_any_order: [bool; SESSIONS],
     begun: i64,
+    asked: usize,
 }
 
 struct Side {
@@ -38,7 +52,7 @@ struct Side {
 }
 
 impl Stage {
-    pub(super) fn new(real: &str) -> Self {
+    pub(super) fn new(real: &str, multi_has_stats: bool) -> Self {
         let embedded = Server::builder()
             .tick(TICK)
             .start()
@@ -49,11 +63,15 @@ impl Stage {
             directory: format!("/t{:016x}", fastrand::u64(..)),
             sides: hosts.map(|hosts| Side {
                 hosts,
-                names: Names::default(),
+                names: Names {
+                    multi_has_stats,
+                    ..Names::default()
+                },
                 clients: Vec::new(),
             }),
             in_any_order: [false; SESSIONS],
             begun: 0,
+            asked: 0,
         };
         for session in 0..SESSIONS {
             stage.begin(session);
@@ -131,11 +149,14 @@ impl Stage {
     }
 
     fn ask(&mut self, session: usize, requests: &[Request]) -> Result<(), String> {
+        self.asked += 1;
+        let xids = XIDS.iter().cycle().skip(self.asked % XIDS.len());
         self.both(|side| {
             let client = &mut side.clients[session];
             requests
                 .iter()
-                .try_for_each(|request| client.send(request))?;
+                .zip(xids.clone())
+                .try_for_each(|(request, xid)| client.send(request, *xid))?;
             let hear = |request| client.hear(request, &side.names);
             requests
                 .iter()
@@ -257,7 +278,7 @@ pub(super) fn play(mut stage: Stage, script: &[Step]) -> Result<(), String> {
 fn create(path: &str, mode: CreateMode) -> Request {
     Request::Create {
         path: path.to_owned(),
-        data: Vec::new(),
+        data: Vec::new().into(),
         acl: vec![Access {
             permissions: Permissions::ALL,
             scheme: "world".to_owned(),
@@ -312,6 +333,9 @@ fn each_path(request: &mut Request, change: &mut impl FnMut(&mut String)) {
             | Op::Create { path, .. }
             | Op::Delete { path, .. }
             | Op::SetData { path, .. } => change(path),
+        }),
+        Request::MultiRead(ops) => ops.iter_mut().for_each(|op| match op {
+            ReadOp::Children { path, .. } | ReadOp::Data { path, .. } => change(path),
         }),
         _ => {}
     }

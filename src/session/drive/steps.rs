@@ -29,7 +29,7 @@ impl Drive<'_, '_> {
         let contest = self.quest.contest;
         let create = Request::Create {
             path: self.full(prefix),
-            data: self.session.settings.card.text(self.quest.note),
+            data: self.session.settings.card.text(self.quest.note).into(),
             acl: self.acl(),
             mode: match contest.dialect.is_numbered(contest.role) {
                 true => CreateMode::EphemeralSequential,

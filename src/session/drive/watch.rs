@@ -150,7 +150,7 @@ impl Drive<'_, '_> {
         match self.answer(ticket, limit) {
             Err(GaveUp) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Data { data, stat })) => {
-                self.seen = (data, stat);
+                self.seen = (data.into(), stat);
                 Ok(Step::Report(Event::Watching))
             }
             // Who may not read a node is told nothing of it, not even that it goes.

@@ -54,7 +54,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
             ..
         } => {
             let acl = acl.iter().map(access).collect();
-            let created = handle.create(&path, data, acl, create_mode(mode));
+            let created = handle.create(&path, data.into(), acl, create_mode(mode));
             created
                 .map(|path| Reply::Created { path, stat: None })
                 .map_err(failure)
@@ -68,7 +68,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
             data,
             version,
         } => handle
-            .set_data(&path, data, wanted(version))
+            .set_data(&path, data.into(), wanted(version))
             .map(|found| Reply::Stat(stat(&found)))
             .map_err(failure),
         Request::Exists { path, .. } => found(handle.exists(&path, false)),
@@ -102,7 +102,7 @@ fn found(answer: ZkResult<Option<zookeeper::Stat>>) -> Result<Reply, Failure> {
 
 fn data(answer: ZkResult<(Vec<u8>, zookeeper::Stat)>) -> Result<Reply, Failure> {
     let (data, found) = answer.map_err(failure)?;
-    let stat = stat(&found);
+    let (data, stat) = (data.into(), stat(&found));
     Ok(Reply::Data { data, stat })
 }
 
@@ -138,7 +138,7 @@ fn create_mode(mode: proto::CreateMode) -> CreateMode {
         proto::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
         // A container has a request of its own, which the crate does not know. It would
         // ask for this and hope.
-        proto::CreateMode::Container => CreateMode::Persistent,
+        proto::CreateMode::Container | proto::CreateMode::Other(_) => CreateMode::Persistent,
     }
 }
 

@@ -89,7 +89,7 @@ fn create(path: &str, mode: CreateMode) -> Request {
     };
     Request::Create {
         path: path.to_owned(),
-        data: b"data".to_vec(),
+        data: b"data".to_vec().into(),
         acl: vec![acl],
         mode,
         stat: true,
@@ -132,10 +132,7 @@ fn every_request_is_carried_out_or_refused() {
     let Ok(Reply::Data { data, stat }) = client.ask(get_data(&path, false)) else {
         panic!("the node has data");
     };
-    assert_eq!(
-        (data.as_slice(), stat.ephemeral_owner),
-        (&b"data"[..], owner)
-    );
+    assert_eq!((&data[..], stat.ephemeral_owner), (&b"data"[..], owner));
     assert_eq!(
         client.ask(Request::GetChildren {
             path: dir.clone(),
@@ -149,7 +146,7 @@ fn every_request_is_carried_out_or_refused() {
     );
     let set = client.ask(Request::SetData {
         path: path.clone(),
-        data: b"more".to_vec(),
+        data: b"more".to_vec().into(),
         version: 0,
     });
     assert!(matches!(set, Ok(Reply::Stat(stat)) if stat.version == 1));

@@ -148,7 +148,7 @@ mod tests {
     fn create(mode: CreateMode, stat: bool) -> Request {
         Request::Create {
             path: "/a".to_owned(),
-            data: Vec::new(),
+            data: Vec::new().into(),
             acl: Vec::new(),
             mode,
             stat,

@@ -83,7 +83,7 @@ fn a_frame_longer_than_any_may_be_is_an_error_at_once() {
 fn a_reply_out_of_order_is_an_error() {
     let mut out = Vec::new();
     let reply = Reply::Data {
-        data: Vec::new(),
+        data: Vec::new().into(),
         stat: Stat::default(),
     };
     header(2, ErrorCode::OK).encode(Some(&reply), &mut out);
@@ -95,7 +95,7 @@ fn a_truncated_frame_is_an_error() {
     let mut out = Vec::new();
     let stat = Stat::default();
     let reply = Reply::Data {
-        data: vec![7; 100],
+        data: vec![7; 100].into(),
         stat,
     };
     header(1, ErrorCode::OK).encode(Some(&reply), &mut out);
@@ -121,7 +121,7 @@ fn events_nobody_waits_for_do_no_harm() {
     header(xid::PING, ErrorCode::OK).encode(None, &mut out);
     let stat = Stat::default();
     let reply = Reply::Data {
-        data: b"x".to_vec(),
+        data: b"x".to_vec().into(),
         stat,
     };
     header(1, ErrorCode::OK).encode(Some(&reply), &mut out);
@@ -257,7 +257,7 @@ fn a_full_socket_does_not_hold_up_the_callers() {
     let rig = Rig::connect(&server.hosts(), Duration::from_secs(30));
     let write = Request::SetData {
         path: "/a".to_owned(),
-        data: vec![7; 900_000],
+        data: vec![7; 900_000].into(),
         version: -1,
     };
     let sent: Vec<_> = (0..20)

@@ -147,7 +147,7 @@ fn open_acl() -> Vec<Access> {
 fn create(path: &str, mode: CreateMode) -> Request {
     Request::Create {
         path: path.to_owned(),
-        data: b"data".to_vec(),
+        data: b"data".to_vec().into(),
         acl: open_acl(),
         mode,
         stat: true,

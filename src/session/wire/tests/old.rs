@@ -23,7 +23,7 @@ fn reply_to(request: &Request) -> Act {
             stat: stat.then(Stat::default),
         },
         Request::GetData { .. } => Reply::Data {
-            data: Vec::new(),
+            data: Vec::new().into(),
             stat: Stat::default(),
         },
         Request::Multi(_) => Reply::Multi(Vec::new()),
@@ -142,7 +142,7 @@ fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
 
     let op = Op::Create {
         path: "/b".to_owned(),
-        data: Vec::new(),
+        data: Vec::new().into(),
         acl: open_acl(),
         mode: CreateMode::Ephemeral,
         stat: true,

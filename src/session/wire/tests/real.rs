@@ -41,7 +41,7 @@ fn requests_are_carried_out_and_answered() {
         matches!(listed, Reply::Children { names, .. } if names.iter().eq(["lock-0000000000"]))
     );
     let read = one(&answers).unwrap();
-    assert!(matches!(read, Reply::Data { data, .. } if data == b"data"));
+    assert!(matches!(read, Reply::Data { data, .. } if data[..] == *b"data"));
     assert_eq!(one(&answers), Ok(Reply::Synced { path }));
     assert_eq!(one(&answers), NO_NODE);
     assert_eq!(rig.ask(delete(&mine)), Ok(Reply::Nothing));
@@ -57,7 +57,7 @@ fn a_multi_says_what_came_of_each_part() {
     let path = node();
     let make = Op::Create {
         path: path.clone(),
-        data: Vec::new(),
+        data: Vec::new().into(),
         acl: open_acl(),
         mode: CreateMode::Ephemeral,
         stat: true,
@@ -185,7 +185,7 @@ fn credentials_are_sent_before_anything_else_on_every_connection() {
     let path = node();
     let made = Request::Create {
         path: path.clone(),
-        data: Vec::new(),
+        data: Vec::new().into(),
         acl: vec![Access {
             permissions: Permissions::ALL,
             scheme: "auth".to_owned(),
@@ -292,13 +292,13 @@ fn a_request_beyond_the_limit_is_refused_and_a_large_one_passes() {
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
     let write = |bytes: usize| Request::SetData {
         path: path.clone(),
-        data: vec![7; bytes],
+        data: vec![7; bytes].into(),
         version: -1,
     };
     let refused = Err(Failure::Refused(ErrorCode::BAD_ARGUMENTS));
     assert_eq!(rig.ask(write(FRAME_LIMIT)), refused);
     rig.ask(write(1_000_000)).unwrap();
     let read = rig.ask(data(&path, false)).unwrap();
-    assert!(matches!(read, Reply::Data { data, .. } if data == vec![7; 1_000_000]));
+    assert!(matches!(read, Reply::Data { data, .. } if data[..] == vec![7; 1_000_000]));
     assert_eq!(rig.hub.link().connects, 1);
 }

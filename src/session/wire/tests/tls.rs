@@ -164,7 +164,7 @@ fn an_encrypted_session_works_and_survives_a_cut() {
     let big = vec![7; 900_000];
     let write = Request::SetData {
         path: "/a".to_owned(),
-        data: big.clone(),
+        data: big.clone().into(),
         version: -1,
     };
     rig.ask(write).unwrap();
@@ -172,7 +172,7 @@ fn an_encrypted_session_works_and_survives_a_cut() {
     let answers = rig.send(batch);
     assert!((0..50).all(|_| one(&answers).is_ok()));
     let (read, fired) = rig.watch(data("/a", true), 1);
-    assert!(matches!(read, Ok(Reply::Data { data, .. }) if data == big));
+    assert!(matches!(read, Ok(Reply::Data { data, .. }) if data[..] == big));
 
     relay.cut();
     rig.disconnected();

@@ -1,0 +1,210 @@
+//! What each request that only reads is answered.
+
+use super::acl::Identity;
+use super::requests::{Asker, Result};
+use super::state::State;
+use super::watches::{Notice, Reach, Subject, Watcher};
+use crate::proto::{
+    Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
+    WatchLists,
+};
+use crate::protocol::names::Names;
+
+impl State {
+    pub(super) fn read(&mut self, request: Request, asker: Asker<'_>) -> Result<Reply> {
+        let id = asker.connection;
+        match request {
+            Request::Exists { path, watch } => self.exists(&path, watch, id),
+            Request::GetData { path, watch } => {
+                let (data, stat) = self.data(&path, watch, asker)?;
+                Ok(Reply::Data { data, stat })
+            }
+            Request::GetChildren { path, watch, stat } => {
+                let (names, found) = self.children(&path, watch, asker)?;
+                let stat = stat.then_some(found);
+                Ok(Reply::Children { names, stat })
+            }
+            Request::MultiRead(ops) => {
+                let parts = ops.iter().map(|op| self.read_one(op, asker));
+                Ok(Reply::Multi(parts.collect()))
+            }
+            Request::GetAcl { path } => self.acl(&path, asker),
+            Request::CountDescendants { path } => {
+                let tree = self.tree_of(id);
+                tree.node_for(&path, Permissions::READ.0, asker.who)?;
+                let count = tree.count_below(&path);
+                Ok(Reply::Count(i32::try_from(count).unwrap_or(i32::MAX)))
+            }
+            Request::GetEphemerals { below } => {
+                let below = match below.trim() {
+                    "" | "/" => "",
+                    _ => &below,
+                };
+                let own = self.tree_of(id).ephemerals(asker.session);
+                let own = own.filter(|path| path.starts_with(below));
+                Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))
+            }
+            Request::WhoAmI => Ok(Reply::Identities(asker.who.iter().map(shown).collect())),
+            Request::SetWatches(lists) => {
+                self.set_watches(lists, id);
+                Ok(Reply::Nothing)
+            }
+            Request::CheckWatches { path, kind } => self.check_watches(kind, &path, id),
+            Request::RemoveWatches { path, kind } => {
+                let reply = self.check_watches(kind, &path, id)?;
+                self.watches_of(id).remove(kind, &path, id);
+                Ok(reply)
+            }
+            Request::AddWatch { path, mode } => self.add_watch(mode, &path, id),
+            _ => Err(ErrorCode::UNIMPLEMENTED),
+        }
+    }
+
+    /// It needs no permission, and the watch is set even if there is no node.
+    fn exists(&mut self, path: &str, watch: bool, id: Watcher) -> Result<Reply> {
+        if path.contains('\0') {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        if watch {
+            self.watches_of(id).add(Subject::Node, path, id);
+        }
+        Ok(Reply::Stat(self.tree_of(id).node(path)?.stat()))
+    }
+
+    fn data(&mut self, path: &str, watch: bool, asker: Asker<'_>) -> Result<(Data, Stat)> {
+        let id = asker.connection;
+        let tree = self.tree_of(id);
+        let node = tree.node_for(path, Permissions::READ.0, asker.who)?;
+        let found = (node.data.clone(), node.stat());
+        if watch {
+            self.watches_of(id).add(Subject::Node, path, id);
+        }
+        Ok(found)
+    }
+
+    fn acl(&self, path: &str, asker: Asker<'_>) -> Result<Reply> {
+        let either = Permissions::READ.0 | Permissions::ADMIN.0;
+        let tree = self.tree_of(asker.connection);
+        let node = tree.node_for(path, either, asker.who)?;
+        let acl = node.acl.shown_to(asker.who);
+        Ok(Reply::Acl {
+            acl,
+            stat: node.stat(),
+        })
+    }
+
+    fn children(&mut self, path: &str, watch: bool, asker: Asker<'_>) -> Result<(Names, Stat)> {
+        let node = self
+            .tree_of(asker.connection)
+            .node_for(path, Permissions::READ.0, asker.who)?;
+        let listing = (node.children.iter().collect(), node.stat());
+        if watch {
+            self.watches_of(asker.connection)
+                .add(Subject::Children, path, asker.connection);
+        }
+        self.note_listing(path, asker.connection);
+        Ok(listing)
+    }
+
+    /// A part of a multiRead; as in ZooKeeper, it sets no watch, though it can ask for one.
+    fn read_one(&mut self, op: &ReadOp, asker: Asker<'_>) -> Result<OpReply> {
+        match op {
+            ReadOp::Children { path, .. } => {
+                let (names, _) = self.children(path, false, asker)?;
+                Ok(OpReply::Children(names))
+            }
+            ReadOp::Data { path, .. } => {
+                let (data, stat) = self.data(path, false, asker)?;
+                Ok(OpReply::Data { data, stat })
+            }
+        }
+    }
+}
+
+/// Watches.
+impl State {
+    fn check_watches(&mut self, kind: i32, path: &str, id: Watcher) -> Result<Reply> {
+        if !matches!(kind, WatchKind::CHILDREN | WatchKind::DATA | WatchKind::ANY) {
+            return Err(ErrorCode::MARSHALLING_ERROR);
+        }
+        if !self.watches_of(id).has(kind, path, id) {
+            return Err(ErrorCode::NO_WATCHER);
+        }
+        Ok(Reply::Nothing)
+    }
+
+    fn add_watch(&mut self, mode: i32, path: &str, id: Watcher) -> Result<Reply> {
+        let reach = match mode {
+            0 => Reach::Path,
+            1 => Reach::Subtree,
+            _ => return Err(ErrorCode::MARSHALLING_ERROR),
+        };
+        self.watches_of(id).add_persistent(reach, path, id);
+        // The body of this reply is a code.
+        Ok(Reply::Count(ErrorCode::OK.0))
+    }
+
+    /// Sets a client's watches again, or tells at once what it has missed.
+    fn set_watches(&mut self, lists: WatchLists, id: Watcher) {
+        for path in lists.data {
+            let missed = match self
+                .tree_of(id)
+                .node(&path)
+                .map(|node| node.marks.modified.zxid)
+            {
+                Err(_) => Some(EventKind::Deleted),
+                Ok(zxid) => (zxid > lists.since_zxid).then_some(EventKind::DataChanged),
+            };
+            self.watch_or_tell(Subject::Node, path, id, missed);
+        }
+        for path in lists.exists {
+            let missed = self
+                .tree_of(id)
+                .node(&path)
+                .is_ok()
+                .then_some(EventKind::Created);
+            self.watch_or_tell(Subject::Node, path, id, missed);
+        }
+        for path in lists.children {
+            let missed = match self.tree_of(id).node(&path).map(|node| node.marks.pzxid) {
+                Err(_) => Some(EventKind::Deleted),
+                Ok(zxid) => (zxid > lists.since_zxid).then_some(EventKind::ChildrenChanged),
+            };
+            self.watch_or_tell(Subject::Children, path, id, missed);
+        }
+        for path in lists.persistent {
+            self.watches_of(id).add_persistent(Reach::Path, &path, id);
+        }
+        for path in lists.recursive {
+            self.watches_of(id)
+                .add_persistent(Reach::Subtree, &path, id);
+        }
+    }
+
+    fn watch_or_tell(
+        &mut self,
+        subject: Subject,
+        path: String,
+        watcher: Watcher,
+        missed: Option<EventKind>,
+    ) {
+        match missed {
+            Some(kind) => self.tell(Notice {
+                watcher,
+                kind,
+                path,
+                acl: None,
+            }),
+            None => self.watches_of(watcher).add(subject, &path, watcher),
+        }
+    }
+}
+
+/// A digest is shown by its user alone.
+fn shown(identity: &Identity) -> (String, String) {
+    let user = match identity.scheme.as_str() {
+        "digest" => identity.id.split(':').next().unwrap_or_default(),
+        _ => &identity.id,
+    };
+    (identity.scheme.clone(), user.to_owned())
+}

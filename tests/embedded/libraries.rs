@@ -1,0 +1,175 @@
+//! What other libraries rely on, and zklock does not.
+
+use std::time::{Duration, Instant};
+
+use zklock::Client;
+use zklock::embedded::Server;
+
+use super::support::free_port;
+use super::support::raw::{EPHEMERAL, PERSISTENT, op};
+use super::wire::{LONG, Wire, buffer, creation, creation_with, look};
+
+const OK: i32 = 0;
+const MARSHALLING_ERROR: i32 = -5;
+const UNIMPLEMENTED: i32 = -6;
+const BAD_ARGUMENTS: i32 = -8;
+const NO_NODE: i32 = -101;
+const AUTH_FAILED: i32 = -115;
+
+/// The length of what is not there.
+const NULL: [u8; 4] = (-1_i32).to_be_bytes();
+
+/// Stands after the last part of a multi.
+const END: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
+
+mod code {
+    pub(super) const CREATE_TTL: i32 = 21;
+    pub(super) const MULTI_READ: i32 = 22;
+    pub(super) const RECONFIG: i32 = 16;
+}
+
+#[test]
+fn credentials_are_answered_under_the_number_they_were_sent_with() {
+    let server = Server::start().unwrap();
+    let mut client = Wire::connect(&server);
+    let packet = |scheme: &[u8]| [&[0; 4], &buffer(scheme)[..], &buffer(b"me:secret")].concat();
+    for (xid, scheme) in [(7, b"digest"), (-4, b"digest"), (i32::MAX, b"digest")] {
+        client.send_as(xid, op::AUTH, &packet(scheme));
+        assert_eq!(client.hear_number(), (xid, OK));
+    }
+    client.send_as(8, op::AUTH, &packet(b"ip"));
+    assert_eq!(client.hear_number(), (8, OK));
+    client.send_as(9, op::AUTH, &packet(b"nonsense"));
+    assert_eq!(client.hear_number(), (9, AUTH_FAILED));
+    assert!(client.is_hung_up_on());
+}
+
+#[test]
+fn a_ping_is_answered_as_a_ping_whatever_its_number() {
+    let server = Server::start().unwrap();
+    let mut client = Wire::connect(&server);
+    client.send_as(12, op::PING, &[]);
+    assert_eq!(client.hear_number(), (-2, OK));
+}
+
+#[test]
+fn no_data_at_all_stays_none() {
+    let server = Server::start().unwrap();
+    let mut client = Wire::connect(&server);
+    for (path, data) in [
+        ("/none", &NULL[..]),
+        ("/empty", &[0; 4]),
+        ("/some", &buffer(b"yz")),
+    ] {
+        let made = client.call(op::CREATE, &creation_with(path, data, PERSISTENT));
+        made.unwrap();
+        let read = client.call(op::GET_DATA, &look(path, false)).unwrap();
+        assert_eq!(read[..data.len()], *data, "{path}");
+    }
+    let set = [&buffer(b"/some")[..], &NULL, &(-1_i32).to_be_bytes()].concat();
+    let stat = client.call(op::SET_DATA, &set).unwrap();
+    assert_eq!(stat[52..56], [0; 4], "a length of 0");
+    let read = client.call(op::GET_DATA, &look("/some", false)).unwrap();
+    assert_eq!(read[..4], NULL);
+}
+
+#[test]
+fn several_nodes_are_read_at_once_and_fail_each_for_itself() {
+    let server = Server::start().unwrap();
+    let mut client = Wire::connect(&server);
+    client.create("/a", PERSISTENT).unwrap();
+    let part = |code: i32, path: &str| [&head(code)[..], &look(path, false)].concat();
+    let ask = [
+        part(op::GET_DATA, "/a"),
+        part(op::GET_DATA, "/no"),
+        part(op::GET_CHILDREN, "/zookeeper"),
+        END.to_vec(),
+    ]
+    .concat();
+    let read = client.call(code::MULTI_READ, &ask).unwrap();
+    let data = client.call(op::GET_DATA, &look("/a", false)).unwrap();
+    let names = client
+        .call(op::GET_CHILDREN, &look("/zookeeper", false))
+        .unwrap();
+    let expected = [
+        &[&op::GET_DATA.to_be_bytes()[..], &[0; 5], &data].concat()[..],
+        &[
+            &(-1_i32).to_be_bytes()[..],
+            &[0],
+            &NO_NODE.to_be_bytes(),
+            &NO_NODE.to_be_bytes(),
+        ]
+        .concat(),
+        &[&op::GET_CHILDREN.to_be_bytes()[..], &[0; 5], &names].concat(),
+        &END,
+    ]
+    .concat();
+    assert_eq!(read, expected);
+    // What does not read has no place in it, and costs nobody the connection.
+    let ask = [part(op::EXISTS, "/a"), END.to_vec()].concat();
+    assert_eq!(client.call(code::MULTI_READ, &ask), Err(MARSHALLING_ERROR));
+    assert!(client.sees("/a"));
+}
+
+#[test]
+fn what_a_server_is_not_set_up_for_is_refused_and_the_connection_stays() {
+    let server = Server::start().unwrap();
+    let mut client = Wire::connect(&server);
+    let with_ttl = |mode| [&creation("/ttl", mode)[..], &1000_i64.to_be_bytes()].concat();
+    for (code, body, refusal) in [
+        (code::CREATE_TTL, with_ttl(5), UNIMPLEMENTED),
+        (code::CREATE_TTL, with_ttl(6), UNIMPLEMENTED),
+        (code::CREATE_TTL, with_ttl(0), BAD_ARGUMENTS),
+        (op::CREATE2, creation("/ttl", 5), UNIMPLEMENTED),
+        (op::CREATE2, creation("/ttl", 9), BAD_ARGUMENTS),
+        (
+            code::RECONFIG,
+            [&[0; 12][..], &(-1_i64).to_be_bytes()].concat(),
+            UNIMPLEMENTED,
+        ),
+    ] {
+        assert_eq!(client.call(code, &body), Err(refusal), "{code}");
+    }
+    assert!(!client.sees("/ttl"));
+}
+
+#[test]
+fn the_clients_of_a_server_that_was_restarted_hear_that_their_sessions_are_over() {
+    let port = free_port();
+    let server = Server::builder().port(port).start().unwrap();
+    let mut client = Wire::connect(&server);
+    for name in ["/a", "/b", "/c"] {
+        client.create(name, EPHEMERAL).unwrap();
+    }
+    drop(server);
+    let server = Server::builder().port(port).start().unwrap();
+    // With no change yet, it is no longer behind what the client has seen.
+    assert_eq!(client.again(&server).timeout_ms, 0);
+}
+
+#[test]
+fn a_lock_works_again_after_a_restart_of_the_server() {
+    let port = free_port();
+    let server = Server::builder().port(port).start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.mutex("/locks/restarted").unwrap();
+    let guard = mutex.lock().unwrap();
+    drop(server);
+    let server = Server::builder().port(port).start().unwrap();
+    let begin = Instant::now();
+    while guard.check().is_ok() && begin.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(guard.unlock().unwrap_err().is_lost());
+    let guard = mutex.try_lock_for(LONG).unwrap();
+    guard.expect("nobody has it").unlock().unwrap();
+    drop(server);
+}
+
+/// What stands before a part of a multi.
+fn head(code: i32) -> [u8; 9] {
+    let mut head = END;
+    head[..4].copy_from_slice(&code.to_be_bytes());
+    head[4] = 0;
+    head
+}
