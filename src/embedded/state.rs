@@ -252,10 +252,10 @@ impl State {
     /// Tells those who wait for it of each change.
     pub(super) fn announce(&mut self, changes: &[Change]) {
         for change in changes {
-            if let Change::Created { path, .. } = change {
-                if let Some(counter) = self.config.counters.remove(path) {
-                    self.tree.set_counter(path, counter);
-                }
+            if let Change::Created { path, .. } = change
+                && let Some(counter) = self.config.counters.remove(path)
+            {
+                self.tree.set_counter(path, counter);
             }
             if let Some(lag) = &mut self.lag {
                 lag.miss(change);

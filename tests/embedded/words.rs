@@ -107,7 +107,7 @@ fn line_shape(line: &str) -> String {
         return "_ expire at _:".to_owned();
     }
     let split = line.split_once(": ").or_else(|| line.split_once('='));
-    let key = split.map_or(line.to_owned(), |(key, _)| format!("{key}: _"));
+    let key = split.map_or_else(|| line.to_owned(), |(key, _)| format!("{key}: _"));
     // What is in one line, such as a connection's.
     let words = line
         .split(['(', ',', ')'])
