@@ -140,7 +140,7 @@ impl Zklock {
         let status = self.0.ended().expect("an end");
         let signal = status.signal();
         Ended {
-            code: status.code().or(signal.map(|signal| 128 + signal)),
+            code: status.code().or_else(|| signal.map(|signal| 128 + signal)),
             signal,
             out,
             err,
