@@ -41,6 +41,7 @@ pub struct ClientBuilder {
     hosts: String,
     session_timeout: Duration,
     connect_timeout: Duration,
+    max_buffer: usize,
     auth: Vec<Credentials>,
     acl: Acl,
     dialect: Dialect,
@@ -57,6 +58,7 @@ impl ClientBuilder {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
+            max_buffer: wire::FRAME_LIMIT,
             auth: Vec::new(),
             acl: Acl::open(),
             dialect: Dialect::default(),
@@ -81,6 +83,20 @@ impl ClientBuilder {
     /// Gives up connecting after this long. Defaults to 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
+        self
+    }
+
+    /// Sends no request of more bytes than this, and accepts no reply that is much longer
+    /// (by 64 KiB).
+    ///
+    /// It is what `jute.maxbuffer` is to ZooKeeper's own client and to its servers, which cut
+    /// the connection of a client that sends more; give all of them the same. A request or a
+    /// reply that is too long fails alone, with [`Error::RequestTooLong`] or
+    /// [`Error::ReplyTooLong`], and the connection goes on. From 256 KiB to 512 MiB. Defaults
+    /// to 1,048,575, as there.
+    #[doc(alias = "jute.maxbuffer")]
+    pub fn max_buffer(mut self, bytes: usize) -> Self {
+        self.max_buffer = bytes;
         self
     }
 
@@ -146,14 +162,20 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`].
+    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
+    /// [`max_buffer`](Self::max_buffer) out of bounds.
     pub fn connect(self) -> Result<Client> {
+        if !wire::FRAME_LIMITS.contains(&self.max_buffer) {
+            return Err(Error::Unsupported {
+                what: "a max_buffer of less than 256 KiB or more than 512 MiB",
+            });
+        }
         let hub = Arc::new(Hub::new(self.session_timeout, true));
         let config = wire::Config {
             hosts: wire::Hosts::parse(&self.hosts)?,
             session_timeout: self.session_timeout,
             auth: self.auth,
-            frame_limit: wire::FRAME_LIMIT,
+            frame_limit: self.max_buffer,
             #[cfg(feature = "tls")]
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
             #[cfg(not(feature = "tls"))]

@@ -97,6 +97,7 @@ impl<'a> Onlooker<'a> {
                 }
                 Err(Failure::Refused(ErrorCode::NO_NODE)) => request = await_it.clone(),
                 Err(Failure::Refused(code)) => return Err(refused(self.dir, code)),
+                Err(Failure::TooLong(long)) => return Err(long.about(self.dir)),
                 Err(Failure::Closed) => return Err(over(&self.session.hub.link())),
                 Err(Failure::Lost | Failure::NotSent) => asker.breathe(),
             }

@@ -305,6 +305,7 @@ impl Semaphore {
             )))
             | Err(_) => Ok(None),
             Ok(Err(Failure::Refused(code))) => Err(refused(&self.path, code)),
+            Ok(Err(Failure::TooLong(long))) => Err(long.about(&self.path)),
             Ok(Err(Failure::Lost | Failure::NotSent)) => Ok(None),
         }
     }

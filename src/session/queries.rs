@@ -81,6 +81,7 @@ impl Session {
             for _ in 0..count {
                 match asker.wait(ticket, limit) {
                     Ok(Err(Failure::Refused(code))) => refusals.add(code),
+                    Ok(Err(Failure::TooLong(long))) => return Err(long.about(dir)),
                     Ok(_) => refusals.none(),
                     Err(GaveUp) => return Ok(()),
                 }
@@ -120,6 +121,7 @@ impl Session {
             Ok(Ok(reply)) => Ok(Some(reply)),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
             Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
+            Ok(Err(Failure::TooLong(long))) => Err(long.about(path)),
             Ok(Err(Failure::Closed)) => Err(over(&self.hub.link())),
             Ok(Err(_)) | Err(_) => Err(Error::ConnectTimeout {
                 limit: LIMIT,

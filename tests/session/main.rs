@@ -10,6 +10,7 @@ mod expiry;
 mod leaks;
 mod logs;
 mod lost_reply;
+mod oversized;
 mod refusing;
 mod resets;
 mod restart;

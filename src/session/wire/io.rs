@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::channel::{Channel, is_timeout};
 use super::hosts::Target;
-use super::inbox::Inbox;
+use super::inbox::{Frame, Inbox};
 use super::pace::Pace;
 use super::receive::{Connection, End, Reader};
 use super::shared::Shared;
@@ -207,11 +207,15 @@ impl Io {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error.to_string()),
             }
-            if let Some(frame) = inbox
-                .frame_within(GREETING_LIMIT)
-                .map_err(|e| e.to_string())?
-            {
-                return ConnectReply::decode(frame).map_err(|error| error.to_string());
+            match inbox.frame_within(GREETING_LIMIT) {
+                Ok(None) => {}
+                Ok(Some(Frame::Whole(frame))) => {
+                    return ConnectReply::decode(frame).map_err(|error| error.to_string());
+                }
+                Ok(Some(Frame::TooLong { length, .. })) => {
+                    return Err(format!("it greeted with {length} bytes"));
+                }
+                Err(error) => return Err(error.to_string()),
             }
             if Moment::now() >= deadline {
                 return Err(format!("it did not greet within {limit:?}"));

@@ -27,6 +27,7 @@ mod tests;
 mod watches;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,7 +43,10 @@ use super::transport::{Abilities, Call, Transport, WatchId};
 use crate::proto::Secret;
 
 /// What ZooKeeper calls jute.maxbuffer, and its default.
-pub(crate) const FRAME_LIMIT: usize = 1024 * 1024;
+pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
+/// What it may be set to: less leaves no room for the crate's own requests, and a longer
+/// frame is not believed.
+pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
 /// How long the thread waits for the end of the session when nobody waits for it.
 const LAST_WORDS: Duration = Duration::from_secs(1);

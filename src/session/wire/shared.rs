@@ -17,7 +17,7 @@ use super::seat::Seat;
 use super::skills::Skills;
 use super::watches::{Kind, Watches};
 use crate::clock::Moment;
-use crate::proto::{ErrorCode, Request};
+use crate::proto::Request;
 use crate::session::hub::Hub;
 use crate::session::transport::{Answer, Call, Failure, WatchId};
 
@@ -267,7 +267,7 @@ impl State {
                 }
                 Ok(())
             }
-            Err((_, Some(answer))) => Err((answer, Failure::Refused(ErrorCode::BAD_ARGUMENTS))),
+            Err((too_long, Some(answer))) => Err((answer, Failure::TooLong(too_long))),
             Err((_, None)) => Ok(()),
         }
     }
