@@ -14,6 +14,7 @@ mod oversized;
 mod refusing;
 mod resets;
 mod restart;
+mod restored;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
