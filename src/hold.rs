@@ -346,6 +346,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.session.is_inherited() {
+            return;
+        }
         if !self.bequeath() {
             self.give_up(None);
         }

@@ -3,6 +3,7 @@
 //! It sleeps while there is nothing to keep. It never waits for an answer: requests are
 //! sent, and answers come through channels.
 
+use std::mem;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -61,6 +62,12 @@ impl Keeper {
         if let Some(thread) = self.thread.lock().take_if(|thread| thread.is_finished()) {
             let _ = thread.join();
         }
+    }
+
+    /// Lets go of a thread that is not of this process.
+    pub(crate) fn forget(&mut self) {
+        mem::forget(self.thread.get_mut().take());
+        mem::forget((self.stop.clone(), self.stopped.clone()));
     }
 }
 

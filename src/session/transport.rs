@@ -42,6 +42,11 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Every call that is still open, and every later one, is answered with
     /// [`Failure::Closed`].
     fn close(&self, limit: Duration);
+
+    /// As `close`, but does not wait: what is left to do is done by the transport's threads.
+    fn leave(&self) {
+        self.close(Duration::ZERO);
+    }
 }
 
 /// What can be asked of a transport.

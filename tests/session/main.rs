@@ -6,6 +6,7 @@
 
 mod access;
 mod blackhole;
+mod closing;
 mod expiry;
 mod leaks;
 mod logs;
