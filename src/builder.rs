@@ -14,6 +14,9 @@ use crate::session::hub::Hub;
 use crate::session::limit::Limit;
 use crate::session::wire::{self, Credentials};
 
+/// The longest session timeout that the protocol can express.
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// How to connect; see [`Client::builder`].
 ///
 /// # Example
@@ -73,14 +76,14 @@ impl ClientBuilder {
     ///
     /// The server has limits, 2 to 20 of its ticks unless it says otherwise;
     /// [`Client::session_timeout`] tells what became of it. A short timeout frees the
-    /// locks of a dead process soon, and leaves less time to survive a disconnect.
-    /// Defaults to 20 s.
+    /// locks of a dead process soon, and leaves less time to survive a disconnect. More
+    /// than the protocol can say, 24 days, is asked for as that. Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
         self
     }
 
-    /// Gives up connecting after this long. Defaults to 15 s.
+    /// Gives up connecting after this long; [`Duration::MAX`] is never. Defaults to 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
@@ -170,10 +173,11 @@ impl ClientBuilder {
                 what: "a max_buffer of less than 256 KiB or more than 512 MiB",
             });
         }
-        let hub = Arc::new(Hub::new(self.session_timeout, true));
+        let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
+        let hub = Arc::new(Hub::new(session_timeout, true));
         let config = wire::Config {
             hosts: wire::Hosts::parse(&self.hosts)?,
-            session_timeout: self.session_timeout,
+            session_timeout,
             auth: self.auth,
             frame_limit: self.max_buffer,
             #[cfg(feature = "tls")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::builder::ClientBuilder;
+use crate::builder::{ClientBuilder, LONGEST_TIMEOUT};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -101,6 +101,7 @@ impl Client {
     /// ```
     #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
+        let session_timeout = session_timeout.min(LONGEST_TIMEOUT);
         let hub = Arc::new(Hub::new(session_timeout, false));
         let transport = crate::session::handle::open(handle, session_timeout, hub.clone());
         Self::new(hub, transport, Settings::default())

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::ask::Answered;
 use super::hub::{Hub, SessionState};
+use super::limit::never_comes;
 use super::mailbox::Slot;
 use super::transport::{Call, Failure, Transport};
 use crate::abandonment::clear;
@@ -231,6 +232,7 @@ impl Leftovers {
             .open
             .values()
             .filter_map(|entry| entry.not_before)
+            .filter(|until| !never_comes(*until))
             .max()
     }
 
