@@ -79,6 +79,7 @@ impl Hold {
             Ok(Ok(Reply::Data { data, .. })) => Ok(Some(data.into())),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
             Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
+            Ok(Err(Failure::TooLong(long))) => Err(long.about(dir)),
             Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
             Ok(_) | Err(GaveUp) => Ok(None),
         }
@@ -120,6 +121,7 @@ impl Hold {
             },
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.vigil().lost()),
             Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
+            Ok(Err(Failure::TooLong(long))) => Err(long.about(dir)),
             Ok(Err(Failure::Closed)) => Err(over(&self.session().hub.link())),
             Ok(_) | Err(GaveUp) => Ok(false),
         }

@@ -14,6 +14,9 @@ use crate::session::hub::Hub;
 use crate::session::limit::Limit;
 use crate::session::wire::{self, Credentials};
 
+/// The longest session timeout that the protocol can express.
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// How to connect; see [`Client::builder`].
 ///
 /// # Example
@@ -41,6 +44,7 @@ pub struct ClientBuilder {
     hosts: String,
     session_timeout: Duration,
     connect_timeout: Duration,
+    max_buffer: usize,
     auth: Vec<Credentials>,
     acl: Acl,
     dialect: Dialect,
@@ -57,6 +61,7 @@ impl ClientBuilder {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
+            max_buffer: wire::FRAME_LIMIT,
             auth: Vec::new(),
             acl: Acl::open(),
             dialect: Dialect::default(),
@@ -71,16 +76,30 @@ impl ClientBuilder {
     ///
     /// The server has limits, 2 to 20 of its ticks unless it says otherwise;
     /// [`Client::session_timeout`] tells what became of it. A short timeout frees the
-    /// locks of a dead process soon, and leaves less time to survive a disconnect.
-    /// Defaults to 20 s.
+    /// locks of a dead process soon, and leaves less time to survive a disconnect. More
+    /// than the protocol can say, 24 days, is asked for as that. Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
         self
     }
 
-    /// Gives up connecting after this long. Defaults to 15 s.
+    /// Gives up connecting after this long; [`Duration::MAX`] is never. Defaults to 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
+        self
+    }
+
+    /// Sends no request of more bytes than this, and accepts no reply that is much longer
+    /// (by 64 KiB).
+    ///
+    /// It is what `jute.maxbuffer` is to ZooKeeper's own client and to its servers, which cut
+    /// the connection of a client that sends more; give all of them the same. A request or a
+    /// reply that is too long fails alone, with [`Error::RequestTooLong`] or
+    /// [`Error::ReplyTooLong`], and the connection goes on. From 256 KiB to 512 MiB. Defaults
+    /// to 1,048,575, as there.
+    #[doc(alias = "jute.maxbuffer")]
+    pub fn max_buffer(mut self, bytes: usize) -> Self {
+        self.max_buffer = bytes;
         self
     }
 
@@ -146,14 +165,21 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`].
+    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
+    /// [`max_buffer`](Self::max_buffer) out of bounds.
     pub fn connect(self) -> Result<Client> {
-        let hub = Arc::new(Hub::new(self.session_timeout, true));
+        if !wire::FRAME_LIMITS.contains(&self.max_buffer) {
+            return Err(Error::Unsupported {
+                what: "a max_buffer of less than 256 KiB or more than 512 MiB",
+            });
+        }
+        let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
+        let hub = Arc::new(Hub::new(session_timeout, true));
         let config = wire::Config {
             hosts: wire::Hosts::parse(&self.hosts)?,
-            session_timeout: self.session_timeout,
+            session_timeout,
             auth: self.auth,
-            frame_limit: wire::FRAME_LIMIT,
+            frame_limit: self.max_buffer,
             #[cfg(feature = "tls")]
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
             #[cfg(not(feature = "tls"))]

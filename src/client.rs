@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::builder::ClientBuilder;
+use crate::builder::{ClientBuilder, LONGEST_TIMEOUT};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -23,9 +23,35 @@ use crate::session::{CLOSE_LIMIT, Session, Settings};
 ///
 /// It connects again by itself, to any server of the list, and keeps its session as long
 /// as the ensemble does. When the last clone, lock and guard of it is dropped, the
-/// session is closed, for which the drop waits one second at most; after
-/// [`std::process::exit`] or an abort its locks become free only when the session has
-/// timed out.
+/// end of the session is sent, and the drop does not wait for an answer (only for the time
+/// of [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close)
+/// does. After [`std::process::exit`] or an abort its locks become free only when the session
+/// has timed out.
+///
+/// # When the ensemble was set up anew or restored
+///
+/// Servers whose data is older than what a client has seen hang up on it. When none of them
+/// has served it for longer than the session timeout, it asks for a new session:
+/// [`SessionEvent::Expired`] and [`SessionEvent::Connected`] tell so, its guards are lost,
+/// and who waits for a lock queues again. Guards trust the servers to keep what they have
+/// committed: one that was confirmed just before passes
+/// [`check`](crate::MutexGuard::check) for up to half a session timeout, whatever the
+/// servers have forgotten meanwhile.
+///
+/// # What is expected of the servers
+///
+/// That `minSessionTimeout` is two ticks or more, as it is by default. A server counts a
+/// session's time in whole ticks, and a follower tells the leader every half tick which
+/// sessions it has heard of; with a shorter timeout a lock may go to somebody else before its
+/// holder can know it.
+///
+/// # After a fork
+///
+/// A session belongs to the process that has made it. In a forked child its clients and
+/// guards must not be used: a request fails with [`Error::Closed`], and to drop them gives
+/// nothing up, for the locks are the parent's. A guard's `check`, which does no I/O, may go
+/// on passing there for up to half a session timeout, though the parent has released the
+/// lock. Starting programs with [`std::process::Command`] is no such fork.
 ///
 /// # Example
 ///
@@ -125,6 +151,7 @@ impl Client {
         session_timeout: Duration,
         server_maximum: Duration,
     ) -> Result<Self> {
+        let session_timeout = session_timeout.min(LONGEST_TIMEOUT);
         let believed = session_timeout.min(server_maximum);
         let hub = Arc::new(Hub::new(believed, false));
         let transport =
@@ -280,6 +307,9 @@ impl Client {
     }
 
     /// Ends the session: its locks become free, and who waits gets [`Error::Closed`].
+    ///
+    /// Its guards fail [`check`](crate::MutexGuard::check) from then on, before the server
+    /// hears of it.
     ///
     /// Blocks for one round trip, three seconds at most when the connection is lost; the
     /// locks become free when the session has timed out then.

@@ -96,6 +96,7 @@ impl Hold {
                 Ok(_) | Err(Failure::Lost | Failure::NotSent) => asker.breathe(),
                 Err(Failure::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
                 Err(Failure::Refused(code)) => return Err(refused(self.vigil().path(), code)),
+                Err(Failure::TooLong(long)) => return Err(long.about(self.vigil().path())),
                 Err(Failure::Closed) => return Err(over(&session.hub.link())),
             }
         }

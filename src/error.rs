@@ -120,6 +120,28 @@ pub enum Error {
         /// What the code means.
         text: &'static str,
     },
+    /// A request is longer than servers accept, and was not sent.
+    RequestTooLong {
+        /// The node the request was about.
+        path: String,
+        /// The length of the request.
+        bytes: usize,
+        /// The limit, which [`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer)
+        /// sets.
+        limit: usize,
+    },
+    /// The reply to a request is longer than this client accepts, and was thrown away.
+    ///
+    /// In most cases it lists a directory with far more nodes than a lock has.
+    ReplyTooLong {
+        /// The node the request was about.
+        path: String,
+        /// The length of the reply.
+        bytes: usize,
+        /// The limit, somewhat above what
+        /// [`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer) sets.
+        limit: usize,
+    },
     /// The server has used up the sequence numbers of the lock's directory, and without them
     /// there is no order.
     Exhausted {
@@ -243,6 +265,14 @@ impl fmt::Display for Error {
             Self::Refused { path, code, text } => {
                 write!(f, "the server turned down a request for {path}: {text} ({code})")
             }
+            Self::RequestTooLong { path, bytes, limit } => write!(
+                f,
+                "a request for {path} has {bytes} bytes and the limit is {limit}: shorten it, or raise jute.maxbuffer of the servers and max_buffer of this client"
+            ),
+            Self::ReplyTooLong { path, bytes, limit } => write!(
+                f,
+                "the reply to a request for {path} has {bytes} bytes and the limit is {limit}: delete what does not belong there, or raise max_buffer of this client"
+            ),
             Self::Exhausted { path, reason } => write!(
                 f,
                 "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"

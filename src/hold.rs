@@ -22,13 +22,16 @@ use crate::session::Session;
 use crate::session::ask::over;
 use crate::session::drive::{Ahead, Quest, Reached};
 use crate::session::leftovers::{Ended, Release};
-use crate::session::limit::Limit;
+use crate::session::limit::{Limit, from_now};
 use crate::session::mailbox::{Mailbox, Slot};
 use crate::session::overdue::Overdue;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Lasting;
 use crate::session::transport::Failure;
 use crate::session::vigil::Vigil;
+
+/// How often to look whether a lock is lost that is held for some time more.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Which queue to go through, and as what.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +222,7 @@ impl Hold {
             if queue.dir == queue.path || queue.role == Role::Permit {
                 hold.granted(limit.begun.elapsed());
             }
-            hold.at_least_until = at_least.and_then(|time| Instant::now().checked_add(time));
+            hold.at_least_until = at_least.map(from_now);
             hold
         }))
     }
@@ -293,7 +296,7 @@ impl Hold {
     /// Gives the nodes up and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
         if let Some(until) = self.at_least_until.take() {
-            thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.hold_until(until);
         }
         let held = self.check();
         if held.is_ok() && self.bequeath() {
@@ -311,6 +314,16 @@ impl Hold {
             }
         }
         Ok(())
+    }
+
+    /// Waits until this time, or until the lock is lost.
+    fn hold_until(&self, until: Instant) {
+        let changes = self.session.hub.changes();
+        while self.check().is_ok() && Instant::now() < until {
+            let next = from_now(self.valid_for().min(LOOK));
+            // An error is the time.
+            let _ = changes.receiver().recv_deadline(next.min(until));
+        }
     }
 
     /// Leaves the nodes to another hold.
@@ -347,6 +360,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.session.is_inherited() {
+            return;
+        }
         if !self.bequeath() {
             self.give_up(None);
         }

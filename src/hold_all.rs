@@ -118,6 +118,7 @@ impl<'a> Together<'a> {
                 return Ok(Placed::Again);
             }
             Ok(Err(Failure::Refused(code))) => return Err(refused(&paths.join(", "), code)),
+            Ok(Err(Failure::TooLong(long))) => return Err(long.about(&paths.join(", "))),
             Ok(Err(Failure::Closed)) => return Err(over(&session.hub.link())),
             Ok(Err(Failure::NotSent)) => {
                 asker.breathe();
@@ -308,6 +309,7 @@ fn any_taken(
             }
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {}
             Ok(Err(Failure::Refused(code))) => return Err(refused(path, code)),
+            Ok(Err(Failure::TooLong(long))) => return Err(long.about(path)),
             Ok(Err(Failure::Closed)) => return Err(over(&session.hub.link())),
             Ok(_) | Err(GaveUp) => return Ok(true),
         }

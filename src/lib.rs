@@ -69,7 +69,7 @@
 //!   threads of each. A release wakes the next waiter, or the readers that go in together;
 //!   with a mutex also the one after it, which looks at the queue ahead of its turn.
 //! - **No hang.** What takes a duration returns within it, plus at most 100 ms, with the
-//!   network gone. Dropping a guard never waits for the network.
+//!   network gone. Dropping a guard or a client never waits for the network.
 //!
 //! # What is not
 //!
@@ -81,6 +81,13 @@
 //!   end.
 //! - **Whoever may write to the lock's directory** can delete nodes in it. A holder is told,
 //!   but a moment after the next one is. Use an [`Acl`].
+//! - **A session that is ended by hand**, by an administrator over JMX, by a tool that closes
+//!   it under its own id and password, or in a test by `embedded::Server::expire_session`,
+//!   takes its locks along at once: its client hears of it only after the next holder may
+//!   have begun.
+//! - **Servers that forget**, restored from a backup or set up anew, have forgotten who holds
+//!   what, see [`Client`]; so have those whose `minSessionTimeout` is below two ticks.
+//! - **Forked children** have a copy of a guard, but not the lock; see [`Client`].
 //! - **Clients that do not check** are not stopped: a guard is a promise among programs.
 //! - Locks are not for high rates: each costs the ensemble two writes to its disks.
 //!

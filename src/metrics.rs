@@ -288,6 +288,10 @@ impl Transport for Counted {
     fn close(&self, limit: Duration) {
         self.inner.close(limit);
     }
+
+    fn leave(&self) {
+        self.inner.leave();
+    }
 }
 
 impl fmt::Debug for Counted {

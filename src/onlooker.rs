@@ -175,6 +175,7 @@ impl<'a> Onlooker<'a> {
                 Ok(reply) => return Ok(Ok(Some(reply))),
                 Err(Failure::Refused(ErrorCode::NO_NODE)) => return Ok(Ok(None)),
                 Err(Failure::Refused(code)) => return Err(refused(node, code)),
+                Err(Failure::TooLong(long)) => return Err(long.about(node)),
                 Err(Failure::Closed) => return Err(over(&self.session.hub.link())),
                 Err(Failure::Lost | Failure::NotSent) => asker.breathe(),
             }

@@ -116,8 +116,10 @@ impl<'a> LockOptions<'a> {
     ///
     /// For short jobs that several machines start at the same time by clocks that differ:
     /// the one that comes late finds the lock still taken. Dropping the guard does not
-    /// block, but unlocking it does, and so does closing the client, since a lock does not
-    /// outlive its session. Not for multi-locks and semaphores. Defaults to zero.
+    /// block, but unlocking it does, as long as the lock is not lost, and so does closing the
+    /// client or dropping its last owner, since a lock does not outlive its session. More
+    /// than a clock can count, such as [`Duration::MAX`], is as long as there is the client:
+    /// its end does not wait for that. Not for multi-locks and semaphores. Defaults to zero.
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.hold_at_least = Some(time);
         self
@@ -133,7 +135,7 @@ impl<'a> LockOptions<'a> {
     /// **Dangerous**: a holder that does not listen to its guard goes on, beside the next
     /// one. Use it where the holder checks its guard, or where what the lock protects
     /// checks fencing tokens. Costs the server a listing every half of the shorter time.
-    /// Defaults to never.
+    /// [`Duration::MAX`] is never. Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
             held_longer_than,

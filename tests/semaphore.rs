@@ -16,7 +16,7 @@ use transport::{
     Place, SOON, TIMEOUT, Transport, Waiter, expire_owner, in_every_place, on_every_server,
     wait_for,
 };
-use zklock::{Client, Dialect, Error, GuardEvent, LockOptions, Permit, Semaphore};
+use zklock::{Client, Dialect, GuardEvent, LockOptions, Permit, Semaphore};
 
 in_every_place! {
     no_more_permits_are_out_than_there_are

@@ -117,6 +117,10 @@ impl Server {
 
     /// Ends a session as if its time were over: its nodes are removed and its
     /// connection is cut. Returns `false` if there is no such session.
+    ///
+    /// The client believes in the session until it hears of its end, for a moment or, where it
+    /// can't connect, up to half of the session timeout. A real server ends no session whose
+    /// client still may do so, unless somebody makes it.
     pub fn expire_session(&self, session: i64) -> bool {
         let found = self.shared.state.lock().expire(session);
         self.wake_ticker();

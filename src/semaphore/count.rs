@@ -252,6 +252,7 @@ impl Semaphore {
             Ok(Ok(Reply::Multi(results))) => failure(&results).map_or(Ok(()), Err),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(Failure::Refused(code))) => Err(code),
+            Ok(Err(Failure::TooLong(long))) => return Err(long.about(&self.path)),
             Ok(Err(Failure::Closed)) => return Err(over(&self.session.hub.link())),
             Ok(Err(Failure::Lost | Failure::NotSent)) | Err(GaveUp) => {
                 Err(ErrorCode::OPERATION_TIMEOUT)

@@ -193,6 +193,10 @@ impl Transport for Handle {
             log::warn!("the zookeeper crate did not close its session within {limit:?}");
         }
     }
+
+    fn leave(&self) {
+        self.shared.end(Failure::Closed);
+    }
 }
 
 impl Drop for Handle {

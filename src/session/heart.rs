@@ -27,6 +27,11 @@ use crate::protocol::validity::Stamp;
 
 /// How many nodes go into one check, so that it stays far below the frame limit.
 const NODES_A_CHECK: usize = 500;
+/// How many bytes their names may take; the least that a client may set its requests to is
+/// several times that.
+const BYTES_A_CHECK: usize = 64 * 1024;
+/// How much is taken in before the next look.
+const AT_ONCE: usize = 1_000;
 
 /// What those who want a holder to let go write into its node.
 const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
@@ -163,6 +168,22 @@ impl Heart {
         dues.min()
     }
 
+    /// Takes in what has come until now: with many locks, a look for each would take long.
+    pub(crate) fn take_in_what_came(&mut self) {
+        let fired = self.fired.1.clone();
+        let (beats, reads) = (self.beats.1.clone(), self.read.1.clone());
+        fired
+            .try_iter()
+            .take(AT_ONCE)
+            .for_each(|fired| self.touched(fired));
+        for (beat, answers) in beats.try_iter().take(AT_ONCE) {
+            self.beaten(beat, &answers);
+        }
+        for (id, answered) in reads.try_iter().take(AT_ONCE) {
+            self.read(id, &answered);
+        }
+    }
+
     /// Takes in what a check brought.
     pub(crate) fn beaten(&mut self, beat: Beat, answers: &[Answered]) {
         match proof::judge(self.transport.abilities(), answers) {
@@ -173,8 +194,9 @@ impl Heart {
             }
             Proof::Gone(at) => {
                 if let Some(vigil) = beat.nodes.get(at).and_then(|id| self.vigils.get(*id)) {
-                    log::warn!("a node of the lock {} is gone", vigil.path());
+                    // Whoever writes the log may take long.
                     vigil.lose();
+                    log::warn!("a node of the lock {} is gone", vigil.path());
                 }
                 // The others were not confirmed by a check that failed.
                 self.urgent = true;
@@ -260,14 +282,16 @@ impl Heart {
             all.iter().for_each(|(_, vigil)| vigil.confirm(stamp));
             return;
         }
-        for (ids, nodes) in ids.chunks(NODES_A_CHECK).zip(nodes.chunks(NODES_A_CHECK)) {
-            self.send(
-                Beat {
-                    stamp,
-                    nodes: ids.to_vec(),
-                },
-                nodes,
-            );
+        let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
+        while !nodes.is_empty() {
+            let (now, later) = nodes.split_at(in_one_check(nodes));
+            let (whose, others) = ids.split_at(now.len());
+            let beat = Beat {
+                stamp,
+                nodes: whose.to_vec(),
+            };
+            self.send(beat, now);
+            (ids, nodes) = (others, later);
         }
         self.urgent = false;
     }
@@ -319,6 +343,16 @@ impl Heart {
             self.transport.send(calls);
         }
     }
+}
+
+/// How many of these nodes go into one check, which must fit into one request.
+fn in_one_check(nodes: &[String]) -> usize {
+    let mut bytes = 0;
+    let fit = nodes.iter().take(NODES_A_CHECK).take_while(|node| {
+        bytes += node.len();
+        bytes <= BYTES_A_CHECK
+    });
+    fit.count().max(1)
 }
 
 /// Whether a connection that answers pings is taken for a proof of life. It is none: the
@@ -391,6 +425,16 @@ mod tests {
             Arc::default(),
         );
         (heart, hub)
+    }
+
+    #[test]
+    fn a_check_of_long_names_fits_into_one_request() {
+        let short = vec!["/m/n".to_owned(); 1_200];
+        assert_eq!(in_one_check(&short), NODES_A_CHECK);
+        let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
+        assert_eq!(in_one_check(&long), BYTES_A_CHECK / 2_001);
+        let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
+        assert_eq!(in_one_check(&longer), 1);
     }
 
     #[test]

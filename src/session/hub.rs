@@ -425,13 +425,9 @@ impl Hub {
             return;
         }
         update(&mut inner.link);
-        match event {
-            SessionEvent::Connected { .. } if inner.link.connects > 1 => metrics::reconnected(),
-            SessionEvent::Expired => {
-                inner.expiries += 1;
-                metrics::expired();
-            }
-            _ => {}
+        let again = inner.link.connects > 1;
+        if event == SessionEvent::Expired {
+            inner.expiries += 1;
         }
         if inner.link.is_over() || inner.link.session == 0 {
             inner.bounds.end();
@@ -446,6 +442,13 @@ impl Hub {
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
+        // A recorder is a user's: it may take its time, or ask this client something.
+        drop(inner);
+        match event {
+            SessionEvent::Connected { .. } if again => metrics::reconnected(),
+            SessionEvent::Expired => metrics::expired(),
+            _ => {}
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! It sleeps while there is nothing to keep. It never waits for an answer: requests are
 //! sent, and answers come through channels.
 
+use std::mem;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -62,6 +63,12 @@ impl Keeper {
             let _ = thread.join();
         }
     }
+
+    /// Lets go of a thread that is not of this process.
+    pub(crate) fn forget(&mut self) {
+        mem::forget(self.thread.get_mut().take());
+        mem::forget((self.stop.clone(), self.stopped.clone()));
+    }
 }
 
 fn keep(
@@ -89,5 +96,6 @@ fn keep(
             recv(beats) -> beat => if let Ok((beat, answers)) = beat { heart.beaten(beat, &answers) },
             recv(read) -> read => if let Ok((id, answered)) = read { heart.read(id, &answered) },
         }
+        heart.take_in_what_came();
     }
 }

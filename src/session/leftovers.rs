@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::ask::Answered;
 use super::hub::{Hub, SessionState};
+use super::limit::never_comes;
 use super::mailbox::Slot;
 use super::transport::{Call, Failure, Transport};
 use crate::abandonment::clear;
@@ -25,6 +26,8 @@ use crate::protocol::farewell::{Action, Event, Farewell};
 
 /// How long to wait before a request that was turned down is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The same for one that the server will hardly ever answer otherwise.
+const LONG_PAUSE: Duration = Duration::from_secs(600);
 
 /// See the module's documentation.
 pub(crate) struct Leftovers {
@@ -52,6 +55,8 @@ struct Entry {
     /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
+    /// The directory is too long to be listed.
+    crowded: bool,
     /// Whether deleting the node clears the mark of a holder.
     clears: bool,
     /// Who wants to know how it ended.
@@ -89,9 +94,33 @@ impl Entry {
             left: false,
             again: false,
             not_before: None,
+            crowded: false,
             clears: false,
             waiter: None,
         }
+    }
+}
+
+impl Entry {
+    /// Takes in why there is no answer; the keeper asks again. Returns what is worth a line
+    /// in the log.
+    fn put_off(&mut self, failure: Failure) -> Option<String> {
+        let (pause, said) = match failure {
+            Failure::Lost => {
+                self.again = true;
+                return None;
+            }
+            Failure::NotSent | Failure::Closed => return None,
+            Failure::TooLong(_) if !self.crowded => {
+                self.crowded = true;
+                return None;
+            }
+            Failure::TooLong(long) => (LONG_PAUSE, long.about(&self.dir).to_string()),
+            Failure::Refused(code) if self.crowded => (LONG_PAUSE, code.to_string()),
+            Failure::Refused(code) => (PAUSE, code.to_string()),
+        };
+        self.not_before = Some(Instant::now() + pause);
+        Some(format!("cannot clear up {}: {said}", self.dir))
     }
 }
 
@@ -203,6 +232,7 @@ impl Leftovers {
             .open
             .values()
             .filter_map(|entry| entry.not_before)
+            .filter(|until| !never_comes(*until))
             .max()
     }
 
@@ -234,6 +264,10 @@ impl Leftovers {
             Action::Delete(name) if entry.clears => {
                 clear(&entry.dir, format!("{}/{name}", entry.dir))
             }
+            // Since ZooKeeper 3.6 a session can be asked for its own nodes.
+            Action::List if entry.crowded => Request::GetEphemerals {
+                below: entry.dir.clone(),
+            },
             action => request(&action, &entry.dir, sync)?,
         };
         let leftovers = self.clone();
@@ -257,19 +291,21 @@ impl Leftovers {
             Err(_) if entry.again => Ended::Deleted,
             Err(_) => Ended::GoneBefore,
         };
-        match event(&entry.farewell.action(), answered) {
+        match event(&entry.farewell.action(), &entry.dir, answered) {
             Ok(event) => entry.farewell.handle(event),
-            // Sent again by the keeper when the connection is back.
-            Err(Failure::Lost) => entry.again = true,
-            Err(Failure::NotSent) => {}
             Err(Failure::Closed) => {
                 // Who waits hears of it: the keeper may have ended.
                 entries.open.remove(&id);
                 return;
             }
-            Err(Failure::Refused(code)) => {
-                log::warn!("cannot clear up {}: {code}; trying again", entry.dir);
-                entry.not_before = Some(Instant::now() + PAUSE);
+            Err(failure) => {
+                let trouble = entry.put_off(failure);
+                drop(entries);
+                let _ = self.wake.try_send(());
+                if let Some(trouble) = trouble {
+                    log::warn!("{trouble}; trying again");
+                }
+                return;
             }
         }
         if entry.farewell.action() != Action::Done {
@@ -279,6 +315,7 @@ impl Leftovers {
         let Some(mut entry) = entries.open.remove(&id) else {
             return;
         };
+        drop(entries);
         if entry.left {
             self.counters.leftover_deleted();
         }
@@ -302,9 +339,15 @@ fn request(action: &Action, dir: &str, sync: bool) -> Option<Request> {
 }
 
 /// What the answer to an action says.
-fn event(action: &Action, answered: Answered) -> Result<Event, Failure> {
+fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failure> {
     match (action, answered) {
         (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
+        (Action::List, Ok(Reply::Ephemerals(paths))) => {
+            let name =
+                |path: &'_ String| Some(path.strip_prefix(dir)?.strip_prefix('/')?.to_owned());
+            let names: Vec<_> = paths.iter().filter_map(name).collect();
+            Ok(Event::Children(names.iter().map(String::as_str).collect()))
+        }
         (Action::Sync, Ok(_)) => Ok(Event::Synced),
         // A refusal comes through the quorum just as well.
         (Action::Sync, Err(Failure::Refused(code))) if !super::is_passing(code) => {
@@ -333,7 +376,7 @@ impl fmt::Debug for Leftovers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::transport::{Abilities, WatchId};
+    use crate::session::transport::{Abilities, TooLong, WatchId};
 
     /// Keeps what it is to send.
     #[derive(Debug, Default)]
@@ -361,7 +404,6 @@ mod tests {
     #[test]
     fn one_request_at_a_time_is_under_way_for_each_entry() {
         let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
-        hub.greeted(1, Duration::from_secs(1), crate::clock::Moment::now());
         hub.connected(1);
         let mute = Arc::new(Mute::default());
         let (wake, _woken) = crossbeam_channel::bounded(1);
@@ -386,6 +428,34 @@ mod tests {
         }
         leftovers.answered(id, Ok(Reply::Nothing));
         assert_eq!(leftovers.len(), 0);
+    }
+
+    #[test]
+    fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own_nodes() {
+        let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
+        hub.connected(1);
+        let mute = Arc::new(Mute::default());
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), Arc::default(), wake));
+        let perhaps = Leftover::Prefix("_c_me-lock-".to_owned());
+        let id = leftovers.put(Entry::new("/m", 1, perhaps));
+        let answer = |answered| {
+            leftovers.push();
+            leftovers.answered(id, answered);
+        };
+        answer(Ok(Reply::Synced { path: "/m".into() }));
+        answer(Err(Failure::TooLong(TooLong {
+            reply: true,
+            bytes: 2,
+            limit: 1,
+        })));
+        let paths = ["/m/_c_me-lock-0000000001", "/m/a/b", "/mm/c"];
+        answer(Ok(Reply::Ephemerals(paths.map(str::to_owned).to_vec())));
+        leftovers.push();
+        let sent = mute.0.lock();
+        assert_eq!(sent[2], Request::GetEphemerals { below: "/m".into() });
+        let path = paths[0].to_owned();
+        assert_eq!(sent[3], Request::Delete { path, version: -1 });
     }
 
     #[test]

@@ -6,6 +6,20 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, at, never, select};
 
+/// Farther away than anything that is waited for: a century.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The time so long from now; one that is too long to be counted never comes.
+pub(crate) fn from_now(duration: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(duration.min(FAR)).unwrap_or(now)
+}
+
+/// Whether a time is one that never comes.
+pub(crate) fn never_comes(time: Instant) -> bool {
+    FAR / 2 < time.saturating_duration_since(Instant::now())
+}
+
 /// A deadline and a way to be told to give up; either may be absent.
 ///
 /// Both are channels, so that a wait with and without them is one `select!`. A limit that

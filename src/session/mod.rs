@@ -24,6 +24,7 @@ pub(crate) mod local;
 pub(crate) mod mailbox;
 pub(crate) mod overdue;
 pub(crate) mod presence;
+pub(crate) mod process;
 pub(crate) mod proof;
 pub(crate) mod queries;
 pub(crate) mod transport;
@@ -31,6 +32,7 @@ pub(crate) mod vigil;
 pub(crate) mod vigils;
 pub(crate) mod wire;
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -41,11 +43,12 @@ use uuid::{Builder, Uuid};
 
 use self::ask::Asker;
 use self::heart::Heart;
-use self::hub::{Hub, SessionState};
+use self::hub::{Hub, Link, SessionState};
 use self::keeper::Keeper;
 use self::leftovers::Leftovers;
 use self::local::Lines;
 use self::presence::Presence;
+use self::process::Process;
 use self::transport::{Transport, WatchId};
 use self::vigils::Vigils;
 use crate::acl::Acl;
@@ -71,6 +74,7 @@ pub(crate) struct Session {
     pub(crate) vigils: Arc<Vigils>,
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
+    process: Process,
     keeper: Keeper,
     next_watch: Arc<AtomicU64>,
 }
@@ -134,6 +138,7 @@ impl Session {
             vigils,
             settings,
             counters,
+            process: Process::this(),
             keeper,
             next_watch,
         })
@@ -142,17 +147,32 @@ impl Session {
     /// Ends the session; bounded in time, and of no effect the second time. Returns whether
     /// the server has confirmed it.
     pub(crate) fn close(&self) -> bool {
-        let link = self.hub.link();
-        if let (Some(until), false) = (self.leftovers.held_until(), self.hub.link().is_over()) {
-            thread::sleep(until.saturating_duration_since(Instant::now()));
-            self.leftovers.push();
+        if self.is_inherited() {
+            return true;
         }
+        let link = self.hub.link();
+        self.hold_out(&link);
+        // The guards first: the server may give their locks to others at once.
+        self.hub.closed();
         let began = Instant::now();
         self.transport.close(CLOSE_LIMIT);
         let in_time = began.elapsed() < CLOSE_LIMIT;
-        self.hub.closed();
         self.keeper.stop(CLOSE_LIMIT);
         link.is_over() || (in_time && link.state == SessionState::Connected)
+    }
+
+    /// Waits until no lock is to be held any more whose guard is gone, but for those that are
+    /// to be held as long as there is a client.
+    fn hold_out(&self, link: &Link) {
+        if let (Some(until), false) = (self.leftovers.held_until(), link.is_over()) {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.leftovers.push();
+        }
+    }
+
+    /// Whether this is the copy of a session in a forked child; see [`process`].
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process.is_another()
     }
 
     pub(crate) fn asker(&self) -> Asker {
@@ -165,8 +185,22 @@ impl Session {
 }
 
 impl Drop for Session {
+    /// Does not wait for the network: the end of the session is on its way when this returns,
+    /// and the threads end by themselves.
     fn drop(&mut self) {
-        self.close();
+        if self.is_inherited() {
+            // Whatever these would do when they are dropped is the parent's to do. Their locks
+            // may be held by threads that do not exist here.
+            mem::forget(self.transport.clone());
+            mem::forget(self.leftovers.clone());
+            mem::forget(self.hub.clone());
+            return self.keeper.forget();
+        }
+        let link = self.hub.link();
+        self.hold_out(&link);
+        self.hub.closed();
+        self.transport.leave();
+        self.keeper.stop(Duration::ZERO);
     }
 }
 

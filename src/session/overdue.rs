@@ -59,13 +59,14 @@ impl Overdue {
             });
             return Verdict::Wait;
         };
+        let since = |time: Instant| now.saturating_duration_since(time);
         match head.asked {
-            None if now < head.since + self.rule.held_longer_than => Verdict::Wait,
+            None if since(head.since) < self.rule.held_longer_than => Verdict::Wait,
             None => {
                 head.asked = Some(now);
                 Verdict::Ask
             }
-            Some(asked) if now < asked + self.rule.grace => Verdict::Wait,
+            Some(asked) if since(asked) < self.rule.grace => Verdict::Wait,
             Some(_) => Verdict::Evict,
         }
     }

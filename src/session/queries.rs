@@ -58,6 +58,7 @@ impl Session {
             for _ in 0..count {
                 match asker.wait(ticket, limit) {
                     Ok(Err(Failure::Refused(code))) => refusals.add(code),
+                    Ok(Err(Failure::TooLong(long))) => return Err(long.about(dir)),
                     Ok(_) => refusals.none(),
                     Err(GaveUp) => return Ok(()),
                 }
@@ -97,6 +98,7 @@ impl Session {
             Ok(Ok(reply)) => Ok(Some(reply)),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
             Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
+            Ok(Err(Failure::TooLong(long))) => Err(long.about(path)),
             Ok(Err(Failure::Closed)) => Err(over(&self.hub.link())),
             Ok(Err(_)) | Err(_) => Err(self.unanswered()),
         }
@@ -118,10 +120,11 @@ impl Session {
                 return Ok(None);
             };
             let mut read = Vec::with_capacity(answers.len());
-            for answered in answers {
+            for (request, answered) in requests.iter().zip(answers) {
                 read.push(match answered {
                     Ok(reply) => Ok(reply),
                     Err(Failure::Refused(code)) => Err(code),
+                    Err(Failure::TooLong(long)) => return Err(long.about(read_by(request))),
                     Err(Failure::Closed) => return Err(over(&self.hub.link())),
                     Err(Failure::Lost | Failure::NotSent) => {
                         asker.breathe();
@@ -190,6 +193,16 @@ pub(crate) enum Lasting<'a> {
     WhileUsedIn(&'a [u8]),
     /// For good; it has this in it at first.
     Always(&'a [u8]),
+}
+
+/// The node that a request reads.
+fn read_by(request: &Request) -> &str {
+    match request {
+        Request::Exists { path, .. }
+        | Request::GetChildren { path, .. }
+        | Request::GetData { path, .. } => path,
+        _ => "",
+    }
 }
 
 /// What the server said against the parents of a lock, from the outermost to the last.

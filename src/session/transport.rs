@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::ask::Ticket;
 use super::mailbox::{self, Slot};
+use crate::error::Error;
 use crate::proto::{ErrorCode, EventKind, Reply, Request};
 use crate::protocol::validity::Stamp;
 
@@ -41,6 +42,11 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Every call that is still open, and every later one, is answered with
     /// [`Failure::Closed`].
     fn close(&self, limit: Duration);
+
+    /// As `close`, but does not wait: what is left to do is done by the transport's threads.
+    fn leave(&self) {
+        self.close(Duration::ZERO);
+    }
 }
 
 /// What can be asked of a transport.
@@ -126,8 +132,32 @@ pub(crate) enum Failure {
     Lost,
     /// The server turned the request down.
     Refused(ErrorCode),
+    /// Nothing happened, or nothing changed: see there.
+    TooLong(TooLong),
     /// The client is closed, for good.
     Closed,
+}
+
+/// A request that was not sent because of its length, or one that changes nothing and whose
+/// reply was thrown away because of its.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct TooLong {
+    /// Whether it is about the reply.
+    pub(crate) reply: bool,
+    pub(crate) bytes: usize,
+    pub(crate) limit: usize,
+}
+
+impl TooLong {
+    /// The error of a request about `path`.
+    pub(crate) fn about(self, path: &str) -> Error {
+        let Self { bytes, limit, .. } = self;
+        let path = path.to_owned();
+        match self.reply {
+            true => Error::ReplyTooLong { path, bytes, limit },
+            false => Error::RequestTooLong { path, bytes, limit },
+        }
+    }
 }
 
 impl fmt::Debug for Watch {

@@ -6,13 +6,16 @@
 
 mod access;
 mod blackhole;
+mod closing;
 mod expiry;
 mod leaks;
 mod logs;
 mod lost_reply;
+mod oversized;
 mod refusing;
 mod resets;
 mod restart;
+mod restored;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;

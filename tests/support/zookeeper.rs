@@ -89,6 +89,15 @@ impl ZooKeeper {
         fs::write(&config, text).expect("writing the configuration");
     }
 
+    /// Starts the server again, on the same port, but without any data.
+    pub(crate) fn restart_empty(&self) {
+        self.kill();
+        let data = self.folder.path("data");
+        fs::remove_dir_all(&data).expect("removing the server's data");
+        fs::create_dir_all(&data).expect("making the server's data folder");
+        self.restart();
+    }
+
     /// Stops the process with SIGSTOP: connections stay open, nothing is answered.
     pub(crate) fn pause(&self) {
         if let Some(process) = &*self.process() {

@@ -270,6 +270,7 @@ impl<'a, 'q> Drive<'a, 'q> {
     fn trouble(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
         match answered {
             Err(Failure::Refused(code)) => Err(refused(self.quest.dir, code)),
+            Err(Failure::TooLong(long)) => Err(long.about(self.quest.dir)),
             Err(Failure::Closed) => Err(over(&self.session.hub.link())),
             Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(limit),
         }

@@ -6,6 +6,10 @@ use super::channel::Channel;
 
 /// What is read at once, and kept when there is nothing to read.
 const ROOM: usize = 64 * 1024;
+/// A frame that says to be longer than this is no frame.
+const ABSURD: usize = 1024 * 1024 * 1024;
+/// How much of a frame that is too long is looked at: as much as the header of a reply has.
+const HEAD: usize = 16;
 
 /// Bytes that came in and were not looked at yet.
 #[derive(Debug)]
@@ -13,8 +17,21 @@ pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// The longest frame that is believed.
+    /// The longest frame that is taken in.
     limit: usize,
+    /// How many bytes are still to come of a frame that is too long.
+    skip: usize,
+}
+
+/// The content of a frame, or as much of it as matters.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Frame<'a> {
+    Whole(&'a [u8]),
+    /// It is longer than the limit, and thrown away but for its beginning.
+    TooLong {
+        head: &'a [u8],
+        length: usize,
+    },
 }
 
 /// A frame says that it is longer than any may be, or shorter than nothing.
@@ -34,7 +51,12 @@ impl Inbox {
             start: 0,
             end: 0,
             limit,
+            skip: 0,
         }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Reads once. The buffer grows with what came in, not with what was announced.
@@ -45,13 +67,16 @@ impl Inbox {
         Ok(read)
     }
 
-    /// Takes the content of the next frame, if all of it is here.
-    pub(super) fn frame(&mut self) -> Result<Option<&[u8]>, BadLength> {
+    /// Takes the next frame, if all of it is here, or of one that is too long the beginning.
+    pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, BadLength> {
         self.frame_within(self.limit)
     }
 
     /// As `frame`, with a limit of its own.
-    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<&[u8]>, BadLength> {
+    pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, BadLength> {
+        let dropped = self.skip.min(self.end - self.start);
+        self.start += dropped;
+        self.skip -= dropped;
         let Some(waiting) = self.bytes.get(self.start..self.end) else {
             return Ok(None);
         };
@@ -60,14 +85,22 @@ impl Inbox {
         };
         let announced = i32::from_be_bytes(*head);
         let length = usize::try_from(announced).map_err(|_| BadLength(announced))?;
-        if length > limit {
+        if length > ABSURD.max(limit) {
             return Err(BadLength(announced));
+        }
+        if length > limit {
+            let Some(head) = rest.get(..HEAD.min(length)) else {
+                return Ok(None);
+            };
+            self.start += 4;
+            self.skip = length;
+            return Ok(Some(Frame::TooLong { head, length }));
         }
         let frame = rest.get(..length);
         if frame.is_some() {
             self.start += 4 + length;
         }
-        Ok(frame)
+        Ok(frame.map(Frame::Whole))
     }
 
     fn make_room(&mut self) {
@@ -102,7 +135,8 @@ mod tests {
     use super::super::hosts::Target;
     use super::*;
 
-    /// Sends the bytes in pieces and returns what the inbox made of them.
+    /// Sends the bytes in pieces and returns what the inbox made of them; of frames that are
+    /// too long, the beginning.
     fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -120,7 +154,9 @@ mod tests {
         while bad.is_none() && inbox.fill(&channel).unwrap_or(0) > 0 {
             loop {
                 match inbox.frame() {
-                    Ok(Some(frame)) => frames.push(frame.to_vec()),
+                    Ok(Some(Frame::Whole(frame) | Frame::TooLong { head: frame, .. })) => {
+                        frames.push(frame.to_vec());
+                    }
                     Ok(None) => break,
                     Err(error) => {
                         bad = Some(error);
@@ -164,8 +200,22 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_beyond_the_limit_or_of_negative_length_is_refused_at_once() {
-        for announced in [1001, i32::MAX, -1, i32::MIN] {
+    fn a_frame_beyond_the_limit_is_thrown_away_but_for_its_head_and_the_next_one_is_whole() {
+        let long: Vec<u8> = (0..3_000_000).map(|byte| byte as u8).collect();
+        let bytes = [framed(b"a"), framed(&long), framed(b"b"), framed(&long)].concat();
+        for piece in [1_000, 10_000_000] {
+            let pieces = bytes.chunks(piece).map(<[u8]>::to_vec).collect();
+            let (received, bad, held) = through(pieces, 1000);
+            let head = &long[..HEAD];
+            assert_eq!(received, [b"a", head, b"b", head]);
+            assert_eq!(bad, None);
+            assert!(held <= ROOM, "{held}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_an_absurd_or_a_negative_length_is_refused_at_once() {
+        for announced in [ABSURD as i32 + 1, i32::MAX, -1, i32::MIN] {
             let head = announced.to_be_bytes().to_vec();
             let (_, bad, held) = through(vec![head, vec![0; 500]], 1000);
             assert_eq!(bad, Some(BadLength(announced)));

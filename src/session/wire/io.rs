@@ -10,12 +10,14 @@
 //!                    └── expired: new session ◄──┘
 //! ```
 
+use std::io::ErrorKind;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::{Channel, is_timeout};
 use super::hosts::Target;
-use super::inbox::Inbox;
+use super::inbox::{Frame, Inbox};
 use super::pace::Pace;
 use super::receive::{Connection, End, Reader};
 use super::shared::Shared;
@@ -32,12 +34,26 @@ const DIAL_LIMIT: Duration = Duration::from_secs(5);
 /// Nor less than this, however short the session.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 
+/// What a server is said to have done that gives us no session, and no reason.
+const HUNG_UP: &str = "it closed the connection instead of greeting";
+/// How much longer than its timeout a session is thought to last: a server counts in ticks.
+const MARGIN: Duration = Duration::from_secs(1);
+
 /// The session as the server knows it. Who has the password has the session.
 #[derive(Default)]
 pub(super) struct Session {
     pub(super) id: i64,
     password: Vec<u8>,
     pub(super) last_zxid: i64,
+}
+
+/// What to ask a server for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wish {
+    /// The session that we have, or a first one.
+    Resume,
+    /// Another session, as if we had never seen anything.
+    Anew,
 }
 
 /// What came of a round of attempts.
@@ -55,6 +71,10 @@ struct Io {
     session: Session,
     /// Who served us last: it is asked last when the connection breaks.
     last: Option<Target>,
+    /// Until when a server served us, and the session timeout that it had granted.
+    served: (Moment, Duration),
+    /// In the last round, somebody hung up on our wish to go on with the session.
+    hung_up: bool,
     /// The names that could not be resolved in the last round.
     unknown: Vec<String>,
 }
@@ -66,6 +86,8 @@ pub(super) fn run(shared: Arc<Shared>) {
         shared,
         session: Session::default(),
         last: None,
+        served: (Moment::now(), Duration::ZERO),
+        hung_up: false,
         unknown: Vec::new(),
     };
     let mut pace = Pace::new(io.shared.config.session_timeout);
@@ -100,18 +122,39 @@ impl Drop for Farewell {
 impl Io {
     /// Tries every address once, or until one has served us.
     fn round(&mut self) -> Round {
+        let wish = self.wish();
         let targets = self.targets();
         let limit = self.dial_limit(targets.len());
         for target in targets {
-            match self.attempt(&target, limit) {
+            match self.attempt(&target, limit, wish) {
                 Ok(round) => return round,
-                Err(said) => self.turned_away(&target.to_string(), &said),
+                Err(said) => {
+                    self.hung_up |= wish == Wish::Resume && said == HUNG_UP;
+                    self.turned_away(&target.to_string(), &said);
+                }
             }
             if !self.shared.rest(Duration::ZERO) {
                 return Round::Over;
             }
         }
         Round::Refused
+    }
+
+    /// What to ask for in the next round.
+    ///
+    /// A server whose data is older than what we have seen hangs up without a word. It may
+    /// lag behind, and then another one serves us; or the ensemble was set up anew or
+    /// restored, and then none ever does. A server without a quorum hangs up as well, so the
+    /// session that we have is asked for in every other round.
+    fn wish(&mut self) -> Wish {
+        let hung_up = mem::take(&mut self.hung_up);
+        let (until, timeout) = self.served;
+        let away = Moment::now().saturating_since(until);
+        let has_past = self.session.id != 0 || self.session.last_zxid != 0;
+        match has_past && hung_up && away > timeout + MARGIN {
+            true => Wish::Anew,
+            false => Wish::Resume,
+        }
     }
 
     fn turned_away(&self, host: &str, said: &str) {
@@ -142,13 +185,13 @@ impl Io {
     }
 
     /// Connects to one address and serves requests until the connection ends.
-    fn attempt(&mut self, target: &Target, limit: Duration) -> Result<Round, String> {
+    fn attempt(&mut self, target: &Target, limit: Duration, wish: Wish) -> Result<Round, String> {
         let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
         }
-        let attempted = self.greet_and_serve(&channel, target, limit);
+        let attempted = self.greet_and_serve(&channel, target, limit, wish);
         if attempted.is_err() {
             self.shared.detach(false);
         }
@@ -160,12 +203,21 @@ impl Io {
         channel: &Arc<Channel>,
         target: &Target,
         limit: Duration,
+        wish: Wish,
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         let sent = Moment::now();
         self.shared.hub.greets(sent);
-        let reply = self.greet(channel, &mut inbox, limit)?;
+        let reply = self.greet(channel, &mut inbox, limit, wish)?;
+        if wish == Wish::Anew && reply.timeout_ms > 0 {
+            // Before there is another session, the guards of this one fail.
+            self.expire();
+            self.session.last_zxid = 0;
+            log::warn!(
+                "no server has gone on with the session, perhaps because their data is older than what it has seen: there is a new one"
+            );
+        }
         let Some(granted) = self.adopt(reply)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
@@ -181,6 +233,7 @@ impl Io {
         let reader = Box::new(Reader::new(inbox, connection));
         let (reader, end) = self.shared.seat.serve(reader);
         self.session.last_zxid = reader.connection.last_zxid;
+        self.served = (Moment::now(), timeout);
         self.finish(target, end)
     }
 
@@ -190,13 +243,15 @@ impl Io {
         channel: &Channel,
         inbox: &mut Inbox,
         limit: Duration,
+        wish: Wish,
     ) -> Result<ConnectReply, String> {
+        let resume = wish == Wish::Resume;
         let asked = self.shared.config.session_timeout.as_millis();
         let request = ConnectRequest {
-            last_zxid: self.session.last_zxid,
+            last_zxid: if resume { self.session.last_zxid } else { 0 },
             timeout_ms: i32::try_from(asked).unwrap_or(i32::MAX),
-            session: self.session.id,
-            password: self.password(),
+            session: if resume { self.session.id } else { 0 },
+            password: if resume { self.password() } else { vec![0; 16] },
             read_only: false,
         };
         let mut state = self.shared.state.lock();
@@ -205,16 +260,23 @@ impl Io {
         let deadline = Moment::now() + limit;
         loop {
             match inbox.fill(channel) {
-                Ok(0) => return Err("it closed the connection instead of greeting".to_owned()),
+                Ok(0) => return Err(HUNG_UP.to_owned()),
                 Ok(_) => {}
                 Err(error) if is_timeout(&error) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return Err(HUNG_UP.to_owned());
+                }
                 Err(error) => return Err(error.to_string()),
             }
-            if let Some(frame) = inbox
-                .frame_within(GREETING_LIMIT)
-                .map_err(|e| e.to_string())?
-            {
-                return ConnectReply::decode(frame).map_err(|error| error.to_string());
+            match inbox.frame_within(GREETING_LIMIT) {
+                Ok(None) => {}
+                Ok(Some(Frame::Whole(frame))) => {
+                    return ConnectReply::decode(frame).map_err(|error| error.to_string());
+                }
+                Ok(Some(Frame::TooLong { length, .. })) => {
+                    return Err(format!("it greeted with {length} bytes"));
+                }
+                Err(error) => return Err(error.to_string()),
             }
             if Moment::now() >= deadline {
                 return Err(format!("it did not greet within {limit:?}"));
@@ -255,11 +317,15 @@ impl Io {
     }
 
     fn expire(&mut self) {
+        if self.session.id == 0 {
+            return;
+        }
+        self.shared.state.lock().watches.clear();
+        self.shared.hub.expired();
+        // Whoever writes the log may take his time: guards know it by now.
         log::warn!("session {:#x} expired", self.session.id);
         self.session.id = 0;
         self.session.password.clear();
-        self.shared.state.lock().watches.clear();
-        self.shared.hub.expired();
     }
 
     /// Says who we are and sets the watches again, before any request can leave.
@@ -289,9 +355,9 @@ impl Io {
         let round = match end {
             End::Closed => Ok(Round::Over),
             End::AuthFailed => {
-                log::error!("{target}: the server refused our credentials");
                 self.shared.end();
                 hub.auth_failed();
+                log::error!("{target}: the server refused our credentials");
                 Ok(Round::Over)
             }
             End::Expired => {
@@ -299,9 +365,9 @@ impl Io {
                 Ok(Round::Expired)
             }
             end if detached.served => {
-                log::info!("{target}: the connection broke: {end}");
                 hub.disconnected();
                 hub.turned_away(&target.to_string(), &end);
+                log::info!("{target}: the connection broke: {end}");
                 Ok(Round::Served)
             }
             end => Err(end.to_string()),

@@ -27,6 +27,7 @@ mod tests;
 mod watches;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -38,11 +39,15 @@ pub(crate) use self::cipher::Security;
 pub(crate) use self::hosts::Hosts;
 use self::shared::Shared;
 use super::hub::Hub;
-use super::transport::{Abilities, Call, Transport, WatchId};
+use super::process::Process;
+use super::transport::{Abilities, Call, Failure, Transport, WatchId};
 use crate::proto::Secret;
 
 /// What ZooKeeper calls jute.maxbuffer, and its default.
-pub(crate) const FRAME_LIMIT: usize = 1024 * 1024;
+pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
+/// What it may be set to: less leaves no room for the crate's own requests, and a longer
+/// frame is not believed.
+pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
 /// How long the thread waits for the end of the session when nobody waits for it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -89,6 +94,7 @@ pub(crate) fn open(config: Config, hub: Arc<Hub>) -> Arc<dyn Transport> {
     });
     Arc::new(Wire {
         shared,
+        process: Process::this(),
         thread: Mutex::new(thread.ok()),
         ended,
     })
@@ -99,6 +105,8 @@ const GOODBYE: Duration = Duration::from_millis(20);
 
 struct Wire {
     shared: Arc<Shared>,
+    /// Whose connection it is.
+    process: Process,
     /// Its owner: it is told to stop, and waited for, when this is closed or dropped.
     thread: Mutex<Option<JoinHandle<()>>>,
     ended: Receiver<()>,
@@ -106,11 +114,17 @@ struct Wire {
 
 impl Transport for Wire {
     fn send(&self, calls: Vec<Call>) {
+        if self.process.is_another() {
+            let answers = calls.into_iter().map(|call| call.answer);
+            return answers.for_each(|answer| answer(Err(Failure::Closed)));
+        }
         self.shared.send(calls);
     }
 
     fn unwatch(&self, path: &str, id: WatchId) {
-        self.shared.unwatch(path, id);
+        if !self.process.is_another() {
+            self.shared.unwatch(path, id);
+        }
     }
 
     fn abilities(&self) -> Abilities {
@@ -118,14 +132,27 @@ impl Transport for Wire {
     }
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        self.shared.seat.rest(awake, until);
+        match self.process.is_another() {
+            // What comes through this connection is not for us.
+            true => thread::sleep(GOODBYE),
+            false => self.shared.seat.rest(awake, until),
+        }
     }
 
     fn attend(&self) {
         self.shared.seat.summon();
     }
 
+    fn leave(&self) {
+        if !self.process.is_another() {
+            self.shared.begin_close(LAST_WORDS);
+        }
+    }
+
     fn close(&self, limit: Duration) {
+        if self.process.is_another() {
+            return;
+        }
         self.shared.begin_close(limit.max(LAST_WORDS));
         let Some(thread) = self.thread.lock().take() else {
             return;
@@ -154,7 +181,7 @@ impl Wire {
 impl Drop for Wire {
     /// Does not wait: the thread sends what is left to send and ends by itself.
     fn drop(&mut self) {
-        self.shared.begin_close(LAST_WORDS);
+        self.leave();
     }
 }
 

@@ -6,7 +6,7 @@ use std::mem;
 use super::channel::Lane;
 use crate::clock::Moment;
 use crate::proto::{Reply, Request, xid};
-use crate::session::transport::{Answer, Failure, WatchId};
+use crate::session::transport::{Answer, Failure, TooLong, WatchId};
 
 /// Replies come in the order of the requests, so one queue is enough to match them.
 #[derive(Debug)]
@@ -43,10 +43,6 @@ pub(super) struct Pending {
     failure: Option<Failure>,
 }
 
-/// The frame would be longer than the server accepts.
-#[derive(Debug)]
-pub(super) struct TooLong;
-
 impl Queue {
     pub(super) fn new() -> Self {
         Self {
@@ -74,9 +70,16 @@ impl Queue {
         let before = self.out.len();
         request.encode_below(root, xid, &mut self.out);
         let length = self.out.len() - before;
-        if length > limit {
+        // The server, too, counts what comes after the length.
+        let bytes = length.saturating_sub(4);
+        if bytes > limit {
             self.out.truncate(before);
-            return Err((TooLong, answer));
+            let too_long = TooLong {
+                reply: false,
+                bytes,
+                limit,
+            };
+            return Err((too_long, answer));
         }
         let start = self.queued;
         self.queued += length as u64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
-use super::inbox::Inbox;
+use super::inbox::{Frame, Inbox};
 use super::io::Session;
 use super::queue::Pending;
 use super::shared::{Shared, Stage, State, path_of};
@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::proto::{
     ErrorCode, Event, EventKind, Malformed, OpCode, OpReply, Reply, ReplyHeader, Request, xid,
 };
-use crate::session::transport::Failure;
+use crate::session::transport::{Failure, TooLong};
 
 /// A read waits no less than this for the sake of the connection.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -84,8 +84,14 @@ impl Reader {
     }
 
     fn act(&mut self) -> Result<(), End> {
+        let limit = self.inbox.limit();
         while let Some(frame) = self.inbox.frame()? {
-            self.connection.frame(frame)?;
+            match frame {
+                Frame::Whole(frame) => self.connection.frame(frame)?,
+                Frame::TooLong { head, length } => {
+                    self.connection.too_long(head, length, limit)?;
+                }
+            }
         }
         Ok(())
     }
@@ -249,6 +255,38 @@ impl Connection {
         self.answer(pending, header.code, body)
     }
 
+    /// A frame came that nobody wants to keep in memory. Only the one who asked for it is
+    /// told; the rest of it is skipped.
+    fn too_long(&mut self, head: &[u8], bytes: usize, limit: usize) -> Result<(), End> {
+        let broken = || Err(End::Broken(format!("a frame of {bytes} bytes came")));
+        let (header, _) = ReplyHeader::decode(head)?;
+        let mut state = self.shared.state.lock();
+        if matches!(state.stage, Stage::Closing { .. }) {
+            return Ok(());
+        }
+        let Some(pending) = state.queue.pop() else {
+            return broken();
+        };
+        // Of a write it could not be said what became of it.
+        let read = header.code == ErrorCode::OK && is_read(&pending.request);
+        if pending.xid != header.xid || !read {
+            state.forget_watch(&pending);
+            state.queue.unpop(pending, Failure::Lost);
+            return broken();
+        }
+        self.last_zxid = self.last_zxid.max(header.zxid);
+        drop(state);
+        if let Some(id) = pending.watch {
+            self.shared.unwatch(path_of(&pending.request), id);
+        }
+        pending.answer(Err(Failure::TooLong(TooLong {
+            reply: true,
+            bytes,
+            limit,
+        })));
+        Ok(())
+    }
+
     fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
         let (failure, end) = match code {
             ErrorCode::OK => return self.deliver(pending, body),
@@ -316,6 +354,18 @@ impl State {
             self.watches.remove(path_of(&pending.request), id);
         }
     }
+}
+
+/// Whether a request changes nothing, so that its reply may be thrown away.
+fn is_read(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::GetEphemerals { .. }
+    )
 }
 
 /// Takes the root off a path that the server sent.

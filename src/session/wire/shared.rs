@@ -17,7 +17,7 @@ use super::seat::Seat;
 use super::skills::Skills;
 use super::watches::{Kind, Watches};
 use crate::clock::Moment;
-use crate::proto::{ErrorCode, Request};
+use crate::proto::Request;
 use crate::session::hub::Hub;
 use crate::session::transport::{Answer, Call, Failure, WatchId};
 
@@ -181,30 +181,36 @@ impl Shared {
     }
 
     /// Begins the end. Returns `false` if that was done before.
+    ///
+    /// The guards hear of it before the server, which may give their locks to somebody else
+    /// at once.
     pub(super) fn begin_close(&self, limit: Duration) -> bool {
         let mut state = self.state.lock();
         let until = Moment::now() + limit;
-        let open = match state.stage {
+        let served = match state.stage {
             Stage::Closing { .. } | Stage::Over => return false,
             Stage::Away => {
-                state.stage = Stage::Closing { reply: None, until };
                 if let Some(channel) = &state.channel {
                     channel.shut_down();
                 }
-                VecDeque::new()
+                false
             }
-            Stage::Serving => {
-                let open = state.queue.take_pending();
-                let reply = state.push_silently(&self.config, Request::Close);
-                state.stage = Stage::Closing { reply, until };
-                open
-            }
+            Stage::Serving => true,
         };
+        // From here on nothing else is sent.
+        state.stage = Stage::Closing { reply: None, until };
+        let open = state.queue.take_pending();
+        drop(state);
+        self.hub.closed();
+        let mut state = self.state.lock();
+        if served && matches!(state.stage, Stage::Closing { .. }) {
+            let reply = state.push_silently(&self.config, Request::Close);
+            state.stage = Stage::Closing { reply, until };
+        }
         self.stop.notify_all();
         self.flush(state);
         // For the server's answer, which is waited for elsewhere.
         self.seat.summon();
-        self.hub.closed();
         answer_all(open, Failure::Closed);
         true
     }
@@ -267,7 +273,7 @@ impl State {
                 }
                 Ok(())
             }
-            Err((_, Some(answer))) => Err((answer, Failure::Refused(ErrorCode::BAD_ARGUMENTS))),
+            Err((too_long, Some(answer))) => Err((answer, Failure::TooLong(too_long))),
             Err((_, None)) => Ok(()),
         }
     }

@@ -18,6 +18,8 @@ pub(super) enum Act {
     Ignore,
     /// These bytes, and then the connection is closed.
     Raw(Vec<u8>),
+    /// These bytes, whatever they answer.
+    Say(Vec<u8>),
 }
 
 /// How the server greets, and what it does about requests.
@@ -132,6 +134,7 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>, stop: &AtomicBool) -> Op
                 out = bytes;
                 more = false;
             }
+            Act::Say(bytes) => out = bytes,
             Act::Close => more = false,
             Act::Ignore => {}
         }

@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::fake::{Act, Fake, Script};
+use super::fake::{Act, Fake, Script, greeting};
 use super::*;
 use crate::proto::{ConnectReply, Event, ReplyHeader, xid};
 use crate::support::{eventually, timed};
@@ -283,4 +283,132 @@ fn the_same_greeting_twice_is_the_same_session() {
     assert_eq!(rig.ask(data("/", false)), Err(Failure::Lost));
     rig.reconnected();
     assert_eq!(rig.session(), 7);
+}
+
+/// A frame that is longer than the limit, under this number.
+fn long_frame(xid: i32, code: ErrorCode) -> Vec<u8> {
+    let mut frame = Vec::new();
+    header(xid, code).encode(Some(&Reply::Nothing), &mut frame);
+    let mut content = frame.split_off(4);
+    content.resize(3_000_000, 7);
+    framed(&content)
+}
+
+#[test]
+fn a_reply_that_is_too_long_fails_its_request_and_those_behind_it_are_answered() {
+    let mut bytes = long_frame(1, ErrorCode::OK);
+    header(2, ErrorCode::OK).encode(Some(&Reply::Multi(Vec::new())), &mut bytes);
+    header(3, ErrorCode::NO_NODE).encode(None, &mut bytes);
+    let server = Fake::start(Script::new(move |_, request| match request {
+        Request::GetData { .. } => Act::Say(bytes.clone()),
+        _ => Act::Ignore,
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let requests = [
+        data("/a", false),
+        Request::Multi(Vec::new()),
+        children("/", false),
+    ];
+    let answers = rig.send(requests.to_vec());
+    let outcomes: Vec<_> = (0..3).map(|_| one(&answers)).collect();
+    assert_eq!(server.connections(), 1);
+    let Err(Failure::TooLong(long)) = &outcomes[0] else {
+        panic!("{outcomes:?}");
+    };
+    assert!(long.reply && long.bytes == 3_000_000 && long.limit < long.bytes);
+    assert_eq!(outcomes[1..], [Ok(Reply::Multi(Vec::new())), NO_NODE]);
+}
+
+#[test]
+fn a_long_frame_that_is_no_reply_to_the_oldest_read_breaks_the_connection() {
+    let mut to_a_write = Vec::new();
+    header(1, ErrorCode::NO_NODE).encode(None, &mut to_a_write);
+    to_a_write.extend(long_frame(2, ErrorCode::OK));
+    let lost = Err(Failure::Lost);
+    for (bytes, outcomes) in [
+        (
+            long_frame(2, ErrorCode::OK),
+            [lost.clone(), lost.clone(), lost.clone()],
+        ),
+        (
+            long_frame(xid::EVENT, ErrorCode::OK),
+            [lost.clone(), lost.clone(), lost.clone()],
+        ),
+        (
+            long_frame(1, ErrorCode::NO_NODE),
+            [lost.clone(), lost.clone(), lost.clone()],
+        ),
+        (to_a_write, [NO_NODE, lost.clone(), lost.clone()]),
+    ] {
+        assert_eq!(answered_with(bytes), outcomes);
+    }
+}
+
+#[test]
+fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
+    let (to, closes) = bounded(1);
+    let server = Fake::start(Script::new(move |_, request| match request {
+        Request::Close => {
+            to.send(()).unwrap();
+            Act::Close
+        }
+        _ => Act::Ignore,
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let bounds = rig.hub.bounds(rig.hub.link().session);
+    let heard = closes.clone();
+    let (to, seen) = unbounded();
+    let _awake = rig.hub.on_change(move || {
+        // A guard looks at this.
+        let over = bounds.is_over();
+        // Longer than a server nearby takes to hear of it.
+        let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
+        to.send((over, told)).unwrap();
+    });
+    rig.wire.close(PATIENCE);
+    assert_eq!(seen.recv_timeout(PATIENCE), Ok((true, false)));
+    closes
+        .recv_timeout(PATIENCE)
+        .expect("the end of the session");
+}
+
+#[test]
+fn a_session_that_no_server_takes_back_is_given_up_after_its_timeout_and_not_before() {
+    let (served, mut hellos) = (Arc::new(parking_lot::Mutex::new(None)), 0);
+    let (to, seen) = unbounded();
+    let last = Arc::clone(&served);
+    let script = Script {
+        greet: Box::new(move |hello| {
+            hellos += 1;
+            if hellos == 1 {
+                return Some(greeting(7));
+            }
+            let away = last.lock().map(|since: Instant| since.elapsed());
+            to.send((hello.session, hello.last_zxid, away)).unwrap();
+            // It has never heard of us.
+            (hello.last_zxid == 0).then(|| greeting(8))
+        }),
+        act: Box::new(move |_, request| match request {
+            Request::GetData { .. } => {
+                *served.lock() = Some(Instant::now());
+                Act::RefuseAndClose(ErrorCode::NO_NODE)
+            }
+            _ => Act::Ignore,
+        }),
+    };
+    let server = Fake::start(script);
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    assert_eq!(rig.ask(data("/a", false)), NO_NODE);
+    rig.disconnected();
+    rig.hear(|event| matches!(event, SessionEvent::Expired));
+    rig.hear(|event| matches!(event, SessionEvent::Connected { session: 8 }));
+    let seen: Vec<_> = seen.try_iter().collect();
+    let (last, before) = seen.split_last().expect("attempts");
+    assert!(before.len() > 1, "{seen:?}");
+    assert!(
+        before.iter().all(|hello| (hello.0, hello.1) == (7, 1)),
+        "{seen:?}"
+    );
+    assert_eq!((last.0, last.1), (0, 0));
+    assert!(last.2 > Some(TIMEOUT), "{seen:?}");
 }

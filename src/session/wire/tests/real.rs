@@ -295,10 +295,15 @@ fn a_request_beyond_the_limit_is_refused_and_a_large_one_passes() {
         data: vec![7; bytes].into(),
         version: -1,
     };
-    let refused = Err(Failure::Refused(ErrorCode::BAD_ARGUMENTS));
-    assert_eq!(rig.ask(write(FRAME_LIMIT)), refused);
-    rig.ask(write(1_000_000)).unwrap();
+    let refused = rig.ask(write(FRAME_LIMIT));
+    assert!(matches!(refused, Err(Failure::TooLong(long)) if long.limit < long.bytes));
+    // What is written around the data.
+    let around = 4 + 4 + 4 + path.len() + 4 + 4;
+    let longest = FRAME_LIMIT - around;
+    let refused = rig.ask(write(longest + 1));
+    assert!(matches!(refused, Err(Failure::TooLong(long)) if long.bytes == long.limit + 1));
+    rig.ask(write(longest)).unwrap();
     let read = rig.ask(data(&path, false)).unwrap();
-    assert!(matches!(read, Reply::Data { data, .. } if data[..] == vec![7; 1_000_000]));
+    assert!(matches!(read, Reply::Data { data, .. } if data[..] == vec![7; longest]));
     assert_eq!(rig.hub.link().connects, 1);
 }

@@ -1,0 +1,33 @@
+//! Whose session it is: after a fork there are two processes with the same memory.
+//!
+//! A forked child has a copy of every client and every guard, and shares the sockets, but
+//! none of the threads. The session stays with the parent: in the child nothing of it is
+//! used, closed or given up.
+
+use std::process;
+
+/// The process that made a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        Self(process::id())
+    }
+
+    /// Whether this code runs in another process, a forked child. Costs a system call.
+    pub(crate) fn is_another(self) -> bool {
+        self != Self::this()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_itself_from_another() {
+        assert!(!Process::this().is_another());
+        assert!(Process(process::id() + 1).is_another());
+    }
+}

@@ -1,0 +1,67 @@
+//! A child that is forked has a copy of the client and of the guard; the lock is the parent's.
+
+mod support;
+
+use std::process;
+use std::time::Duration;
+
+use fork::{Fork, fork, waitpid_nohang};
+use support::{eventually, fresh_path};
+use zklock::embedded::Server;
+use zklock::{Client, Error};
+
+#[test]
+fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
+    let server = Server::start().unwrap();
+    let [client, other] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
+    let path = fresh_path("forked");
+    for end in [drop_all, close_first, use_it] {
+        let mutex = client.mutex(&path).unwrap();
+        let guard = mutex.lock().unwrap();
+        let pid = match fork().unwrap() {
+            Fork::Child => {
+                drop(mutex);
+                end(client, guard);
+                process::exit(0);
+            }
+            Fork::Parent(pid) => pid,
+        };
+        let mut status = None;
+        eventually("the child ends", || {
+            status = waitpid_nohang(pid).unwrap();
+            status.is_some()
+        });
+        assert_eq!(status, Some(0));
+        // Behind whatever the child may have sent.
+        guard.verify().unwrap();
+        assert_eq!(client.contenders(&path).unwrap().len(), 1);
+        let limit = Duration::from_millis(50);
+        let theirs = other.mutex(&path).unwrap();
+        assert!(theirs.try_lock_for(limit).unwrap().is_none());
+        guard.unlock().unwrap();
+        assert!(
+            theirs
+                .try_lock_for(Duration::from_secs(30))
+                .unwrap()
+                .is_some()
+        );
+    }
+    assert_eq!(client.metrics().reconnects, 0);
+}
+
+fn drop_all(client: Client, guard: zklock::MutexGuard) {
+    drop(guard);
+    drop(client);
+}
+
+fn close_first(client: Client, guard: zklock::MutexGuard) {
+    client.close().unwrap();
+    drop((client, guard));
+}
+
+fn use_it(client: Client, guard: zklock::MutexGuard) {
+    let mutex = client.mutex("/tests/another").unwrap();
+    let refused = mutex.try_lock_for(Duration::from_secs(10));
+    assert!(matches!(refused, Err(Error::Closed)));
+    drop(guard.unlock());
+}

@@ -1,0 +1,63 @@
+//! The ensemble is set up anew, or restored: it has never heard of us.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::{GuardState, SessionEvent};
+
+use super::support::zookeeper::ZooKeeper;
+use super::support::{aside, eventually, fresh_path};
+use super::{connect, wait_for_children};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take on a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn clients_come_back_to_an_ensemble_that_was_set_up_anew_and_their_old_locks_are_lost() {
+    let server = ZooKeeper::start();
+    let hosts = server.hosts();
+    let (client, other) = (connect(&hosts, TIMEOUT), connect(&hosts, TIMEOUT));
+    let (session, events) = (client.session_id(), client.events());
+    let [held, awaited] = ["held", "awaited"].map(fresh_path);
+    let guard = client.mutex(&held).unwrap().lock().unwrap();
+    let theirs = other.mutex(&awaited).unwrap().lock().unwrap();
+    let mutex = client.mutex(&awaited).unwrap();
+    let waited = aside(move || mutex.lock().map(|guard| guard.verify()));
+    wait_for_children(&hosts, &awaited, 2);
+
+    server.restart_empty();
+    let waited = waited.recv_timeout(PATIENCE);
+    waited.expect("the wait comes to an end").unwrap().unwrap();
+    assert_eq!(guard.state(), GuardState::Lost);
+    assert_eq!(theirs.state(), GuardState::Lost);
+    let again = other.mutex(&held).unwrap();
+    let again = aside(move || again.lock().map(drop)).recv_timeout(PATIENCE);
+    again.expect("a new lock").unwrap();
+
+    let new = client.session_id();
+    assert!(new != session && new != 0);
+    let told = [
+        SessionEvent::Disconnected,
+        SessionEvent::Expired,
+        SessionEvent::Connected { session: new },
+    ];
+    assert_eq!(events.try_iter().collect::<Vec<_>>(), told);
+    assert_eq!(client.metrics().expiries, 1);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_session_outlives_a_time_without_servers_that_is_longer_than_its_timeout() {
+    let server = ZooKeeper::start();
+    let client = connect(&server.hosts(), TIMEOUT);
+    let session = client.session_id();
+    server.kill();
+    // There is nothing to be waited for: nothing must happen.
+    thread::sleep(2 * TIMEOUT);
+    server.restart();
+    eventually("the client is back", || client.metrics().reconnects == 1);
+    assert_eq!(client.session_id(), session);
+    assert_eq!(client.metrics().expiries, 0);
+}
