@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::builder::{ClientBuilder, LONGEST_TIMEOUT};
+use crate::builder::ClientBuilder;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -151,7 +151,7 @@ impl Client {
         session_timeout: Duration,
         server_maximum: Duration,
     ) -> Result<Self> {
-        let session_timeout = session_timeout.min(LONGEST_TIMEOUT);
+        let session_timeout = session_timeout.min(crate::builder::LONGEST_TIMEOUT);
         let believed = session_timeout.min(server_maximum);
         let hub = Arc::new(Hub::new(believed, false));
         let transport =
