@@ -39,6 +39,7 @@ impl Moment {
     }
 
     /// Returns the moment that [`as_nanos`](Self::as_nanos) was taken of.
+    #[cfg(any(test, feature = "zookeeper"))]
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }

@@ -19,9 +19,11 @@ mod types;
 pub(crate) use self::code::ErrorCode;
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
 pub(crate) use self::jute::Malformed;
-pub(crate) use self::multi::{Op, OpReply, ReadOp, failure};
+pub(crate) use self::multi::{Op, OpReply, failure};
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub(crate) use self::request::{OpCode, Request};
 pub(crate) use self::types::{
-    Access, CreateMode, Data, Permissions, Secret, Stat, WatchKind, WatchLists,
+    Access, CreateMode, Permissions, Secret, Stat, WatchKind, WatchLists,
 };
+#[cfg(any(test, feature = "embedded"))]
+pub(crate) use self::{multi::ReadOp, types::Data};
