@@ -280,7 +280,10 @@ impl Client {
         self.session.hub.link().session
     }
 
-    /// Returns the session timeout as negotiated with the server.
+    /// Returns the shortest session timeout that was negotiated in this session.
+    ///
+    /// A server that grants a longer one later does not change it: guards, pings and checks
+    /// go by this one until there is another session.
     pub fn session_timeout(&self) -> Duration {
         self.session.hub.link().timeout
     }

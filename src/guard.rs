@@ -10,12 +10,13 @@ use crate::error::Result;
 /// What a guard knows about its lock.
 ///
 /// ```text
-/// Held ──(no committed check for T/3, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
+/// Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
 ///   ▲                                                        │
 ///   └──────(same session, own node verified)─────────────────┘
 /// ```
 ///
-/// T is the session timeout as negotiated with the server.
+/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
+/// after the last check that a quorum has committed was sent, or earlier after a silence.
 ///
 /// # Example
 ///
@@ -37,7 +38,7 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum GuardState {
-    /// A quorum confirmed the lock less than T/3 ago.
+    /// A quorum confirmed the lock lately, at most T/3 ago.
     Held,
     /// No quorum confirmed it lately; until the deadline nobody else can have it.
     Suspect,

@@ -93,22 +93,25 @@
 //!
 //! # When the connection is lost
 //!
-//! Every guard has a [`state`](MutexGuard::state). T is the session timeout, as negotiated
-//! with the server ([`Client::session_timeout`]).
+//! Every guard has a [`state`](MutexGuard::state). T is the session timeout, the shortest that
+//! was negotiated in this session ([`Client::session_timeout`]).
 //!
 //! ```text
-//! Held ──(no committed check for T/3, or disconnected)──► Suspect ──(T/2, expiry, node gone)──► Lost
+//! Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
 //!   ▲                                                        │
 //!   └───────────(same session, own node verified)────────────┘
 //! ```
 //!
 //! While there is a guard, the client asks the quorum every T/6 whether the lock's node is
 //! still there. A ping would not do: a follower that is cut off from its leader answers
-//! pings while the leader gives the lock away.
+//! pings while the leader gives the lock away. The deadline is T/2 after a check that the
+//! quorum has committed was sent, or earlier: a commit does not prolong the session, so the
+//! guard also goes by the last message that the leader has heard of. A client that comes out
+//! of a silence longer than T/3 may wait as long before it is granted a lock.
 //!
 //! | State | Means | Do |
 //! |---|---|---|
-//! | Held | a quorum confirmed the lock less than T/3 ago | go on |
+//! | Held | a quorum confirmed the lock lately, at most T/3 ago | go on |
 //! | Suspect | not confirmed lately; nobody else can have it yet, for [`valid_for`](MutexGuard::valid_for) | begin nothing new |
 //! | Lost | somebody else may have it; this is final | stop |
 //!
@@ -127,7 +130,7 @@
 //! | | [`Client::connect`] | [`Client::from_zookeeper`] | because the `zookeeper` crate |
 //! |---|---|---|---|
 //! | connection lost and back in time | Suspect, then Held again | guards are Lost at once, waiters queue again | is at its end after one reset of a busy connection, and goes into a *new* session without a word |
-//! | network swallows packets | Suspect after T/3, Lost after T/2, both by the clock | the same; calls are given up after T, and the client with them | blocks for ever in `exists` and `close`, and reports no change |
+//! | network swallows packets | Suspect after T/3, Lost after T/2, both by the clock | the same, with a T of 4 s at most unless [`Client::from_zookeeper_within`] states what the servers grant; calls are given up after T, and the client with them | blocks for ever in `exists` and `close`, and reports no change |
 //! | watches after a reconnect | set again | set by new attempts only | forgets them |
 //! | server refuses connections | tries again with growing pauses | the client is at its end | reconnects 1,600 times a second, then gives up for good |
 //! | one unknown host among good ones | a warning | no handle to begin with | fails |
@@ -239,9 +242,9 @@
 //! goes on while the machine sleeps (`CLOCK_BOOTTIME` on Linux). No two machines need to
 //! agree about the time of day: how long a session lives is counted by the ensemble, and how
 //! long a guard is valid by its own machine, from the moment at which the last confirmed
-//! question was *sent*. The guard gives up T/2 after that moment, and the server cannot end
-//! the session before 7/12 of T: the difference is for clocks that run at different speeds,
-//! by 16 % at the shortest T that a server grants (two of its ticks), by more at longer ones.
+//! question was *sent*, and from an earlier one that has reached the leader by then. Their
+//! clocks may run at speeds that differ by one percent; `docs/guarantees.md` derives the rule
+//! and says what it takes.
 //!
 //! # Features
 //!
