@@ -255,9 +255,10 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
             (guard.state(), news)
         });
         wait_for_queue(&other, &path, 2);
-        // At another moment between two checks of the lock beside.
-        thread::sleep(T / 6 * (round % 6) / 6);
-        proxy.delay(Duration::from_millis(75));
+        // Long enough for its own proof to have an age, and at another moment between two checks
+        // of the lock beside.
+        thread::sleep(T * (14 + 2 * (round % 5)) / 100);
+        proxy.delay(Duration::from_millis(150));
         held.unlock().unwrap();
         done.recv_timeout(SOON).expect("a grant");
         let (state, news) = waiter.join().unwrap();
