@@ -259,6 +259,10 @@ impl History {
 
     fn arrives(&mut self, letter: Letter) {
         let server = letter.server;
+        // A precondition: no connect request comes after the answer to a later one.
+        if letter.kind == Message::Hello && letter.connection < self.connection && self.connected {
+            return;
+        }
         if server == LEADER {
             return self.at_leader(Letter {
                 kind: letter.kind,
@@ -284,6 +288,9 @@ impl History {
     /// Touches what comes from a client, and what opens a session or moves it.
     fn at_leader(&mut self, letter: Letter) {
         if letter.server == LEADER || letter.kind == Message::Hello {
+            if self.created.is_zero() {
+                self.created = letter.granted;
+            }
             self.touch(letter.granted);
         }
         if !self.ended && self.now < self.stops[letter.server] {
@@ -351,7 +358,8 @@ impl History {
             return;
         }
         if self.one_in(120) {
-            self.stops[self.server] = self.now + self.part(self.asked);
+            let stop = self.now + self.part(self.asked);
+            self.stops[self.server] = self.stops[self.server].min(stop);
         }
         if self.one_in(80) {
             // What was on its way to the old server still arrives.
@@ -402,10 +410,7 @@ impl History {
                 *lifetime = Lifetime::new(letter.granted, sent);
             }
             Some(lifetime) => lifetime.greeted(letter.granted, sent),
-            None => {
-                self.created = letter.granted;
-                self.lifetime = Some(Lifetime::new(letter.granted, sent));
-            }
+            None => self.lifetime = Some(Lifetime::new(letter.granted, sent)),
         }
     }
 
