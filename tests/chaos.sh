@@ -60,7 +60,7 @@ else
   run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated scenes::gap
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-      cargo test --quiet --all-features --test early_bad_news 2>&1 | tee -a "$log" || failed=1
+      cargo test --quiet --all-features --test early_bad_news -- --include-ignored 2>&1 | tee -a "$log" || failed=1
     run $((random / 3)) scenes::random::random_faults_on_loopback --exact
     random=$((random * 2 / 3))
   fi

@@ -1,8 +1,8 @@
 //! A guard fails its check before its lock can be somebody else's, whatever a server grants,
 //! forgets or forwards late.
 //!
-//! `ZKLOCK_ROUNDS=100 cargo test --all-features --test early_bad_news` repeats each scenario;
-//! `tests/chaos.sh --minutes` does so, too.
+//! `ZKLOCK_ROUNDS=100 cargo test --test early_bad_news -- --include-ignored` repeats each
+//! scenario; `tests/chaos.sh --minutes` does so, too.
 
 mod support;
 #[path = "support/transport.rs"]
@@ -70,6 +70,7 @@ fn assert_in_time(last: Instant, next: &Receiver<(Instant, Client)>) {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_shorter_timeout_after_a_restart_counts_for_guards_that_were_granted_before() {
     (0..rounds()).for_each(|_| shorten());
 }
@@ -96,6 +97,7 @@ fn shorten() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_connect_request_whose_answer_is_lost_may_have_shortened_the_session() {
     (0..rounds()).for_each(|_| shorten_unheard());
 }
@@ -118,6 +120,7 @@ fn shorten_unheard() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {
     let server = ZooKeeper::builder().line("maxSessionTimeout=16000").start();
     let client = connect(&server.hosts(), 15 * T);
@@ -135,6 +138,7 @@ fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {
 
 #[cfg(feature = "zookeeper")]
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_handle_believes_no_more_than_its_server_grants() {
     (0..rounds()).for_each(|_| clamp_a_handle());
 }
@@ -155,6 +159,7 @@ fn clamp_a_handle() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_writer_that_was_evicted_cannot_become_a_reader() {
     let server = ZooKeeper::shared();
     for transport in Transport::all() {
@@ -174,6 +179,7 @@ fn a_writer_that_was_evicted_cannot_become_a_reader() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_waiter_whose_look_at_its_own_node_was_lost_hears_of_its_eviction() {
     (0..5 * rounds()).for_each(|_| lose_the_look());
 }
@@ -199,6 +205,7 @@ fn lose_the_look() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_multi_lock_whose_node_went_while_it_waited_elsewhere_is_evicted() {
     (0..5 * rounds()).for_each(|_| evict_elsewhere());
 }
@@ -234,6 +241,7 @@ fn evict_last(hosts: &str, path: &str, stays: &str) {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(&server.hosts());
@@ -273,6 +281,7 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
 /// The leader commits what a follower forwards without a touch: the touch comes in the
 /// follower's answer to the next ping, if the follower lives to answer it.
 #[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
     let ensemble = Ensemble::start_with(&Builder::default().fsync(false));
     let leader = ensemble.wait_for_leader();
