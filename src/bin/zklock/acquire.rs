@@ -136,6 +136,10 @@ impl Wish<'_> {
                 // What refuses us twice and is in no queue is no contender that has gone,
                 // but another kind of lock.
                 _ if present.is_empty() && again => return Err(error.into()),
+                // Somebody has one of several permits: that is another kind of lock.
+                _ if present.iter().any(|other| other.role() == Role::Permit) => {
+                    return Err(error.into());
+                }
                 Kind::Mutex | Kind::Write if present.is_empty() => {}
                 Kind::Mutex if all(&present, &[Role::Read, Role::Write]) => kind = Kind::Write,
                 Kind::Write if all(&present, &[Role::Exclusive]) => kind = Kind::Mutex,

@@ -125,14 +125,19 @@ fn parse(stat: &str) -> Option<Process> {
     let (id, rest) = stat.split_once(' ')?;
     let rest: Vec<_> = rest.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| rest.get(at)?.parse().ok();
-    let process = |at| number(at).and_then(Pid::from_raw);
+    // A process that is just being taken away has the group -1.
+    let process = |at| number(at).filter(|id| *id > 0).and_then(Pid::from_raw);
     let lives = match *rest.first()? {
         // A process goes on when its first thread has ended and others have not.
         "Z" => number(17)? > 1,
         state => !matches!(state, "X" | "x"),
     };
     Some(Process {
-        id: Pid::from_raw(id.parse().ok()?)?,
+        id: id
+            .parse()
+            .ok()
+            .filter(|id| *id > 0)
+            .and_then(Pid::from_raw)?,
         parent: process(1),
         group: process(2),
         lives,
@@ -176,8 +181,18 @@ mod tests {
 
     #[test]
     fn what_is_no_process_is_passed_over() {
-        for text in ["", "1", "1 (a", "1 (a)", "x (a) S 1 1", "1 (a) Z 1 1"] {
+        for text in [
+            "",
+            "1",
+            "1 (a",
+            "1 (a)",
+            "x (a) S 1 1",
+            "-1 (a) S 1 1",
+            "1 (a) Z 1 1",
+        ] {
             assert_eq!(parse(text), None, "{text:?}");
         }
+        let leaving = parse("4 (a) X 1 -1 -1 0 -1 4194560").expect("a process");
+        assert_eq!((leaving.group, leaving.lives), (None, false));
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let part = args.next()?;
     let number = |args: &mut dyn Iterator<Item = OsString>| {
-        let number = args.next()?.to_str()?.parse().ok()?;
-        Pid::from_raw(number)
+        let number = args.next()?.to_str()?.parse().ok();
+        number.filter(|id| *id > 0).and_then(Pid::from_raw)
     };
     if part == EXEC {
         let parent = number(&mut args)?;
@@ -91,7 +91,11 @@ fn watch(node: &str) -> ExitCode {
     let mut said = String::new();
     let read = io::stdin().read_to_string(&mut said);
     // With `DONE` after it, it is no number.
-    let group = said.parse().ok().and_then(Pid::from_raw);
+    let group = said
+        .parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .and_then(Pid::from_raw);
     if let (Ok(_), Some(group)) = (read, group) {
         let _ = kill_process_group(group, Signal::KILL);
         descendants::kill_with_variable(NODE, node);
