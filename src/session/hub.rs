@@ -172,13 +172,15 @@ impl Bounds {
         Duration::from_nanos(self.timeout.load(Ordering::Acquire))
     }
 
-    /// Returns when nothing is known of the session any more unless a server answers.
-    pub(crate) fn latest(&self) -> Duration {
-        Duration::from_nanos(self.latest.load(Ordering::Acquire))
+    /// Returns from when on somebody else may have what was proven by `stamp`.
+    pub(crate) fn until(&self, stamp: Stamp) -> Duration {
+        let latest = Duration::from_nanos(self.latest.load(Ordering::Acquire));
+        stamp.until(self.timeout()).min(latest)
     }
 
     pub(super) fn follow(&self, lifetime: &Lifetime) {
-        // In this order: what was believed of a longer timeout must not outlive it.
+        // In this order, and read in the other: who sees that the doubt about a connect request
+        // is over must not go on to believe in a longer timeout.
         let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
         self.timeout.store(nanos(timeout), Ordering::Release);
         self.latest.store(nanos(latest), Ordering::Release);

@@ -224,8 +224,7 @@ impl Vigil {
     }
 
     fn until(&self, stamp: Stamp) -> Duration {
-        let bounds = &self.life.bounds;
-        stamp.until(bounds.timeout()).min(bounds.latest())
+        self.life.bounds.until(stamp)
     }
 
     /// Returns the last proof of the lock, or `None` once it is lost, which is final.
@@ -273,6 +272,8 @@ fn nanos(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::protocol::validity::Lifetime;
 
@@ -355,6 +356,32 @@ mod tests {
         lifetime.greeted(T, now());
         vigil.life.bounds.follow(&lifetime);
         assert!(vigil.valid_for() > seconds(20));
+    }
+
+    #[test]
+    fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
+        for _ in 0..10_000 {
+            let vigil = vigil(seconds(3));
+            let stamp = vigil.stamp().unwrap();
+            let mut lifetime = Lifetime::new(T, Duration::ZERO);
+            lifetime.greets(stamp.sent);
+            vigil.life.bounds.follow(&lifetime);
+            lifetime.greeted(seconds(4), now());
+            let longest = thread::scope(|scope| {
+                let looks = scope.spawn(|| {
+                    let mut longest = Duration::ZERO;
+                    while vigil.life.bounds.timeout() == T {
+                        longest = longest.max(vigil.until(stamp));
+                    }
+                    longest
+                });
+                vigil.life.bounds.follow(&lifetime);
+                looks.join().unwrap()
+            });
+            // Before the answer, what any server grants; after it, half of what it granted.
+            let most = stamp.sent + seconds(4);
+            assert!(longest <= most, "{:?} too long", longest - most);
+        }
     }
 
     #[test]
