@@ -208,6 +208,10 @@ pub(crate) struct Hub {
 #[derive(Debug)]
 struct Inner {
     link: Link,
+    /// The session that a server granted last; it is that of the link from when on the
+    /// connection is ready.
+    granted: i64,
+    /// What bounds the life of that session.
     lifetime: Lifetime,
     bounds: Arc<Bounds>,
     /// What each server said when it last turned us away.
@@ -234,6 +238,7 @@ impl Hub {
         Self {
             inner: Mutex::new(Inner {
                 link,
+                granted: 0,
                 bounds: Bounds::new(&lifetime),
                 lifetime,
                 trouble: BTreeMap::new(),
@@ -355,11 +360,12 @@ impl Hub {
     /// on; requests may be sent soon. Returns the timeout that counts.
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
-        if inner.link.session == session {
+        if inner.granted == session {
             inner.lifetime.greeted(timeout, sent.since_boot());
             inner.bounds.follow(&inner.lifetime);
         } else {
             inner.bounds.end();
+            inner.granted = session;
             inner.lifetime = Lifetime::new(timeout, sent.since_boot());
             inner.bounds = Bounds::new(&inner.lifetime);
         }
@@ -433,6 +439,8 @@ impl Hub {
         }
         if inner.link.is_over() || inner.link.session == 0 {
             inner.bounds.end();
+            // A server that was set up anew may give the same number again.
+            inner.granted = 0;
         }
         if inner.link.state == SessionState::Connected {
             inner.trouble.clear();
@@ -457,6 +465,28 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeout_that_was_granted_before_the_connection_was_ready_counts() {
+        let hub = Hub::new(Duration::from_secs(40), true);
+        let (short, long) = (Duration::from_secs(4), Duration::from_secs(40));
+        assert_eq!(hub.greeted(7, short, Moment::now()), short);
+        // The connection breaks before the server has looked at our credentials, and another
+        // server goes on with the session.
+        assert_eq!(hub.greeted(7, long, Moment::now()), short);
+        hub.connected(7);
+        assert_eq!(hub.link().timeout, short);
+        assert_eq!(hub.bounds(7).timeout(), short);
+        assert_eq!(hub.greeted(8, long, Moment::now()), long, "another session");
+        hub.connected(8);
+        hub.expired();
+        assert_eq!(hub.greeted(8, short, Moment::now()), short);
+        hub.connected(8);
+        assert!(
+            !hub.bounds(8).is_over(),
+            "another session of the same number"
+        );
+    }
 
     #[test]
     fn who_has_gone_is_forgotten_while_nothing_happens_to_the_connection() {
