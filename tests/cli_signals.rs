@@ -4,6 +4,8 @@
 mod program;
 mod support;
 
+use std::process::Command;
+
 use program::{Log, Zklock, await_queue, on_every_server, rounds};
 use support::raw::children;
 use support::{eventually, fresh_path, run};
@@ -13,6 +15,7 @@ on_every_server! {
     a_signal_while_waiting_leaves_the_queue
     two_signals_at_once_leave_the_queue
     whoever_is_ended_by_a_signal_dies_of_it
+    a_caller_that_ignores_the_end_of_children_changes_nothing
 }
 
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
@@ -70,7 +73,7 @@ fn two_signals_at_once_leave_the_queue(hosts: &str) {
         eventually("somebody waits", || children(hosts, &path).len() == 2);
         let id = waiting.id();
         let kill = format!("kill -INT {id}; kill -TERM {id}; kill -INT {id}");
-        run(std::process::Command::new("sh").args(["-c", &format!("{kill}; exit 0")]));
+        run(Command::new("sh").args(["-c", &format!("{kill}; exit 0")]));
         let ended = waiting.end();
         assert!(matches!(ended.signal, Some(2 | 15)), "{round}: {ended:?}");
         assert_eq!(children(hosts, &path).len(), 1, "{round}");
@@ -109,4 +112,19 @@ fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
     zklock.signal("TERM");
     let ended = zklock.end();
     assert_eq!((ended.code, ended.signal), (Some(3), None));
+}
+
+fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
+    let with = |script: &str| {
+        let mut command = Command::new("env");
+        command
+            .arg("--ignore-signal=CHLD")
+            .args([env!("CARGO_BIN_EXE_zklock"), "run", &fresh_path("ignored")])
+            .args(["--", "sh", "-c", script])
+            .env("ZKLOCK_HOSTS", hosts);
+        Zklock::spawn(&mut command).end()
+    };
+    let ended = with("exit 5");
+    assert_eq!(ended.code, Some(5), "{}", ended.err);
+    assert_eq!(with("kill -TERM $$").signal, Some(15));
 }

@@ -94,7 +94,10 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Args::command(), "zklock", &mut io::stdout());
+            let mut words = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "zklock", &mut words);
+            // If it fails, whoever read it has seen enough.
+            let _ = io::stdout().write_all(&words);
             Ok(0)
         }
         Task::Man { folder } => man(folder.as_deref()),

@@ -1,7 +1,8 @@
 //! Signals become values in a channel.
 //!
 //! They are blocked in all threads and taken out by one that waits for them, so nothing
-//! runs in a handler, and no disposition changes that the command would inherit.
+//! runs in a handler. No disposition changes that the command would inherit but that of
+//! SIGCHLD, which must not be ignored, as with flock(1).
 
 use std::fs;
 use std::io;
@@ -70,6 +71,7 @@ impl Signals {
         let mut blocked = set;
         blocked.add(Signal::SIGTTOU);
         blocked.thread_block()?;
+        hear_of_children()?;
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
@@ -123,6 +125,15 @@ impl State {
         let mask = mask(signal);
         self.own.fetch_and(!mask, Ordering::SeqCst) & mask != 0
     }
+}
+
+/// Has the system keep the status of children that have ended until it is asked for, even if
+/// our caller ignores SIGCHLD, and we with it: it would forget them at once, and we would
+/// wait for an end that nobody tells of.
+///
+/// What handles a signal never does so, because the signal is blocked, and is not inherited.
+fn hear_of_children() -> io::Result<()> {
+    signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
 
 /// Undoes the blocking, in a process that inherited it.
