@@ -6,6 +6,7 @@ mod support;
 mod interop {
     pub(crate) mod cast;
     pub(crate) mod crowd;
+    mod deploy;
     pub(crate) mod line;
     pub(crate) mod meeting;
     pub(crate) mod ours;

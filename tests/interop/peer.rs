@@ -42,6 +42,8 @@ pub(crate) fn server() -> &'static ZooKeeper {
     SERVER.get_or_init(|| {
         // kazoo's semaphore counts empty containers, and so waits until they are swept up.
         let builder = ZooKeeper::builder().container_check(Duration::from_secs(3));
+        // The sessions of a slow test are longer than those of the others.
+        let builder = builder.line("maxSessionTimeout=60000");
         builder.fsync(false).start()
     })
 }
@@ -69,9 +71,14 @@ impl Peer {
 
     /// Starts a process with a session of its own.
     pub(crate) fn start(library: Library, hosts: &str) -> Option<Self> {
+        Self::start_with(library, hosts, SESSION)
+    }
+
+    /// As [`start`](Self::start), with a session that lasts so long after its death.
+    pub(crate) fn start_with(library: Library, hosts: &str, session: Duration) -> Option<Self> {
         let mut command = workshop::command(library)?;
         command
-            .args([hosts, &SESSION.as_millis().to_string()])
+            .args([hosts, &session.as_millis().to_string()])
             .args(workshop::packaged(library))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
