@@ -67,6 +67,8 @@ struct Letter {
     server: usize,
     connection: u32,
     granted: Duration,
+    /// Asks for a session, not for the one that there is.
+    opens: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -239,7 +241,7 @@ impl History {
             Event::Reported(granted) => self.touch(granted),
             Event::Client => self.client(),
             Event::Expiry(touches) if touches == self.touches => self.ended = true,
-            Event::NewLeader if self.touches > 0 => self.touch(self.created),
+            Event::NewLeader if self.created > Duration::ZERO => self.touch(self.created),
             _ => {}
         }
     }
@@ -287,6 +289,13 @@ impl History {
 
     /// Touches what comes from a client, and what opens a session or moves it.
     fn at_leader(&mut self, letter: Letter) {
+        if letter.opens {
+            if letter.connection != self.connection {
+                // Nobody will hear of that session.
+                return;
+            }
+            self.created = letter.granted;
+        }
         if letter.server == LEADER || letter.kind == Message::Hello {
             if self.created.is_zero() {
                 self.created = letter.granted;
@@ -326,6 +335,12 @@ impl History {
         self.connected = false;
         self.connection += 1;
         self.to_client = self.now;
+        if self.lifetime.is_none() {
+            // Who has not heard of a session asks for another one.
+            self.touches += 1;
+            self.created = Duration::ZERO;
+            self.ended = false;
+        }
         let heeds = self.broken != Broken::LostGreetings;
         if let Some(lifetime) = self.lifetime.as_mut().filter(|_| heeds) {
             lifetime.greets(self.now);
@@ -341,6 +356,7 @@ impl History {
             server,
             connection: self.connection,
             granted: self.granted_by(server),
+            opens: kind == Message::Hello && self.lifetime.is_none(),
         };
         let arrives = self.now + self.delay();
         self.to_server[server] = self.to_server[server].max(arrives);
