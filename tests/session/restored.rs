@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use zklock::{GuardState, SessionEvent};
+use zklock::{Client, GuardState, SessionEvent};
 
+use super::support::proxy::Proxy;
 use super::support::zookeeper::ZooKeeper;
 use super::support::{aside, eventually, fresh_path};
 use super::{connect, wait_for_children};
@@ -12,6 +13,9 @@ use super::{connect, wait_for_children};
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it may take on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So many that chance does not bring all of them through.
+const CLIENTS: usize = 32;
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
@@ -60,4 +64,28 @@ fn a_session_outlives_a_time_without_servers_that_is_longer_than_its_timeout() {
     eventually("the client is back", || client.metrics().reconnects == 1);
     assert_eq!(client.session_id(), session);
     assert_eq!(client.metrics().expiries, 0);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their_timeout() {
+    let server = ZooKeeper::start();
+    // It takes connections and hangs up as long as there is no server behind it.
+    let proxy = Proxy::start(&server.hosts());
+    // Longer than the rest between two attempts to connect.
+    let timeout = 2 * TIMEOUT;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| connect(&proxy.hosts(), timeout))
+        .collect();
+    let sessions: Vec<_> = clients.iter().map(Client::session_id).collect();
+    server.kill();
+    // There is nothing to be waited for: nothing must happen.
+    thread::sleep(2 * timeout);
+    server.restart();
+    eventually("all are back", || {
+        let mut all = clients.iter().map(|client| client.metrics().reconnects);
+        all.all(|reconnects| reconnects == 1)
+    });
+    let now: Vec<_> = clients.iter().map(Client::session_id).collect();
+    assert_eq!(now, sessions);
 }

@@ -122,16 +122,19 @@ impl Drop for Farewell {
 impl Io {
     /// Tries every address once, or until one has served us.
     fn round(&mut self) -> Round {
-        let wish = self.wish();
+        let forgotten = self.may_be_forgotten();
         let targets = self.targets();
         let limit = self.dial_limit(targets.len());
         for target in targets {
-            match self.attempt(&target, limit, wish) {
+            let mut attempted = self.attempt(&target, limit, Wish::Resume);
+            let hung_up = attempted.as_ref().is_err_and(|said| said == HUNG_UP);
+            self.hung_up |= hung_up;
+            if forgotten && hung_up {
+                attempted = self.attempt(&target, limit, Wish::Anew);
+            }
+            match attempted {
                 Ok(round) => return round,
-                Err(said) => {
-                    self.hung_up |= wish == Wish::Resume && said == HUNG_UP;
-                    self.turned_away(&target.to_string(), &said);
-                }
+                Err(said) => self.turned_away(&target.to_string(), &said),
             }
             if !self.shared.rest(Duration::ZERO) {
                 return Round::Over;
@@ -140,21 +143,19 @@ impl Io {
         Round::Refused
     }
 
-    /// What to ask for in the next round.
+    /// Whether no server may ever go on with the session, as far as the last round told.
     ///
     /// A server whose data is older than what we have seen hangs up without a word. It may
     /// lag behind, and then another one serves us; or the ensemble was set up anew or
-    /// restored, and then none ever does. A server without a quorum hangs up as well, so the
-    /// session that we have is asked for in every other round.
-    fn wish(&mut self) -> Wish {
+    /// restored, and then none ever does. A server without a quorum hangs up as well, and so
+    /// does what stands in front of one that is down: once that is over, the session goes on.
+    /// So another one is asked for only where we have been hung up on just before.
+    fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
         let away = Moment::now().saturating_since(until);
         let has_past = self.session.id != 0 || self.session.last_zxid != 0;
-        match has_past && hung_up && away > timeout + MARGIN {
-            true => Wish::Anew,
-            false => Wish::Resume,
-        }
+        has_past && hung_up && away > timeout + MARGIN
     }
 
     fn turned_away(&self, host: &str, said: &str) {
