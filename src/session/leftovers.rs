@@ -55,6 +55,8 @@ struct Entry {
     /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
+    /// `not_before` is a pause after a request that failed, not a wish of the user's.
+    pausing: bool,
     /// The directory is too long to be listed.
     crowded: bool,
     /// Whether deleting the node clears the mark of a holder.
@@ -94,6 +96,7 @@ impl Entry {
             left: false,
             again: false,
             not_before: None,
+            pausing: false,
             crowded: false,
             clears: false,
             waiter: None,
@@ -120,6 +123,7 @@ impl Entry {
             Failure::Refused(code) => (PAUSE, code.to_string()),
         };
         self.not_before = Some(Instant::now() + pause);
+        self.pausing = true;
         Some(format!("cannot clear up {}: {said}", self.dir))
     }
 }
@@ -231,6 +235,7 @@ impl Leftovers {
         entries
             .open
             .values()
+            .filter(|entry| !entry.pausing)
             .filter_map(|entry| entry.not_before)
             .filter(|until| !never_comes(*until))
             .max()
@@ -456,6 +461,36 @@ mod tests {
         assert_eq!(sent[2], Request::GetEphemerals { below: "/m".into() });
         let path = paths[0].to_owned();
         assert_eq!(sent[3], Request::Delete { path, version: -1 });
+    }
+
+    #[test]
+    fn only_what_is_to_be_held_keeps_a_client_from_its_end() {
+        let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
+        hub.connected(1);
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let leftovers = Leftovers::new(hub, Arc::<Mute>::default(), Arc::default(), wake);
+        let leftovers = Arc::new(leftovers);
+        for failure in [
+            Failure::Refused(ErrorCode::NO_AUTH),
+            Failure::TooLong(TooLong {
+                reply: true,
+                bytes: 2,
+                limit: 1,
+            }),
+        ] {
+            let mut refused = Entry::new("/m", 1, Leftover::Node("n".to_owned()));
+            refused.crowded = true;
+            let id = leftovers.put(refused);
+            leftovers.send(&[id]);
+            leftovers.answered(id, Err(failure));
+            assert!(leftovers.push().is_some(), "it is tried again");
+            assert_eq!(leftovers.held_until(), None);
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut held = Entry::new("/m", 1, Leftover::Node("n".to_owned()));
+        held.not_before = Some(until);
+        leftovers.put(held);
+        assert_eq!(leftovers.held_until(), Some(until));
     }
 
     #[test]
