@@ -10,7 +10,6 @@ use crate::hold::Hold;
 use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::session::Session;
-use crate::session::ask::over;
 use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 
@@ -195,7 +194,7 @@ impl MultiLock {
             Entry::OwnTurn => Err(Error::WouldDeadlock {
                 path: path.to_owned(),
             }),
-            Entry::Closed => Err(over(&self.session.hub.link())),
+            Entry::Closed => Err(self.session.over()),
         }
     }
 

@@ -12,7 +12,6 @@ use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
 use crate::session::Session;
-use crate::session::ask::over;
 use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 use crate::session::queries::Lasting;
@@ -246,7 +245,7 @@ impl Mutex {
             Entry::OwnTurn => Err(Error::WouldDeadlock {
                 path: self.path.to_string(),
             }),
-            Entry::Closed => Err(over(&self.session.hub.link())),
+            Entry::Closed => Err(self.session.over()),
             Entry::Taken => Ok(None),
         }
     }

@@ -12,7 +12,6 @@ use crate::options::LockOptions;
 use crate::protocol::attempt::Patience;
 use crate::protocol::dialect::Role;
 use crate::session::Session;
-use crate::session::ask::over;
 use crate::session::limit::Limit;
 use crate::session::local::{Entry, Turn};
 
@@ -176,7 +175,7 @@ impl ReentrantMutex {
         let (turn, inherited) = match entry {
             Entry::Turn(turn, hold) => (turn, hold),
             Entry::OwnTurn => return self.again().map(Some),
-            Entry::Closed => return Err(over(&self.session.hub.link())),
+            Entry::Closed => return Err(self.session.over()),
             Entry::Taken => return Ok(None),
         };
         if let Some(mut hold) = inherited {

@@ -218,7 +218,7 @@ impl Semaphore {
         let (lines, line) = (&self.session.lines, Arc::from(locks.as_str()));
         let _turn = match lines.enter(&line, false, limit, &self.session.hub) {
             Entry::Turn(turn, _) => turn,
-            Entry::Closed => return Err(over(&self.session.hub.link())),
+            Entry::Closed => return Err(self.session.over()),
             Entry::OwnTurn => return Err(Error::WouldDeadlock { path: locks }),
             Entry::Taken => return Ok(None),
         };

@@ -2,13 +2,20 @@
 
 mod support;
 
-use std::process;
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use fork::{Fork, fork, waitpid_nohang};
-use support::{eventually, fresh_path};
+use support::{eventually, fresh_path, run, within};
 use zklock::embedded::Server;
 use zklock::{Client, Error};
+
+const THREADS: usize = 4;
+const FORKS: usize = 100;
+/// Longer than a child lives that does not hang.
+const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
@@ -47,6 +54,57 @@ fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
         );
     }
     assert_eq!(client.metrics().reconnects, 0);
+}
+
+#[test]
+fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Whatever lock of the client a thread of the parent has, it has for ever in a child.
+        for i in 0..THREADS {
+            let (mutex, over) = (
+                client.mutex(&fresh_path(&format!("busy-{i}"))).unwrap(),
+                &over,
+            );
+            scope.spawn(move || {
+                let guard = mutex.lock().unwrap().into_send();
+                while !over.load(Ordering::Relaxed) {
+                    assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
+                }
+                drop(guard);
+            });
+        }
+        let all_end = (0..FORKS).all(|_| child_ends(&client));
+        over.store(true, Ordering::Relaxed);
+        assert!(all_end, "a child hangs");
+    });
+}
+
+/// Whether a child that drops everything comes to its end.
+fn child_ends(client: &Client) -> bool {
+    let mutex = client.mutex(&fresh_path("forked")).unwrap();
+    let guard = mutex.lock().unwrap();
+    let reader = client
+        .rwlock(&fresh_path("forked"))
+        .unwrap()
+        .read()
+        .unwrap();
+    match fork().unwrap() {
+        Fork::Child => {
+            drop((reader, guard, mutex));
+            process::exit(0);
+        }
+        Fork::Parent(pid) => {
+            let ended = within(SOON, || waitpid_nohang(pid).unwrap().is_some());
+            if !ended {
+                let _ = run(Command::new("kill").args(["-9", &pid.to_string()]));
+                eventually("it is killed", || waitpid_nohang(pid).unwrap().is_some());
+            }
+            ended
+        }
+    }
 }
 
 fn drop_all(client: Client, guard: zklock::MutexGuard) {

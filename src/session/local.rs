@@ -15,11 +15,16 @@ use parking_lot::Mutex;
 
 use super::hub::Hub;
 use super::limit::Limit;
+use super::process::Process;
 use crate::hold::Hold;
 
 /// The lines of one client, one for each path that somebody wants.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<HashMap<Arc<str>, Line>>>);
+pub(crate) struct Lines {
+    lines: Arc<Mutex<HashMap<Arc<str>, Line>>>,
+    /// In a forked child a thread that does not exist there may hold the lock.
+    process: Process,
+}
 
 struct Line {
     /// Whose turn it is; nobody's in particular if the guard may change threads.
@@ -67,10 +72,13 @@ pub(crate) enum Entry {
 impl Lines {
     /// Stands in line until it is our turn, the limit is reached, or the client is closed.
     pub(crate) fn enter(&self, path: &Arc<str>, inherits: bool, limit: &Limit, hub: &Hub) -> Entry {
+        if self.process.is_another() {
+            return Entry::Closed;
+        }
         let thread = thread::current().id();
         let (to, words) = unbounded();
         {
-            let mut lines = self.0.lock();
+            let mut lines = self.lines.lock();
             let Some(line) = lines.get_mut(path) else {
                 return Entry::Turn(self.open(&mut lines, path), None);
             };
@@ -109,7 +117,10 @@ impl Lines {
 
     /// Takes the turn if nobody has it.
     pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry {
-        let mut lines = self.0.lock();
+        if self.process.is_another() {
+            return Entry::Closed;
+        }
+        let mut lines = self.lines.lock();
         match lines.get(path) {
             None => Entry::Turn(self.open(&mut lines, path), None),
             Some(line) if line.owner == Some(thread::current().id()) => Entry::OwnTurn,
@@ -127,7 +138,7 @@ impl Lines {
         most: u32,
         cede: impl FnOnce() -> Option<Hold>,
     ) -> bool {
-        let mut lines = self.0.lock();
+        let mut lines = self.lines.lock();
         let Some(line) = lines.get_mut(path) else {
             return false;
         };
@@ -159,7 +170,7 @@ impl Lines {
 
     /// Leaves the line; a turn that came meanwhile goes on to the next.
     fn give_up(&self, path: &Arc<str>, words: &Receiver<Word>) {
-        let mut lines = self.0.lock();
+        let mut lines = self.lines.lock();
         let called = words.try_iter().find_map(|word| match word {
             Word::Turn(hold) => Some(hold),
             Word::Look => None,
@@ -206,7 +217,7 @@ impl Line {
 impl Turn {
     /// Lets other threads than this one use the turn.
     pub(crate) fn detach(&self) {
-        if let Some(line) = self.lines.0.lock().get_mut(&self.path) {
+        if let Some(line) = self.lines.lines.lock().get_mut(&self.path) {
             line.owner = None;
         }
     }
@@ -214,12 +225,15 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut lines = self.lines.0.lock();
+        if self.lines.process.is_another() {
+            return;
+        }
+        let mut lines = self.lines.lines.lock();
         if let Some(orphan) = lines.get_mut(&self.path).and_then(Line::orphan) {
             // The heir has left. To give the lock up takes other locks than this one.
             drop(lines);
             orphan.abandon();
-            lines = self.lines.0.lock();
+            lines = self.lines.lines.lock();
         }
         let called = lines.get_mut(&self.path).is_some_and(Line::call);
         if !called {
@@ -231,7 +245,7 @@ impl Drop for Turn {
 impl fmt::Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = self
-            .0
+            .lines
             .lock()
             .values()
             .map(|line| line.waiting.len())

@@ -175,6 +175,14 @@ impl Session {
         self.process.is_another()
     }
 
+    /// The error of a client that is at its end, or whose session is the parent's.
+    pub(crate) fn over(&self) -> Error {
+        if self.is_inherited() {
+            return Error::Closed;
+        }
+        ask::over(&self.hub.link())
+    }
+
     pub(crate) fn asker(&self) -> Asker {
         Asker::new(&self.hub, &self.transport)
     }

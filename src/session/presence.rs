@@ -10,9 +10,15 @@ use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
+use super::process::Process;
+
 /// The threads that are present, by path.
 #[derive(Clone, Default)]
-pub(crate) struct Presence(Arc<Mutex<HashMap<String, Vec<ThreadId>>>>);
+pub(crate) struct Presence {
+    threads: Arc<Mutex<HashMap<String, Vec<ThreadId>>>>,
+    /// In a forked child a thread that does not exist there may hold the lock.
+    process: Process,
+}
 
 /// One thread's stay; dropping it ends it.
 pub(crate) struct Stay {
@@ -25,7 +31,7 @@ impl Presence {
     /// Begins a stay, or returns `None` if this thread is there already.
     pub(crate) fn enter(&self, path: &str) -> Option<Stay> {
         let thread = thread::current().id();
-        let mut present = self.0.lock();
+        let mut present = self.threads.lock();
         let threads = present.entry(path.to_owned()).or_default();
         if threads.contains(&thread) {
             return None;
@@ -41,7 +47,10 @@ impl Presence {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        let mut present = self.presence.0.lock();
+        if self.presence.process.is_another() {
+            return;
+        }
+        let mut present = self.presence.threads.lock();
         let Some(threads) = present.get_mut(&self.path) else {
             return;
         };

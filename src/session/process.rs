@@ -21,6 +21,12 @@ impl Process {
     }
 }
 
+impl Default for Process {
+    fn default() -> Self {
+        Self::this()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
