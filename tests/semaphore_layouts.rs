@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::eventually;
-use support::raw::{EPHEMERAL_SEQUENTIAL, Raw};
+use support::raw::{EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw};
 use zklock::embedded::Server;
 use zklock::{Client, Dialect, Error, LockOptions, Permit, Result, Role, Semaphore};
 
@@ -203,4 +203,30 @@ fn a_waiter_whose_session_ends_queues_again_and_the_next_goes_on() {
         one.join().unwrap().unwrap();
         eventually("nothing is left", || left(&client) == 0);
     }
+}
+
+/// What is no permit takes the place of one; nobody can be asked to give it back.
+#[test]
+fn who_waits_for_a_stray_child_does_not_evict_itself_for_that() {
+    let server = Server::start().unwrap();
+    let mut witness = Raw::connect(server.hosts());
+    let (_client, one) = semaphore(&server, Dialect::Curator, 1);
+    one.acquire().unwrap().unlock().unwrap();
+    let stray = format!("{PATH}/leases/stray");
+    witness.create(&stray, b"", PERSISTENT).unwrap();
+    let shortly = Duration::from_millis(100);
+    let options = LockOptions::new().evict_overdue(shortly, shortly);
+    let got = one.acquire_with(options.deadline(Instant::now() + 20 * shortly));
+    assert!(got.unwrap().is_none());
+
+    // It has its permit as soon as there is room.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let options = LockOptions::new().evict_overdue(shortly, shortly);
+            one.acquire_with(options)
+        });
+        thread::sleep(5 * shortly);
+        witness.delete(&stray).unwrap();
+        assert!(waiting.join().unwrap().unwrap().is_some());
+    });
 }

@@ -188,6 +188,10 @@ impl Drive<'_, '_> {
         let Some(head) = self.quest.contest.contenders(&names).first().copied() else {
             return Ok(Step::Again);
         };
+        // What we wait for is no contender, or has just gone.
+        if self.attempt.node() == Some(head.text) {
+            return Ok(Step::Again);
+        }
         let head = self.full(head.text);
         let look = Request::Exists {
             path: head.clone(),
