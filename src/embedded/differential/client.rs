@@ -27,8 +27,9 @@ pub(super) struct Names {
     pub(super) shift: i64,
     /// The same number for the same session of a script.
     pub(super) sessions: HashMap<i64, i64>,
-    /// The real server is a 3.9 or newer, where create2 in a multi is answered with a stat.
-    pub(super) multi_has_stats: bool,
+    /// The real server is a 3.9 or newer, where create2 in a multi is answered with a stat, and
+    /// exists asks for the permission to read.
+    pub(super) newer: bool,
 }
 
 /// A reply as far as the servers are to agree on it.
@@ -110,7 +111,16 @@ impl Client {
                 0 => Some(Reply::decode(request.op(), body).map_err(io::Error::other)?),
                 _ => None,
             };
-            let differs = names.multi_has_stats && matches!(request, Request::Multi(_));
+            let differs = names.newer && matches!(request, Request::Multi(_));
+            if names.newer && matches!(request, Request::Exists { .. }) {
+                return Ok(Heard {
+                    xid: header.xid,
+                    zxid: names.zxid(header.zxid),
+                    code: 0,
+                    body: None,
+                    length: 0,
+                });
+            }
             return Ok(Heard {
                 xid: header.xid,
                 zxid: names.zxid(header.zxid),
@@ -202,9 +212,7 @@ impl Names {
         match part {
             OpReply::Created { path, stat } => OpReply::Created {
                 path,
-                stat: stat
-                    .filter(|_| !self.multi_has_stats)
-                    .map(|stat| self.stat(stat)),
+                stat: stat.filter(|_| !self.newer).map(|stat| self.stat(stat)),
             },
             OpReply::Set(stat) => OpReply::Set(self.stat(stat)),
             OpReply::Children(names) => OpReply::Children(alphabetical(&names)),

@@ -8,7 +8,7 @@ use super::client::{Client, Heard, Names};
 use super::script::{Act, RECURSIVE, SESSIONS, Step};
 use crate::embedded::Server;
 use crate::proto::{
-    Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchLists, xid,
+    Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
 };
 use crate::support::eventually;
 
@@ -39,6 +39,8 @@ pub(super) struct Stage {
     embedded: Server,
     directory: String,
     sides: Both<Side>,
+    /// The real server is a 3.9 or later.
+    newer: bool,
     /// Sessions that have events to come whose order is free.
     in_any_order: [bool; SESSIONS],
     begun: i64,
@@ -52,7 +54,8 @@ struct Side {
 }
 
 impl Stage {
-    pub(super) fn new(real: &str, multi_has_stats: bool) -> Self {
+    /// The real server is a 3.9 or later if it is `newer`.
+    pub(super) fn new(real: &str, newer: bool) -> Self {
         let embedded = Server::builder()
             .tick(TICK)
             .start()
@@ -64,11 +67,12 @@ impl Stage {
             sides: hosts.map(|hosts| Side {
                 hosts,
                 names: Names {
-                    multi_has_stats,
+                    newer,
                     ..Names::default()
                 },
                 clients: Vec::new(),
             }),
+            newer,
             in_any_order: [false; SESSIONS],
             begun: 0,
             asked: 0,
@@ -201,7 +205,7 @@ impl Stage {
         self.ask(session, &[create(&marker, CreateMode::Ephemeral)])?;
         self.in_any_order = [true; SESSIONS];
         let observer = (session + 1) % SESSIONS;
-        let look = Request::Exists {
+        let look = Request::GetData {
             path: marker,
             watch: false,
         };
@@ -229,6 +233,19 @@ impl Stage {
         each_path(&mut request, &mut |path| place(directory, path));
         if let Request::SetWatches(lists) = &mut request {
             *lists = place_lists(directory, lists);
+        }
+        if let Request::RemoveWatches { path, kind } = &mut request
+            && let Some(path) = path.strip_prefix(directory.as_str())
+            && path.starts_with(RECURSIVE)
+            && [WatchKind::CHILDREN, WatchKind::DATA].contains(kind)
+            && self.newer
+        {
+            // From 3.9 on what is watched for good is of neither kind.
+            *kind = WatchKind::ANY;
+        }
+        if let Request::Exists { watch, .. } = &mut request {
+            // From 3.9.5 on, at the latest, there is none for who may not read.
+            *watch &= !self.newer;
         }
         request
     }
