@@ -48,8 +48,9 @@ use crate::session::{CLOSE_LIMIT, Session, Settings};
 /// # After a fork
 ///
 /// A session belongs to the process that has made it. In a forked child its clients and
-/// guards must not be used: a request fails with [`Error::Closed`], and to drop them gives
-/// nothing up, for the locks are the parent's. A guard's `check`, which does no I/O, may go
+/// guards must not be used: a request fails with [`Error::Closed`], or hangs if another
+/// thread of the parent was in the middle of one at the fork; to drop them gives nothing up,
+/// for the locks are the parent's. A guard's `check`, which does no I/O, may go
 /// on passing there for up to half a session timeout, though the parent has released the
 /// lock. Starting programs with [`std::process::Command`] is no such fork.
 ///
@@ -320,7 +321,8 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::Unconfirmed`] if the server did not confirm the end of the
-    /// session in time. To close a client twice is no error.
+    /// session in time. A connection that the server ends is taken for that, because some
+    /// servers answer in no other way. To close a client twice is no error.
     pub fn close(&self) -> Result<()> {
         match self.session.close() {
             true => Ok(()),

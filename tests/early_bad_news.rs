@@ -278,6 +278,22 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
     assert_eq!(beside.events().try_recv().ok(), None);
 }
 
+#[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
+fn a_link_that_is_too_slow_for_its_session_grants_what_there_is() {
+    let server = ZooKeeper::shared();
+    let proxy = Proxy::start(&server.hosts());
+    let client = connect(&proxy.hosts(), T);
+    let path = fresh_path("slow");
+    drop(client.mutex(&path).unwrap().lock().unwrap());
+    // A round trip of more than a sixth of the session timeout.
+    proxy.delay(T / 11);
+    let mutex = client.mutex(&path).unwrap();
+    let locking = aside(move || mutex.lock().map(|guard| guard.valid_for()));
+    let valid = locking.recv_timeout(2 * SOON).expect("a grant");
+    assert!(valid.unwrap() <= T / 2);
+}
+
 /// The leader commits what a follower forwards without a touch: the touch comes in the
 /// follower's answer to the next ping, if the follower lives to answer it.
 #[test]

@@ -39,6 +39,12 @@ fn reported_after(timeout: Duration) -> Duration {
     timeout / 4 + timeout / 10
 }
 
+/// After so many proofs a lock is granted on the strength of what there is.
+///
+/// On a slow link no proof is young enough when it comes, and whoever waited for one would
+/// stand at the head of the queue for ever.
+const ENOUGH_PROOFS: u32 = 3;
+
 /// What one committed check says.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Stamp {
@@ -104,16 +110,20 @@ impl Stamp {
 
     /// Whether a lock may be granted on the strength of this stamp.
     ///
-    /// The guard must live to see the proof that follows, unless nothing better will come
-    /// before the caller gives up.
+    /// The guard must live to see the proof that follows; after several `proofs` that did not
+    /// come to that, it must live at all.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
+        proofs: u32,
         timeout: Duration,
         now: Duration,
     ) -> bool {
         let next = better_at.map_or(now, |better_at| better_at.max(now));
-        now < self.sent + timeout / 6 && next + timeout / 8 <= self.until(timeout)
+        let until = self.until(timeout);
+        let lives = now + timeout / 24 <= until;
+        let lasts = now < self.sent + timeout / 6 && next + timeout / 8 <= until;
+        lasts || (lives && ENOUGH_PROOFS <= proofs)
     }
 }
 
@@ -215,9 +225,9 @@ impl Lifetime {
             .min()
     }
 
-    /// Whether a lock may be granted now on the strength of `stamp`.
-    pub fn supports_a_grant(&self, stamp: Stamp, now: Duration) -> bool {
-        stamp.supports_a_grant(self.better_at(stamp), self.timeout, now)
+    /// Whether a lock may be granted now on the strength of `stamp`, after so many proofs.
+    pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
+        stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
     }
 }
 

@@ -274,12 +274,12 @@ impl Hub {
         self.inner.lock().lifetime.better_at(stamp)
     }
 
-    /// Returns whether a lock may be granted now on the strength of this stamp.
-    pub(crate) fn supports_a_grant(&self, stamp: Stamp) -> bool {
+    /// Returns whether a lock may be granted now on the strength of this stamp, after so many
+    /// proofs.
+    pub(crate) fn supports_a_grant(&self, stamp: Stamp, proofs: u32) -> bool {
         let inner = self.inner.lock();
-        inner
-            .lifetime
-            .supports_a_grant(stamp, Moment::now().since_boot())
+        let now = Moment::now().since_boot();
+        inner.lifetime.supports_a_grant(stamp, proofs, now)
     }
 
     /// Returns what is known now.

@@ -94,7 +94,7 @@ impl Session {
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
         let abilities = self.transport.abilities();
         let mut asker = self.asker();
-        let mut proven: Option<Stamp> = None;
+        let (mut proven, mut proofs) = (None, 0);
         loop {
             if asker.connected(limit)?.is_err() {
                 return Ok(Proven::GaveUp);
@@ -111,10 +111,13 @@ impl Session {
                 return Ok(Proven::GaveUp);
             };
             match judge(abilities, &answers) {
-                Proof::Confirmed if self.hub.supports_a_grant(stamp) => {
-                    return Ok(Proven::By(stamp));
+                Proof::Confirmed => {
+                    proofs += 1;
+                    if self.hub.supports_a_grant(stamp, proofs) {
+                        return Ok(Proven::By(stamp));
+                    }
+                    proven = Some(stamp);
                 }
-                Proof::Confirmed => proven = Some(stamp),
                 Proof::Gone(at) => return Ok(Proven::Gone(at)),
                 Proof::Unanswered => asker.breathe(),
             }

@@ -69,21 +69,37 @@ fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
 fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
     let mut lifetime = Lifetime::new(T, seconds(100));
     let early = lifetime.stamp(seconds(101));
-    assert!(lifetime.supports_a_grant(early, seconds(102)));
+    assert!(lifetime.supports_a_grant(early, 0, seconds(102)));
     assert!(
-        !lifetime.supports_a_grant(early, seconds(111)),
+        !lifetime.supports_a_grant(early, 0, seconds(111)),
         "an old proof"
     );
     // After a silence the session may be about to end.
     let late = lifetime.stamp(seconds(155));
-    assert!(!lifetime.supports_a_grant(late, seconds(155)));
+    assert!(!lifetime.supports_a_grant(late, 0, seconds(155)));
     // It goes on, but who is granted the lock now loses it before that can be known.
     lifetime.answered(seconds(155), seconds(156));
     let late = lifetime.stamp(seconds(157));
-    assert!(!lifetime.supports_a_grant(late, seconds(158)));
+    assert!(!lifetime.supports_a_grant(late, 0, seconds(158)));
     let better_at = lifetime.better_at(late).unwrap();
     let proven = lifetime.stamp(better_at);
-    assert!(lifetime.supports_a_grant(proven, better_at + seconds(1)));
+    assert!(lifetime.supports_a_grant(proven, 0, better_at + seconds(1)));
+}
+
+#[test]
+fn on_a_slow_link_a_lock_is_granted_while_it_lives_at_all() {
+    let lifetime = Lifetime::new(T, seconds(100));
+    let stamp = lifetime.stamp(seconds(101));
+    for (now, proofs, granted) in [
+        (112, 0, false),
+        (112, 2, false),
+        (112, 3, true),
+        (128, 3, true),
+        (129, 3, false),
+    ] {
+        let supported = lifetime.supports_a_grant(stamp, proofs, seconds(now));
+        assert_eq!(supported, granted, "{now} s, {proofs} proofs");
+    }
 }
 
 #[test]

@@ -129,6 +129,8 @@ struct Drive<'a, 'q> {
     since: Instant,
     /// The last request that a quorum committed in this session.
     proven: Option<Stamp>,
+    /// How many proofs were asked for when it was our turn.
+    proofs: u32,
     /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Ticket>,
     watched: Watched,
@@ -172,6 +174,7 @@ impl<'a, 'q> Drive<'a, 'q> {
             link,
             since,
             proven: None,
+            proofs: 0,
             listing: None,
             watched: Watched::default(),
             seen: Default::default(),

@@ -175,7 +175,8 @@ impl Drive<'_, '_> {
     /// Whether the lock may be granted without another proof of our session.
     pub(super) fn is_proven(&self) -> bool {
         let hub = &self.session.hub;
-        self.proven.is_some_and(|stamp| hub.supports_a_grant(stamp))
+        self.proven
+            .is_some_and(|stamp| hub.supports_a_grant(stamp, self.proofs))
     }
 
     /// Does something about a holder that has held for too long.
@@ -244,6 +245,7 @@ impl Drive<'_, '_> {
         match proof::judge(abilities, &answers) {
             Proof::Confirmed => {
                 self.proven = Some(stamp);
+                self.proofs += 1;
                 Ok(Step::Again)
             }
             Proof::Gone(_) => Ok(Step::Report(Event::NoNode)),

@@ -54,7 +54,7 @@ impl Standby {
     fn calls(self, tell: impl FnOnce(Option<Asked>) + Send + 'static) -> Vec<Call> {
         let stamp = self.hub.stamp();
         let proven = self.proven;
-        let due = match proven.is_some_and(|proven| self.hub.supports_a_grant(proven)) {
+        let due = match proven.is_some_and(|proven| self.hub.supports_a_grant(proven, 0)) {
             false => self.proof,
             true if self.listed => {
                 tell(None);
