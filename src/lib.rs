@@ -225,7 +225,8 @@
 //!
 //! drop(running);
 //! drop(second.mutex("/locks/nightly")?.lock()?);
-//! drop((first, second));
+//! first.close()?; // waits for the server, unlike a drop
+//! second.close()?;
 //! assert!(!server.nodes().iter().any(|node| node.contains("-lock-"))); // no ghost
 //! # Ok(())
 //! # }
