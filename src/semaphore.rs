@@ -27,7 +27,7 @@ use crate::session::transport::Failure;
 ///
 /// The layout is that of Curator's `InterProcessSemaphoreV2`, and excludes with it: a
 /// mutex under `locks` that lets one in after the other, and a node under `leases` for
-/// each permit. With [`Dialect::Kazoo`] it is that of kazoo's `Semaphore`: the mutex is
+/// each permit. With [`Dialect::Kazoo`](crate::Dialect::Kazoo) it is that of kazoo's `Semaphore`: the mutex is
 /// beside the path, and the permits are right below it. Only the first in line watches the
 /// permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
 /// left when it has been idle for a while, where the server has containers; kazoo's stays, as

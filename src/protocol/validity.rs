@@ -13,7 +13,7 @@
 //! existed, and says nothing about how long its session lasts: a follower forwards a request,
 //! and the leader commits it without touching the session. `touched` is the send time of the
 //! last message that the leader had heard of when it committed that check, so the session
-//! ends no earlier than T after it. [`Answers`] knows which message that is.
+//! ends no earlier than T after it. [`Lifetime`] knows which message that is.
 //!
 //! T is the shortest timeout negotiated in this session: servers may differ, and a follower
 //! that served the session before may still report it with the timeout that it granted.
