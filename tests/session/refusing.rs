@@ -55,7 +55,9 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let [attempts, cpu] = figures(&worker);
     let calls = calls.load(Ordering::Relaxed) - before;
     println!("{calls} calls were counted here, {attempts} there");
-    assert!(calls.abs_diff(attempts as usize) <= 1);
+    // Once the session must be over, who hangs up is asked for another one at once.
+    let attempted = attempts as usize;
+    assert!(attempted <= calls + 1 && calls <= 2 * attempted + 1);
     judge("hung up on", attempts, cpu);
 }
 
