@@ -122,14 +122,17 @@ impl Heart {
             return self.linger(now);
         }
         let connected = link.state == SessionState::Connected;
+        let mut due = self.due(&link);
         if connected {
-            if self.urgent || self.due(&link).is_some_and(|due| due <= now.since_boot()) {
+            if self.urgent || due.is_some_and(|due| due <= now.since_boot()) {
                 self.beat(&all);
+                // All of them have just been asked for.
+                due = Some(now.since_boot() + link.timeout / 6);
             }
             self.watch_long_holds(now);
         }
         // Without a connection there is nothing to do but to tell what fades.
-        let next_beat = self.due(&link).filter(|_| connected).map(|due| {
+        let next_beat = due.filter(|_| connected).map(|due| {
             let pause = due.saturating_sub(now.since_boot());
             pause.max(Duration::from_millis(1))
         });

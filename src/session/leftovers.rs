@@ -406,8 +406,8 @@ mod tests {
         fn close(&self, _: Duration) {}
     }
 
-    #[test]
-    fn one_request_at_a_time_is_under_way_for_each_entry() {
+    /// What a lost reply may have left behind, and the number of its entry.
+    fn perhaps_one() -> (Arc<Leftovers>, Arc<Mute>, u64) {
         let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
         hub.connected(1);
         let mute = Arc::new(Mute::default());
@@ -415,6 +415,12 @@ mod tests {
         let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), Arc::default(), wake));
         let perhaps = Leftover::Prefix("_c_me-lock-".to_owned());
         let id = leftovers.put(Entry::new("/m", 1, perhaps));
+        (leftovers, mute, id)
+    }
+
+    #[test]
+    fn one_request_at_a_time_is_under_way_for_each_entry() {
+        let (leftovers, mute, id) = perhaps_one();
         // The keeper comes between the thread's entry and its request.
         leftovers.push();
         leftovers.send(&[id]);
@@ -437,13 +443,7 @@ mod tests {
 
     #[test]
     fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own_nodes() {
-        let hub = Arc::new(Hub::new(Duration::from_secs(1), true));
-        hub.connected(1);
-        let mute = Arc::new(Mute::default());
-        let (wake, _woken) = crossbeam_channel::bounded(1);
-        let leftovers = Arc::new(Leftovers::new(hub, mute.clone(), Arc::default(), wake));
-        let perhaps = Leftover::Prefix("_c_me-lock-".to_owned());
-        let id = leftovers.put(Entry::new("/m", 1, perhaps));
+        let (leftovers, mute, id) = perhaps_one();
         let answer = |answered| {
             leftovers.push();
             leftovers.answered(id, answered);

@@ -266,10 +266,7 @@ impl History {
             return;
         }
         if server == LEADER {
-            return self.at_leader(Letter {
-                kind: letter.kind,
-                ..letter
-            });
+            return self.at_leader(letter);
         }
         if letter.kind != Message::Hello {
             self.tables[server] = Some(letter.granted);
