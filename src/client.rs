@@ -14,10 +14,10 @@ use crate::mutex::Mutex;
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::session::hub::{Hub, SessionEvent, SessionState};
-use crate::session::limit::Limit;
-use crate::session::transport::Transport;
 use crate::session::{CLOSE_LIMIT, Session, Settings};
+use crate::time::limit::Limit;
+use crate::transport::Transport;
+use crate::transport::status::{SessionEvent, SessionState, Status};
 
 /// A session with ZooKeeper, shared by all clones.
 ///
@@ -133,7 +133,7 @@ impl Client {
     /// ```
     #[cfg(feature = "zookeeper")]
     pub fn from_zookeeper(handle: zookeeper::ZooKeeper, session_timeout: Duration) -> Result<Self> {
-        let safe = crate::protocol::validity::LEAST_TIMEOUT;
+        let safe = crate::recipe::validity::LEAST_TIMEOUT;
         Self::from_zookeeper_within(handle, session_timeout, safe)
     }
 
@@ -154,18 +154,22 @@ impl Client {
     ) -> Result<Self> {
         let session_timeout = session_timeout.min(crate::builder::LONGEST_TIMEOUT);
         let believed = session_timeout.min(server_maximum);
-        let hub = Arc::new(Hub::new(believed, false));
-        let transport =
-            crate::session::handle::open(handle, session_timeout, believed, hub.clone());
-        Self::new(hub, transport, Settings::default())
+        let status = Arc::new(Status::new(believed, false));
+        let transport = crate::transport::zookeeper_crate::open(
+            handle,
+            session_timeout,
+            believed,
+            status.clone(),
+        );
+        Self::new(status, transport, Settings::default())
     }
 
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        status: Arc<Status>,
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<Self> {
-        let session = Arc::new(Session::new(hub, transport, settings)?);
+        let session = Arc::new(Session::new(status, transport, settings)?);
         Ok(Self { session })
     }
 
@@ -278,7 +282,7 @@ impl Client {
 
     /// Returns the id of the current session, or 0 while there is none.
     pub fn session_id(&self) -> i64 {
-        self.session.hub.link().session
+        self.session.status.snapshot().session
     }
 
     /// Returns the shortest session timeout that was negotiated in this session.
@@ -286,27 +290,27 @@ impl Client {
     /// A server that grants a longer one later does not change it: guards, pings and checks
     /// go by this one until there is another session.
     pub fn session_timeout(&self) -> Duration {
-        self.session.hub.link().timeout
+        self.session.status.snapshot().timeout
     }
 
     /// Returns the state of the session.
     pub fn state(&self) -> SessionState {
-        self.session.hub.link().state
+        self.session.status.snapshot().state
     }
 
     /// Returns a channel with everything that happens to the session from now on.
     ///
     /// It keeps the first 1,024 events that are not taken out of it.
     pub fn events(&self) -> Receiver<SessionEvent> {
-        self.session.hub.events()
+        self.session.status.events()
     }
 
     /// Returns what this client has done so far, in numbers. Costs no I/O.
     pub fn metrics(&self) -> Metrics {
-        let hub = &self.session.hub;
+        let status = &self.session.status;
         let mut metrics = self.session.counters.snapshot();
-        metrics.reconnects = hub.link().connects.saturating_sub(1);
-        metrics.expiries = hub.expiries();
+        metrics.reconnects = status.snapshot().connects.saturating_sub(1);
+        metrics.expiries = status.expiries();
         metrics
     }
 

@@ -205,7 +205,7 @@ impl fmt::Display for Error {
         match self {
             Self::Lost { path } => write!(
                 f,
-                "the lock {path} was lost before it was released: stop, someone else may hold it"
+                "the lock {path} was lost before it was released: stop, someone else may raw it"
             ),
             Self::Suspect { path } => write!(
                 f,

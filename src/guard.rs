@@ -192,9 +192,9 @@ pub trait LockGuard: fmt::Debug {
 /// where the second argument says.
 macro_rules! guard_methods {
     ($guard:ident) => {
-        $crate::guard::guard_methods!($guard, hold);
+        $crate::guard::guard_methods!($guard, raw);
     };
-    ($guard:ident, $($hold:ident).+) => {
+    ($guard:ident, $($raw:ident).+) => {
         impl $guard {
             /// Returns `Ok` as long as nobody else can have the lock.
             ///
@@ -207,7 +207,7 @@ macro_rules! guard_methods {
             /// Fails with [`Error::Lost`](crate::Error::Lost) when the lock is lost, and
             /// from then on.
             pub fn check(&self) -> $crate::Result<()> {
-                self.$($hold).+.check()
+                self.$($raw).+.check()
             }
 
             /// Asks the quorum whether the lock is still ours.
@@ -220,7 +220,7 @@ macro_rules! guard_methods {
             /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and
             /// with [`Error::Suspect`](crate::Error::Suspect) when no quorum answered.
             pub fn verify(&self) -> $crate::Result<()> {
-                self.$($hold).+.verify()
+                self.$($raw).+.verify()
             }
 
             /// Returns `true` as long as nobody else can have the lock.
@@ -230,20 +230,20 @@ macro_rules! guard_methods {
 
             /// Returns what is known of the lock, without I/O.
             pub fn state(&self) -> $crate::GuardState {
-                self.$($hold).+.state()
+                self.$($raw).+.state()
             }
 
             /// Returns how long the lock can be trusted if nothing more is heard of the
             /// server.
             pub fn valid_for(&self) -> ::std::time::Duration {
-                self.$($hold).+.valid_for()
+                self.$($raw).+.valid_for()
             }
 
             /// Returns the channel that tells of changes, to be used in `select!`.
             ///
             /// It keeps the sixteen newest events.
             pub fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
-                self.$($hold).+.events()
+                self.$($raw).+.events()
             }
         }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::proto::{OpCode, Request};
-use crate::session::transport::{Abilities, Call, Transport, WatchId};
+use crate::jute::{OpCode, Request};
+use crate::transport::{Call, Capabilities, Transport, WatchId};
 
 /// The number of buckets of a histogram; the last one holds all that takes longer.
 const BUCKETS: usize = 32;
@@ -189,7 +189,7 @@ impl Counters {
         }
     }
 
-    /// What was counted so far; what the hub knows is not in it.
+    /// What was counted so far; what the status knows is not in it.
     pub(crate) fn snapshot(&self) -> Metrics {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
@@ -236,13 +236,13 @@ impl Buckets {
     }
 }
 
-/// A connection was made again; the hub counts it.
+/// A connection was made again; the status counts it.
 pub(crate) fn reconnected() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_reconnects_total").increment(1);
 }
 
-/// A session expired; the hub counts it.
+/// A session expired; the status counts it.
 pub(crate) fn expired() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_expiries_total").increment(1);
@@ -273,8 +273,8 @@ impl Transport for Counted {
         self.inner.unwatch(path, id);
     }
 
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {

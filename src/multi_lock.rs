@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
-use crate::hold::Hold;
+use crate::local::turnstile::{Entry, Turn};
+use crate::lock::raw_guard::RawGuard;
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
+use crate::recipe::attempt::Patience;
 use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::local::{Entry, Turn};
+use crate::time::limit::Limit;
 
 /// Several mutexes that are locked together: all or none.
 ///
@@ -67,7 +67,7 @@ pub struct MultiLock {
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
     // Fields drop in this order: leave the queues first, then let the next threads in.
-    hold: Hold,
+    raw: RawGuard,
     turns: Vec<Turn>,
     tokens: Vec<(String, FencingToken)>,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
@@ -122,12 +122,12 @@ impl MultiLock {
     ///
     /// As [`lock`](Self::lock). That a mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
-        let mut options = LockOptions::within(self.session.hub.link().timeout);
+        let mut options = LockOptions::within(self.session.status.snapshot().timeout);
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
             match self.turn(
                 path,
-                self.session.lines.try_enter(&Arc::from(path.as_str())),
+                self.session.turnstile.try_enter(&Arc::from(path.as_str())),
             )? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
@@ -172,8 +172,8 @@ impl MultiLock {
         let mut turns = Vec::with_capacity(self.paths.len());
         for path in self.paths.iter() {
             let line = Arc::from(path.as_str());
-            let lines = &self.session.lines;
-            let entry = lines.enter(&line, false, &limit, &self.session.hub);
+            let turnstile = &self.session.turnstile;
+            let entry = turnstile.enter(&line, false, &limit, &self.session.status);
             match self.turn(path, entry)? {
                 Some(turn) => turns.push(turn),
                 None => return Ok(None),
@@ -205,11 +205,11 @@ impl MultiLock {
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Option<MultiGuard>> {
-        let taken = Hold::take_all(&self.session, &self.paths, patience, options, limit)?;
-        Ok(taken.map(|(mut hold, tokens)| {
-            hold.granted(limit.begun.elapsed());
+        let taken = RawGuard::take_all(&self.session, &self.paths, patience, options, limit)?;
+        Ok(taken.map(|(mut raw, tokens)| {
+            raw.granted(limit.begun.elapsed());
             MultiGuard {
-                hold,
+                raw,
                 turns,
                 tokens: self.paths.iter().cloned().zip(tokens).collect(),
                 not_send: PhantomData,
@@ -232,7 +232,7 @@ impl MultiGuard {
 
     /// Returns the full paths of the nodes that stand for the locks.
     pub fn nodes(&self) -> &[String] {
-        self.hold.nodes()
+        self.raw.nodes()
     }
 
     /// Releases all mutexes and waits until the server has confirmed it.
@@ -244,8 +244,8 @@ impl MultiGuard {
     /// Fails with [`Error::Lost`] if one of them was lost before: what was done under this
     /// guard may have overlapped with another holder.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, turns, .. } = self;
-        let released = hold.release();
+        let Self { raw, turns, .. } = self;
+        let released = raw.release();
         drop(turns);
         released
     }

@@ -4,17 +4,17 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::abandonment::{CLEAN, Tracking};
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardState, guard_methods};
-use crate::hold::{Hold, LastTurn, Queue};
+use crate::local::turnstile::{Entry, Turn};
+use crate::lock::mark::{CLEAN, Tracking};
+use crate::lock::raw_guard::{LastTurn, Queue, RawGuard};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::Role;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::local::{Entry, Turn};
 use crate::session::queries::Lasting;
+use crate::time::limit::Limit;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
@@ -74,7 +74,7 @@ pub struct Mutex {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
     // Fields drop in this order: leave the queue first, then let the next thread in.
-    hold: Hold,
+    raw: RawGuard,
     turn: Turn,
     abandoned: Option<FencingToken>,
     /// The thread that locked it is the one that would wait for itself.
@@ -103,7 +103,7 @@ pub struct MutexGuard {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
     // Fields drop in this order: leave the queue first, then let the next thread in.
-    hold: Hold,
+    raw: RawGuard,
     turn: Turn,
 }
 
@@ -175,8 +175,8 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        let entry = self.session.lines.try_enter(&self.path);
-        let limit = Limit::after(self.session.hub.link().timeout);
+        let entry = self.session.turnstile.try_enter(&self.path);
+        let limit = Limit::after(self.session.status.snapshot().timeout);
         self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
     }
 
@@ -214,8 +214,8 @@ impl Mutex {
         let limit = options.limit();
         // A node of somebody else's would not say or do what these ask for.
         let inherits = self.tracking.is_none() && options.are_plain();
-        let lines = &self.session.lines;
-        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
+        let turnstile = &self.session.turnstile;
+        let entry = turnstile.enter(&self.path, inherits, &limit, &self.session.status);
         self.enter(entry, Patience::Waits, options, &limit)
     }
 
@@ -232,13 +232,13 @@ impl Mutex {
         limit: &Limit,
     ) -> Result<Option<MutexGuard>> {
         match entry {
-            Entry::Turn(turn, Some(mut hold)) if hold.state() == GuardState::Held => {
-                hold.inherited(limit.begun.elapsed());
-                Ok(Some(MutexGuard::new(*hold, turn, None)))
+            Entry::Turn(turn, Some(mut raw)) if raw.state() == GuardState::Held => {
+                raw.inherited(limit.begun.elapsed());
+                Ok(Some(MutexGuard::new(*raw, turn, None)))
             }
-            Entry::Turn(turn, hold) => {
-                if let Some(hold) = hold {
-                    hold.abandon();
+            Entry::Turn(turn, raw) => {
+                if let Some(raw) = raw {
+                    raw.abandon();
                 }
                 self.queue(turn, patience, options, limit)
             }
@@ -264,16 +264,16 @@ impl Mutex {
         }
         // Who tracks must see the last node gone, and its mark with it.
         queue.last = self.tracking.is_none().then_some(&self.last);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
-        let settled = match (hold, self.tracking) {
+        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, limit)?;
+        let settled = match (raw, self.tracking) {
             (None, _) => None,
-            (Some(mut hold), None) => {
-                hold.share();
-                Some((hold, None))
+            (Some(mut raw), None) => {
+                raw.share();
+                Some((raw, None))
             }
-            (Some(hold), Some(tracking)) => hold.settle(tracking, &self.path, limit)?,
+            (Some(raw), Some(tracking)) => raw.settle(tracking, &self.path, limit)?,
         };
-        Ok(settled.map(|(hold, abandoned)| MutexGuard::new(hold, turn, abandoned)))
+        Ok(settled.map(|(raw, abandoned)| MutexGuard::new(raw, turn, abandoned)))
     }
 }
 
@@ -281,9 +281,9 @@ guard_methods!(MutexGuard);
 guard_methods!(SendGuard);
 
 impl MutexGuard {
-    fn new(hold: Hold, turn: Turn, abandoned: Option<FencingToken>) -> Self {
+    fn new(raw: RawGuard, turn: Turn, abandoned: Option<FencingToken>) -> Self {
         Self {
-            hold,
+            raw,
             turn,
             abandoned,
             not_send: PhantomData,
@@ -296,7 +296,7 @@ impl MutexGuard {
     /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), have the
     /// same number.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the token of the predecessor if it went without releasing: what it has
@@ -307,7 +307,7 @@ impl MutexGuard {
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// Releases the mutex and waits until the server has confirmed it.
@@ -323,8 +323,8 @@ impl MutexGuard {
     /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
     /// guard may have overlapped with another holder.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, turn, .. } = self;
-        let released = hold.release();
+        let Self { raw, turn, .. } = self;
+        let released = raw.release();
         drop(turn);
         released
     }
@@ -334,21 +334,21 @@ impl MutexGuard {
     /// In exchange nobody can tell any more whose it is: a thread that locks the mutex
     /// again waits, for itself if it has the guard.
     pub fn into_send(self) -> SendGuard {
-        let Self { hold, turn, .. } = self;
+        let Self { raw, turn, .. } = self;
         turn.detach();
-        SendGuard { hold, turn }
+        SendGuard { raw, turn }
     }
 }
 
 impl SendGuard {
     /// Returns a number that grows with every grant of this lock.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// As [`MutexGuard::unlock`].
@@ -357,8 +357,8 @@ impl SendGuard {
     ///
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, turn } = self;
-        let released = hold.release();
+        let Self { raw, turn } = self;
+        let released = raw.release();
         drop(turn);
         released
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::contender::Contender;
-use crate::session::limit::Limit;
-use crate::session::overdue::Rule;
+use crate::recipe::overdue::Rule;
+use crate::time::limit::Limit;
 
 /// How to wait for a lock.
 ///

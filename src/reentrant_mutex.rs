@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardState, guard_methods};
-use crate::hold::{Hold, Queue};
+use crate::local::turnstile::{Entry, Turn};
+use crate::lock::raw_guard::{Queue, RawGuard};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::Role;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::local::{Entry, Turn};
+use crate::time::limit::Limit;
 
 /// A mutex that the thread which holds it may lock again.
 ///
@@ -74,7 +74,7 @@ pub struct ReentrantMutexGuard {
 #[derive(Debug)]
 pub(crate) struct Held {
     // Fields drop in this order: leave the queue first, then let the next thread in.
-    hold: Hold,
+    raw: RawGuard,
     turn: Turn,
 }
 
@@ -117,8 +117,8 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let limit = Limit::after(self.session.hub.link().timeout);
-        let entry = self.session.lines.try_enter(&self.path);
+        let limit = Limit::after(self.session.status.snapshot().timeout);
+        let entry = self.session.turnstile.try_enter(&self.path);
         self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
     }
 
@@ -155,8 +155,8 @@ impl ReentrantMutex {
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
         let limit = options.limit();
         let inherits = options.are_plain();
-        let lines = &self.session.lines;
-        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
+        let turnstile = &self.session.turnstile;
+        let entry = turnstile.enter(&self.path, inherits, &limit, &self.session.status);
         self.enter(entry, Patience::Waits, options, &limit)
     }
 
@@ -173,28 +173,28 @@ impl ReentrantMutex {
         limit: &Limit,
     ) -> Result<Option<ReentrantMutexGuard>> {
         let (turn, inherited) = match entry {
-            Entry::Turn(turn, hold) => (turn, hold),
+            Entry::Turn(turn, raw) => (turn, raw),
             Entry::OwnTurn => return self.again().map(Some),
             Entry::Closed => return Err(self.session.over()),
             Entry::Taken => return Ok(None),
         };
-        if let Some(mut hold) = inherited {
-            if hold.state() == GuardState::Held {
-                hold.inherited(limit.begun.elapsed());
-                return Ok(Some(self.guard(*hold, turn)));
+        if let Some(mut raw) = inherited {
+            if raw.state() == GuardState::Held {
+                raw.inherited(limit.begun.elapsed());
+                return Ok(Some(self.guard(*raw, turn)));
             }
-            hold.abandon();
+            raw.abandon();
         }
         let queue = Queue::of(&self.path, Role::Exclusive);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
-        Ok(hold.map(|mut hold| {
-            hold.share();
-            self.guard(hold, turn)
+        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, limit)?;
+        Ok(raw.map(|mut raw| {
+            raw.share();
+            self.guard(raw, turn)
         }))
     }
 
-    fn guard(&self, hold: Hold, turn: Turn) -> ReentrantMutexGuard {
-        let held = Arc::new(Held { hold, turn });
+    fn guard(&self, raw: RawGuard, turn: Turn) -> ReentrantMutexGuard {
+        let held = Arc::new(Held { raw, turn });
         let mut all = self.session.reentrant.lock();
         all.retain(|_, held| held.strong_count() != 0);
         all.insert(self.path.to_string(), Arc::downgrade(&held));
@@ -217,7 +217,7 @@ impl ReentrantMutex {
                 path: self.path.to_string(),
             });
         };
-        held.hold.check()?;
+        held.raw.check()?;
         Ok(ReentrantMutexGuard {
             held,
             not_send: PhantomData,
@@ -225,18 +225,18 @@ impl ReentrantMutex {
     }
 }
 
-guard_methods!(ReentrantMutexGuard, held.hold);
+guard_methods!(ReentrantMutexGuard, held.raw);
 
 impl ReentrantMutexGuard {
     /// Returns a number that grows with every grant of this lock; the same for all guards
     /// of one grant.
     pub fn fencing_token(&self) -> FencingToken {
-        self.held.hold.token()
+        self.held.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.held.hold.node()
+        self.held.raw.node()
     }
 
     /// Gives this guard up; the last one releases the mutex and waits until the server has
@@ -252,8 +252,8 @@ impl ReentrantMutexGuard {
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {
-            Ok(Held { hold, turn }) => {
-                let released = hold.release();
+            Ok(Held { raw, turn }) => {
+                let released = raw.release();
                 drop(turn);
                 released
             }

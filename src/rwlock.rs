@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
-use crate::hold::{Hold, Queue};
+use crate::local::thread_set::Entered;
+use crate::lock::raw_guard::{Queue, RawGuard};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::Role;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::presence::Stay;
+use crate::time::limit::Limit;
 
 /// A read-write lock that works across processes and machines.
 ///
@@ -69,8 +69,8 @@ pub struct RwLock {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockReadGuard {
     // Fields drop in this order: leave the queue first, then let this thread come again.
-    hold: Hold,
-    stay: Stay,
+    raw: RawGuard,
+    entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
@@ -95,8 +95,8 @@ pub struct RwLockReadGuard {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockWriteGuard {
     // Fields drop in this order: leave the queue first, then let this thread come again.
-    hold: Hold,
-    stay: Stay,
+    raw: RawGuard,
+    entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
@@ -140,7 +140,7 @@ impl RwLock {
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
         self.reader(
             Patience::Tries,
-            LockOptions::within(self.session.hub.link().timeout),
+            LockOptions::within(self.session.status.snapshot().timeout),
         )
     }
 
@@ -204,7 +204,7 @@ impl RwLock {
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
         self.writer(
             Patience::Tries,
-            LockOptions::within(self.session.hub.link().timeout),
+            LockOptions::within(self.session.status.snapshot().timeout),
         )
     }
 
@@ -253,9 +253,9 @@ impl RwLock {
         options: LockOptions<'_>,
     ) -> Result<Option<RwLockReadGuard>> {
         let entered = self.enter(Role::Read, patience, options)?;
-        Ok(entered.map(|(hold, stay)| RwLockReadGuard {
-            hold,
-            stay,
+        Ok(entered.map(|(raw, entered)| RwLockReadGuard {
+            raw,
+            entered,
             not_send: PhantomData,
         }))
     }
@@ -266,9 +266,9 @@ impl RwLock {
         options: LockOptions<'_>,
     ) -> Result<Option<RwLockWriteGuard>> {
         let entered = self.enter(Role::Write, patience, options)?;
-        Ok(entered.map(|(hold, stay)| RwLockWriteGuard {
-            hold,
-            stay,
+        Ok(entered.map(|(raw, entered)| RwLockWriteGuard {
+            raw,
+            entered,
             not_send: PhantomData,
         }))
     }
@@ -278,16 +278,16 @@ impl RwLock {
         role: Role,
         patience: Patience,
         mut options: LockOptions<'_>,
-    ) -> Result<Option<(Hold, Stay)>> {
-        let Some(stay) = self.session.presence.enter(&self.path) else {
+    ) -> Result<Option<(RawGuard, Entered)>> {
+        let Some(entered) = self.session.threads.enter(&self.path) else {
             return Err(Error::WouldDeadlock {
                 path: self.path.to_string(),
             });
         };
         let limit: Limit = options.limit();
         let queue = Queue::of(&self.path, role);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
-        Ok(hold.map(|hold| (hold, stay)))
+        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, &limit)?;
+        Ok(raw.map(|raw| (raw, entered)))
     }
 }
 
@@ -298,12 +298,12 @@ impl RwLockReadGuard {
     /// Returns a number that is higher than that of every writer before; readers that
     /// share the lock come in no particular order.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// Releases the lock and waits until the server has confirmed it.
@@ -315,9 +315,9 @@ impl RwLockReadGuard {
     /// Fails with [`Error::Lost`] if the lock was lost before: a writer may have changed
     /// what was read.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, stay, .. } = self;
-        let released = hold.release();
-        drop(stay);
+        let Self { raw, entered, .. } = self;
+        let released = raw.release();
+        drop(entered);
         released
     }
 }
@@ -325,12 +325,12 @@ impl RwLockReadGuard {
 impl RwLockWriteGuard {
     /// Returns a number that grows with every writer of this lock.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// Releases the lock and waits until the server has confirmed it.
@@ -342,9 +342,9 @@ impl RwLockWriteGuard {
     /// Fails with [`Error::Lost`] if the lock was lost before: what was done under this
     /// guard may have overlapped with others.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, stay, .. } = self;
-        let released = hold.release();
-        drop(stay);
+        let Self { raw, entered, .. } = self;
+        let released = raw.release();
+        drop(entered);
         released
     }
 
@@ -361,14 +361,14 @@ impl RwLockWriteGuard {
     /// the directory's sequence numbers. The lock is released then.
     pub fn downgrade(self) -> Result<RwLockReadGuard> {
         let Self {
-            hold,
-            stay,
+            raw,
+            entered,
             not_send,
         } = self;
-        let hold = hold.downgrade()?;
+        let raw = raw.downgrade()?;
         Ok(RwLockReadGuard {
-            hold,
-            stay,
+            raw,
+            entered,
             not_send,
         })
     }

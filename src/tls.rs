@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::session::wire::Security;
+use crate::transport::native::Security;
 use crate::{Error, Result};
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.

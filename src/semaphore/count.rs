@@ -6,21 +6,21 @@ use std::time::Instant;
 use super::Semaphore;
 use crate::contender::{Contender, get};
 use crate::error::{Error, Result};
-use crate::hold::Hold;
+use crate::jute::Names;
+use crate::jute::{ErrorCode, Op, Reply, Request, failure};
+use crate::lock::raw_guard::RawGuard;
 use crate::options::{LockOptions, Waiting};
-use crate::proto::{ErrorCode, Op, Reply, Request, failure};
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::{Dialect, Role};
-use crate::protocol::name::NodeName;
-use crate::protocol::names::Names;
-use crate::protocol::permits::{Agreement, compare};
-use crate::protocol::places::Spot;
-use crate::protocol::queue::beside_semaphore;
-use crate::session::ask::{over, refused};
-use crate::session::limit::{GaveUp, Limit};
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::{Dialect, Role};
+use crate::recipe::name::NodeName;
+use crate::recipe::permits::{Agreement, compare};
+use crate::recipe::places::Spot;
+use crate::recipe::queue::beside_semaphore;
+use crate::session::caller::{over, refused};
 use crate::session::list;
 use crate::session::queries::Lasting;
-use crate::session::transport::Failure;
+use crate::time::limit::{Limit, LimitReached};
+use crate::transport::Failure;
 
 /// What is known of a semaphore at one moment.
 pub(super) struct Look {
@@ -39,7 +39,7 @@ pub(super) enum Counts {
     Alike,
     /// The place in the line was lost.
     Lost,
-    GaveUp,
+    LimitReached,
 }
 
 impl Semaphore {
@@ -66,22 +66,22 @@ impl Semaphore {
     /// ours as soon as nobody goes by another.
     pub(super) fn agree(
         &self,
-        first: &Hold,
+        first: &RawGuard,
         patience: Patience,
         options: &mut LockOptions<'_>,
         limit: &Limit,
     ) -> Result<Counts> {
         loop {
             let Some(look) = self.look(limit)? else {
-                return Ok(Counts::GaveUp);
+                return Ok(Counts::LimitReached);
             };
             if look.absent && self.speaks_kazoo() {
                 // Whoever makes it says how many permits there are, and nobody else does.
                 let (number, path) = (self.permits.to_string(), [self.path.to_string()]);
-                let mut asker = self.session.asker();
+                let mut caller = self.session.caller();
                 let lasting = Lasting::Always(number.as_bytes());
                 self.session
-                    .make_directories(&mut asker, &path, lasting, limit)?;
+                    .make_directories(&mut caller, &path, lasting, limit)?;
                 continue;
             }
             match look.agreement {
@@ -108,7 +108,7 @@ impl Semaphore {
                 Err(ErrorCode::NO_AUTH) if look.agreement == Agreement::Write => {
                     return Ok(Counts::Alike);
                 }
-                Err(ErrorCode::OPERATION_TIMEOUT) => return Ok(Counts::GaveUp),
+                Err(ErrorCode::OPERATION_TIMEOUT) => return Ok(Counts::LimitReached),
                 Err(code) => return Err(refused(&self.path, code)),
             }
         }
@@ -118,7 +118,7 @@ impl Semaphore {
     fn await_others(
         &self,
         look: &Look,
-        first: &Hold,
+        first: &RawGuard,
         patience: Patience,
         options: &mut LockOptions<'_>,
         limit: &Limit,
@@ -149,7 +149,7 @@ impl Semaphore {
         let late = |deadline| deadline <= Instant::now();
         match limit.deadline().is_some_and(late) {
             true => Err(self.disagreement(theirs, &holder)),
-            false => Ok(Err(Counts::GaveUp)),
+            false => Ok(Err(Counts::LimitReached)),
         }
     }
 
@@ -225,12 +225,12 @@ impl Semaphore {
     /// the line; both are looked at in the transaction that writes.
     fn write(
         &self,
-        first: &Hold,
+        first: &RawGuard,
         version: i32,
         limit: &Limit,
     ) -> Result<std::result::Result<(), ErrorCode>> {
         let (path, data) = (self.path.to_string(), self.permits.to_string().into_bytes());
-        let request = match self.session.transport.abilities().multi {
+        let request = match self.session.transport.capabilities().multi {
             true => Request::Multi(vec![
                 Op::Check {
                     path: first.node().to_owned(),
@@ -248,13 +248,13 @@ impl Semaphore {
                 version,
             },
         };
-        Ok(match self.session.asker().insist(&request, limit)? {
+        Ok(match self.session.caller().insist(&request, limit)? {
             Ok(Ok(Reply::Multi(results))) => failure(&results).map_or(Ok(()), Err),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(Failure::Refused(code))) => Err(code),
             Ok(Err(Failure::TooLong(long))) => return Err(long.about(&self.path)),
-            Ok(Err(Failure::Closed)) => return Err(over(&self.session.hub.link())),
-            Ok(Err(Failure::Lost | Failure::NotSent)) | Err(GaveUp) => {
+            Ok(Err(Failure::Closed)) => return Err(over(&self.session.status.snapshot())),
+            Ok(Err(Failure::Lost | Failure::NotSent)) | Err(LimitReached) => {
                 Err(ErrorCode::OPERATION_TIMEOUT)
             }
         })

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use super::Session;
-use super::ask::Answered;
-use super::limit::Limit;
-use super::transport::{Abilities, Failure};
-use crate::clock::Moment;
 use crate::error::Result;
-use crate::proto::{ErrorCode, Op, Request};
-use crate::protocol::validity::Stamp;
+use crate::jute::{ErrorCode, Op, Request};
+use crate::recipe::validity::Stamp;
+use crate::session::Session;
+use crate::session::caller::Answered;
+use crate::time::clock::Moment;
+use crate::time::limit::Limit;
+use crate::transport::{Capabilities, Failure};
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,8 +29,8 @@ pub(crate) enum Proof {
 }
 
 /// The requests that ask for these nodes.
-pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
-    if abilities.multi {
+pub(crate) fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
+    if capabilities.multi {
         let check = |path: &String| Op::Check {
             path: path.clone(),
             version: -1,
@@ -53,10 +53,10 @@ pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
 }
 
 /// Judges the answers to [`requests`].
-pub(crate) fn judge(abilities: Abilities, answers: &[Answered]) -> Proof {
-    if abilities.multi {
+pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
+    if capabilities.multi {
         return match answers.first() {
-            Some(Ok(crate::proto::Reply::Multi(results))) => {
+            Some(Ok(crate::jute::Reply::Multi(results))) => {
                 let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
                 match results.iter().position(gone) {
                     Some(at) => Proof::Gone(at),
@@ -86,40 +86,40 @@ pub(crate) enum Proven {
     By(Stamp),
     /// The node at this place is gone.
     Gone(usize),
-    GaveUp,
+    LimitReached,
 }
 
 impl Session {
     /// Has the quorum confirm the nodes so that a lock may be granted on the strength of it.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
-        let abilities = self.transport.abilities();
-        let mut asker = self.asker();
+        let capabilities = self.transport.capabilities();
+        let mut caller = self.caller();
         let (mut proven, mut proofs) = (None, 0);
         loop {
-            if asker.connected(limit)?.is_err() {
-                return Ok(Proven::GaveUp);
+            if caller.connected(limit)?.is_err() {
+                return Ok(Proven::LimitReached);
             }
-            let better_at = proven.and_then(|stamp| self.hub.better_at(stamp));
+            let better_at = proven.and_then(|stamp| self.status.better_at(stamp));
             if let Some(pause) = better_at.and_then(pause_until) {
-                if asker.pause(pause, limit).is_err() {
-                    return Ok(Proven::GaveUp);
+                if caller.pause(pause, limit).is_err() {
+                    return Ok(Proven::LimitReached);
                 }
                 continue;
             }
-            let stamp = self.hub.stamp();
-            let Ok(answers) = asker.prove(nodes, limit) else {
-                return Ok(Proven::GaveUp);
+            let stamp = self.status.stamp();
+            let Ok(answers) = caller.prove(nodes, limit) else {
+                return Ok(Proven::LimitReached);
             };
-            match judge(abilities, &answers) {
+            match judge(capabilities, &answers) {
                 Proof::Confirmed => {
                     proofs += 1;
-                    if self.hub.supports_a_grant(stamp, proofs) {
+                    if self.status.supports_a_grant(stamp, proofs) {
                         return Ok(Proven::By(stamp));
                     }
                     proven = Some(stamp);
                 }
                 Proof::Gone(at) => return Ok(Proven::Gone(at)),
-                Proof::Unanswered => asker.breathe(),
+                Proof::Unanswered => caller.breathe(),
             }
         }
     }
@@ -134,14 +134,14 @@ pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{OpReply, Reply, Stat};
+    use crate::jute::{OpReply, Reply, Stat};
 
-    const OURS: Abilities = Abilities {
+    const OURS: Capabilities = Capabilities {
         multi: true,
         sync: true,
         resumes: true,
     };
-    const HANDLE: Abilities = Abilities {
+    const HANDLE: Capabilities = Capabilities {
         multi: false,
         sync: false,
         resumes: false,
