@@ -194,12 +194,12 @@ impl ClientBuilder {
         };
         let client = Client::new(status, transport, settings)?;
         let limit = Limit::after(self.connect_timeout);
-        match client.session.caller().connected(&limit)? {
+        match client.locks.session.caller().connected(&limit)? {
             Ok(_) => Ok(client),
             Err(_) => {
-                let tried = client.session.status.trouble();
+                let tried = client.locks.session.status.trouble();
                 // There is no session whose end could be waited for.
-                client.session.transport.close(Duration::ZERO);
+                client.locks.session.transport.close(Duration::ZERO);
                 Err(Error::ConnectTimeout {
                     limit: self.connect_timeout,
                     tried,

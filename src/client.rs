@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 use crate::builder::ClientBuilder;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::lock::Locks;
 use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
@@ -71,7 +72,7 @@ use crate::transport::status::{SessionEvent, SessionState, Status};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(crate) session: Arc<Session>,
+    pub(crate) locks: Arc<Locks>,
 }
 
 impl Client {
@@ -170,7 +171,8 @@ impl Client {
         settings: Settings,
     ) -> Result<Self> {
         let session = Arc::new(Session::new(status, transport, settings)?);
-        Ok(Self { session })
+        let locks = Arc::new(Locks::new(session));
+        Ok(Self { locks })
     }
 
     /// Returns the mutex at `path`, an absolute path such as `/locks/nightly-report`.
@@ -181,7 +183,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn mutex(&self, path: &str) -> Result<Mutex> {
-        Mutex::new(&self.session, path)
+        Mutex::new(&self.locks, path)
     }
 
     /// Returns the reentrant mutex at `path`, which excludes with the mutex there.
@@ -192,7 +194,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn reentrant_mutex(&self, path: &str) -> Result<ReentrantMutex> {
-        ReentrantMutex::new(&self.session, path)
+        ReentrantMutex::new(&self.locks, path)
     }
 
     /// Returns the read-write lock at `path`.
@@ -203,7 +205,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn rwlock(&self, path: &str) -> Result<RwLock> {
-        RwLock::new(&self.session, path)
+        RwLock::new(&self.locks, path)
     }
 
     /// Returns the semaphore at `path`, of which `permits` may be out at a time.
@@ -215,7 +217,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
     /// [`Error::Unsupported`] for no permits.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
-        Semaphore::new(&self.session, path, permits)
+        Semaphore::new(&self.locks, path, permits)
     }
 
     /// Returns a lock of several mutexes at once.
@@ -228,7 +230,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
     /// [`Error::Unsupported`] if there is none.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
-        MultiLock::new(&self.session, paths)
+        MultiLock::new(&self.locks, paths)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
@@ -242,7 +244,7 @@ impl Client {
     /// turns a request down or does not answer.
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
-        self.session.contenders(path)
+        self.locks.session.contenders(path)
     }
 
     /// Waits until other contenders are at `path` than the `known` ones, and lists them.
@@ -276,13 +278,14 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
-        self.session
+        self.locks
+            .session
             .contenders_changed(path, known, &Limit::after(limit))
     }
 
     /// Returns the id of the current session, or 0 while there is none.
     pub fn session_id(&self) -> i64 {
-        self.session.status.snapshot().session
+        self.locks.session.status.snapshot().session
     }
 
     /// Returns the shortest session timeout that was negotiated in this session.
@@ -290,25 +293,25 @@ impl Client {
     /// A server that grants a longer one later does not change it: guards, pings and checks
     /// go by this one until there is another session.
     pub fn session_timeout(&self) -> Duration {
-        self.session.status.snapshot().timeout
+        self.locks.session.status.snapshot().timeout
     }
 
     /// Returns the state of the session.
     pub fn state(&self) -> SessionState {
-        self.session.status.snapshot().state
+        self.locks.session.status.snapshot().state
     }
 
     /// Returns a channel with everything that happens to the session from now on.
     ///
     /// It keeps the first 1,024 events that are not taken out of it.
     pub fn events(&self) -> Receiver<SessionEvent> {
-        self.session.status.events()
+        self.locks.session.status.events()
     }
 
     /// Returns what this client has done so far, in numbers. Costs no I/O.
     pub fn metrics(&self) -> Metrics {
-        let status = &self.session.status;
-        let mut metrics = self.session.counters.snapshot();
+        let status = &self.locks.session.status;
+        let mut metrics = self.locks.session.counters.snapshot();
         metrics.reconnects = status.snapshot().connects.saturating_sub(1);
         metrics.expiries = status.expiries();
         metrics
@@ -328,7 +331,7 @@ impl Client {
     /// session in time. A connection that the server ends is taken for that, because some
     /// servers answer in no other way. To close a client twice is no error.
     pub fn close(&self) -> Result<()> {
-        match self.session.close() {
+        match self.locks.session.close() {
             true => Ok(()),
             false => Err(Error::Unconfirmed { limit: CLOSE_LIMIT }),
         }

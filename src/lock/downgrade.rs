@@ -4,11 +4,9 @@
 //! is created, then the writer's node is deleted. Between the two both are there, so
 //! there is no gap, and whoever waits for the writer finds the reader at the same place.
 
-use std::sync::Arc;
-
+use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request, failure};
-use crate::lock::raw_guard::RawGuard;
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::dialect::Role;
@@ -45,8 +43,7 @@ impl RawGuard {
                 let session = self.lease().session();
                 let bounds = self.session().status.bounds(session);
                 let lease = Lease::new(&path, vec![node], session, bounds, stamp);
-                let mut reader = Self::with(self.session(), Arc::new(lease), self.token());
-                reader.at_least_until = self.at_least_until.take();
+                let reader = self.renewed(lease);
                 // The writer's node goes only now.
                 drop(self);
                 Ok(reader)

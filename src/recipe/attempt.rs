@@ -117,6 +117,11 @@ impl Attempt {
         }
     }
 
+    /// What it asks of the queue.
+    pub fn contest(&self) -> Contest {
+        self.contest
+    }
+
     /// What the driver is to do next.
     pub fn action(&self) -> Action {
         match &self.state {

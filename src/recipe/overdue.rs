@@ -16,13 +16,13 @@ pub(crate) struct Rule {
 }
 
 /// What has been seen of the head of a queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Overdue {
     rule: Rule,
     head: Option<Head>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Head {
     /// The transaction that created its node: a name may come again.
     born: i64,

@@ -8,33 +8,14 @@ use crossbeam_channel::{Receiver, after, select};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Reply, Request};
+use crate::jute::{ErrorCode, Request};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::mailbox::{Mailbox, Slot};
 use crate::transport::status::{Changes, SessionState, Snapshot, Status};
-use crate::transport::{Answer, Call, Failure, Transport, Watch};
+use crate::transport::{Answer, Answered, Call, CallId, Failure, Transport, Watch};
 
 /// How long to wait at most before looking at a link that seems not to have changed.
 const BREATHER: Duration = Duration::from_millis(10);
-
-/// Tells one request of an [`Caller`] from another.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct CallId(u64);
-
-impl CallId {
-    /// The ticket of the request that was sent after this one's.
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
-    /// This ticket and all that follow.
-    fn on(self) -> impl Iterator<Item = Self> {
-        iter::successors(Some(self), |call_id| Some(call_id.next()))
-    }
-}
-
-/// What became of a request.
-pub(crate) type Answered = std::result::Result<Reply, Failure>;
 
 /// The answers to requests that were sent together: one of them, and the others.
 type Delivery = ((CallId, Answered), Vec<(CallId, Answered)>);
@@ -69,13 +50,13 @@ impl Caller {
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
     ) -> CallId {
-        let first = CallId(self.next);
+        let first = CallId::new(self.next);
         let requests: Vec<_> = requests.into_iter().collect();
         let batch =
             (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot(), None));
         let mut calls = Vec::with_capacity(requests.len());
         for (request, watch) in requests {
-            let call_id = CallId(self.next);
+            let call_id = CallId::new(self.next);
             self.next += 1;
             calls.push(Call {
                 request,
@@ -92,7 +73,7 @@ impl Caller {
 
     /// Sets tickets aside for requests that somebody else is to send, and that may never be.
     pub(crate) fn reserve(&mut self, count: usize) -> Reserved {
-        let first = CallId(self.next);
+        let first = CallId::new(self.next);
         self.next += count as u64;
         let to = self.answers.slot();
         Reserved { first, to }

@@ -13,13 +13,12 @@ use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
 use crate::jute::{ErrorCode, Reply, Request, failure};
-use crate::lock::mark::clear;
 use crate::metrics::Counters;
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::cleanup::{Action, Cleanup, Event};
-use crate::session::caller::Answered;
 use crate::time::limit::never_comes;
+use crate::transport::Answered;
 use crate::transport::mailbox::Slot;
 use crate::transport::status::{SessionState, Status};
 use crate::transport::{Call, Failure, Transport};
@@ -59,11 +58,14 @@ struct Entry {
     pausing: bool,
     /// The directory is too long to be listed.
     crowded: bool,
-    /// Whether deleting the node clears the mark of a holder.
-    clears: bool,
+    /// What deletes the node, if that is to do more.
+    closing: Option<Closing>,
     /// Who wants to know how it ended.
     waiter: Option<Slot<Ended>>,
 }
+
+/// Makes the request that deletes a node in a directory and does something besides.
+pub(crate) type Closing = fn(dir: &str, node: String) -> Request;
 
 /// How a guard's nodes are to go.
 pub(crate) struct Release<'a> {
@@ -71,8 +73,8 @@ pub(crate) struct Release<'a> {
     pub(crate) session: i64,
     /// Who wants to know how it ended, if anybody.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// Whether to clear the mark of a holder.
-    pub(crate) clears: bool,
+    /// What deletes the nodes, if that is to do more.
+    pub(crate) closing: Option<Closing>,
     /// Not before this.
     pub(crate) not_before: Option<Instant>,
 }
@@ -98,7 +100,7 @@ impl Entry {
             not_before: None,
             pausing: false,
             crowded: false,
-            clears: false,
+            closing: None,
             waiter: None,
         }
     }
@@ -161,7 +163,7 @@ impl Cleaner {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
             let mut entry = Entry::new(dir, release.session, Orphan::Node(name.to_owned()));
-            entry.clears = release.clears;
+            entry.closing = release.closing;
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
             ids.push(self.put(entry));
@@ -266,8 +268,8 @@ impl Cleaner {
             return None;
         }
         let request = match entry.cleanup.action() {
-            Action::Delete(name) if entry.clears => {
-                clear(&entry.dir, format!("{}/{name}", entry.dir))
+            Action::Delete(name) if let Some(closing) = entry.closing => {
+                closing(&entry.dir, format!("{}/{name}", entry.dir))
             }
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
             Action::List if entry.crowded => Request::GetEphemerals {

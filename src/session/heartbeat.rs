@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
 use crate::recipe::validity::Stamp;
-use crate::session::caller::Answered;
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
 use crate::time::clock::Moment;
+use crate::transport::Answered;
 use crate::transport::status::{SessionState, Snapshot, Status};
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 

@@ -38,12 +38,10 @@ use crate::acl::Acl;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Request};
 use crate::local::process::Process;
-use crate::local::thread_set::ThreadSet;
-use crate::local::turnstile::Turnstile;
-use crate::metrics::{Counted, Counters};
+use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
-use crate::reentrant_mutex::Reentrant;
+use crate::transport::counted::Counted;
 use crate::transport::status::{SessionState, Snapshot, Status};
 use crate::transport::{Transport, WatchId};
 
@@ -55,9 +53,6 @@ pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) turnstile: Turnstile,
-    pub(crate) threads: ThreadSet,
-    pub(crate) reentrant: Reentrant,
     pub(crate) cleaner: Arc<Cleaner>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) settings: Settings,
@@ -119,9 +114,6 @@ impl Session {
         Ok(Self {
             status,
             transport,
-            turnstile: Turnstile::default(),
-            threads: ThreadSet::default(),
-            reentrant: Reentrant::default(),
             cleaner,
             leases,
             settings,

@@ -12,9 +12,9 @@ use crate::error::Result;
 use crate::jute::{ErrorCode, Op, Request};
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::Answered;
 use crate::time::clock::Moment;
 use crate::time::limit::Limit;
+use crate::transport::Answered;
 use crate::transport::{Capabilities, Failure};
 
 /// What came of asking.

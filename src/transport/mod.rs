@@ -5,6 +5,7 @@
 //! each; it reports to the [`Status`](status::Status) when the connection comes, goes
 //! or is over. It repeats nothing and decides nothing about locks.
 
+pub(crate) mod counted;
 pub(crate) mod mailbox;
 pub(crate) mod native;
 pub(crate) mod status;
@@ -12,12 +13,12 @@ pub(crate) mod status;
 pub(crate) mod zookeeper_crate;
 
 use std::fmt;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::validity::Stamp;
-use crate::session::caller::CallId;
 use crate::transport::mailbox::Slot;
 
 /// A connection that makes itself anew when it breaks.
@@ -74,8 +75,31 @@ pub(crate) struct Call {
     pub(crate) answer: Answer,
 }
 
+/// Tells one request of a caller from another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct CallId(u64);
+
+impl CallId {
+    pub(crate) fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The ticket of the request that was sent after this one's.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// This ticket and all that follow.
+    pub(crate) fn on(self) -> impl Iterator<Item = Self> {
+        iter::successors(Some(self), |call_id| Some(call_id.next()))
+    }
+}
+
+/// What became of a request.
+pub(crate) type Answered = Result<Reply, Failure>;
+
 /// Runs on whatever thread the transport reads with: it may forward, and nothing else.
-pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(Answered) + Send>;
 
 /// Tells one watch from another on the same path.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

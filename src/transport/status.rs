@@ -127,7 +127,7 @@ impl Changes {
 
 /// Somebody who wants to hear of changes, if still there.
 struct Subscriber {
-    tell: Box<dyn Fn() + Send>,
+    tell: Box<dyn Fn(&Snapshot) + Send>,
     awake: Weak<()>,
 }
 
@@ -292,7 +292,7 @@ impl Status {
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
-        let _awake = self.on_change(move || {
+        let _awake = self.on_change(move |_| {
             // Full means that it was said already.
             let _ = to.try_send(());
         });
@@ -302,7 +302,7 @@ impl Status {
     /// Runs `tell` after every change of the link, until what this returns is dropped.
     ///
     /// It runs on the transport's thread: it may fill a channel, and nothing else.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + 'static) -> Subscription {
+    pub(crate) fn on_change(&self, tell: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
         let awake = Arc::new(());
         let mut inner = self.inner.lock();
         if inner.subscribers.len() >= inner.crowd {
@@ -447,7 +447,7 @@ impl Status {
         }
         inner.subscribers.retain(Subscriber::is_awake);
         for subscriber in &inner.subscribers {
-            (subscriber.tell)();
+            (subscriber.tell)(&inner.snapshot);
         }
         inner
             .listeners
