@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::builder::ClientBuilder;
+use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::lock::Locks;
@@ -17,8 +17,8 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session, Settings};
 use crate::time::limit::Limit;
-use crate::transport::Transport;
-use crate::transport::status::{SessionEvent, SessionState, Status};
+use crate::transport::session_state::{SessionEvent, SessionState};
+use crate::transport::status::Status;
 
 /// A session with ZooKeeper, shared by all clones.
 ///
@@ -162,17 +162,12 @@ impl Client {
             believed,
             status.clone(),
         );
-        Self::new(status, transport, Settings::default())
+        Session::new(status, transport, Settings::default()).map(Self::over)
     }
 
-    pub(crate) fn new(
-        status: Arc<Status>,
-        transport: Arc<dyn Transport>,
-        settings: Settings,
-    ) -> Result<Self> {
-        let session = Arc::new(Session::new(status, transport, settings)?);
-        let locks = Arc::new(Locks::new(session));
-        Ok(Self { locks })
+    fn over(session: Session) -> Self {
+        let locks = Arc::new(Locks::new(Arc::new(session)));
+        Self { locks }
     }
 
     /// Returns the mutex at `path`, an absolute path such as `/locks/nightly-report`.
@@ -335,5 +330,33 @@ impl Client {
             true => Ok(()),
             false => Err(Error::Unconfirmed { limit: CLOSE_LIMIT }),
         }
+    }
+}
+
+impl ClientBuilder {
+    /// Connects to the first server that answers.
+    ///
+    /// Blocks until there is a session, at most for the connect timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
+    /// [`max_buffer`](Self::max_buffer) out of bounds.
+    pub fn connect(self) -> Result<Client> {
+        let Opened {
+            session,
+            connect_timeout,
+        } = self.open()?;
+        let limit = Limit::after(connect_timeout);
+        if session.caller().connected(&limit)?.is_ok() {
+            return Ok(Client::over(session));
+        }
+        let tried = session.status.trouble();
+        // There is no session whose end could be waited for.
+        session.transport.close(Duration::ZERO);
+        Err(Error::ConnectTimeout {
+            limit: connect_timeout,
+            tried,
+        })
     }
 }

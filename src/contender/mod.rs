@@ -8,16 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Result;
 use crate::guard::FencingToken;
-use crate::jute::{ErrorCode, Reply, Stat};
+use crate::jute::{ErrorCode, Reply, Request, Stat};
 use crate::owner::Owner;
 use crate::path;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spot};
+use crate::session::Session;
 use crate::session::caller::refused;
-use crate::session::queries::{exists, get};
-use crate::session::{Session, list};
 
 /// Someone who holds a lock or waits for it, of this library or another.
 ///
@@ -144,7 +143,7 @@ impl Contender {
     /// Fails if the server turns the request down or the client is closed. That the
     /// contender has gone meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        let look = exists(&self.node);
+        let look = Request::exists(&self.node);
         let same = |stat: &Stat| {
             stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
         };
@@ -164,11 +163,11 @@ impl Session {
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
         let dirs = Places::of(path);
         let looks = [
-            list(&dirs.own),
-            list(&dirs.leases),
-            list(&dirs.locks),
-            list(&dirs.beside),
-            get(path),
+            Request::list(&dirs.own),
+            Request::list(&dirs.leases),
+            Request::list(&dirs.locks),
+            Request::list(&dirs.beside),
+            Request::get(path),
         ];
         let answers = self.look_up(&looks)?;
         let mut answers = answers.into_iter();

@@ -4,6 +4,7 @@
 //! is created, then the writer's node is deleted. Between the two both are there, so
 //! there is no gap, and whoever waits for the writer finds the reader at the same place.
 
+use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request, failure};
@@ -13,9 +14,8 @@ use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
 use crate::recipe::validity::Stamp;
 use crate::session::caller::{over, refused};
-use crate::session::fresh_id;
+use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
-use crate::session::proof::Proven;
 use crate::time::limit::Limit;
 use crate::transport::Failure;
 

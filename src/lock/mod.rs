@@ -11,6 +11,7 @@
 
 mod downgrade;
 mod driver;
+mod fresh_id;
 mod mark;
 mod multi;
 pub(crate) mod raw_guard;

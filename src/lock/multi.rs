@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Progress};
+use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -19,12 +20,12 @@ use crate::recipe::attempt::{Origin, Orphan, OwnNode, Patience};
 use crate::recipe::dialect::Role;
 use crate::recipe::name::prefix;
 use crate::recipe::validity::Stamp;
+use crate::session::Session;
 use crate::session::caller::{Caller, over, refused};
 use crate::session::cleaner::Release;
+use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
-use crate::session::proof::Proven;
 use crate::session::queries::Lasting;
-use crate::session::{Session, fresh_id, list};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use crate::transport::status::Snapshot;
@@ -289,7 +290,7 @@ fn any_taken(
     limit: &Limit,
 ) -> Result<bool> {
     for path in paths {
-        match caller.insist(&list(path), limit)? {
+        match caller.insist(&Request::list(path), limit)? {
             Ok(Ok(Reply::Children { names, .. })) => {
                 let contest = session.contest(Role::Exclusive, 0);
                 match contest.is_taken(&names) {

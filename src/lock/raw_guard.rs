@@ -23,7 +23,8 @@ use crate::session::cleaner::{Closing, Ended, Release};
 use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::{Limit, from_now};
-use crate::transport::mailbox::{Mailbox, Slot};
+use crate::transport::mailbox::Mailbox;
+use crate::transport::slot::Slot;
 use crate::transport::{Answered, Failure};
 
 /// How often to look whether a lock is lost that is held for some time more.

@@ -34,7 +34,7 @@
 //! has gone looks at the queue while the nearest holds, and not when its own turn has come.
 //! [`LastGrant`] says when nobody need look.
 
-mod terms;
+pub mod terms;
 
 use std::mem;
 

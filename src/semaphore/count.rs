@@ -4,7 +4,7 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
-use super::Semaphore;
+use super::{Counts, Look, Semaphore};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::Names;
@@ -17,30 +17,9 @@ use crate::recipe::name::NodeName;
 use crate::recipe::permits::{Agreement, compare};
 use crate::recipe::queue::beside_semaphore;
 use crate::session::caller::{over, refused};
-use crate::session::list;
-use crate::session::queries::{Lasting, get};
+use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
-
-/// What is known of a semaphore at one moment.
-pub(super) struct Look {
-    pub(super) agreement: Agreement,
-    /// The permits that are out, and those that the first in the line asks for.
-    pub(super) out: Names,
-    /// The version of the number.
-    version: i32,
-    /// The semaphore has no node.
-    absent: bool,
-}
-
-/// Whether the first in the line may count the permits by its own number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Counts {
-    Alike,
-    /// The place in the line was lost.
-    Lost,
-    LimitReached,
-}
 
 impl Semaphore {
     /// Fails if somebody goes by another number and the caller has no time to wait for him;
@@ -177,9 +156,9 @@ impl Semaphore {
     /// Reads the number and lists the permits; `None` if the time is over.
     pub(super) fn look(&self, limit: &Limit) -> Result<Option<Look>> {
         let dialect = self.session().settings.dialect;
-        let mut requests = vec![get(&self.path), list(&self.path)];
+        let mut requests = vec![Request::get(&self.path), Request::list(&self.path)];
         if !self.speaks_kazoo() {
-            requests.push(list(&self.leases()));
+            requests.push(Request::list(&self.leases()));
         }
         let Some(answers) = self.session().read_all(&requests, limit)? else {
             return Ok(None);

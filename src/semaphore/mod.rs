@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::count::Counts;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
-use crate::jute::ErrorCode;
+use crate::jute::{ErrorCode, Request};
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
+use crate::recipe::Names;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::permits::Agreement;
 use crate::session::Session;
 use crate::session::caller::over;
-use crate::session::queries::{Lasting, exists};
+use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
 use crate::transport::Failure;
 
@@ -92,6 +92,26 @@ pub struct Semaphore {
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
     raw: RawGuard,
+}
+
+/// What is known of a semaphore at one moment.
+struct Look {
+    agreement: Agreement,
+    /// The permits that are out, and those that the first in the line asks for.
+    out: Names,
+    /// The version of the number.
+    version: i32,
+    /// The semaphore has no node.
+    absent: bool,
+}
+
+/// Whether the first in the line may count the permits by its own number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Counts {
+    Alike,
+    /// The place in the line was lost.
+    Lost,
+    LimitReached,
 }
 
 impl Semaphore {
@@ -270,7 +290,7 @@ impl Semaphore {
         match self
             .session()
             .caller()
-            .insist(&exists(first.node()), limit)?
+            .insist(&Request::exists(first.node()), limit)?
         {
             Ok(Err(Failure::Closed)) => Err(over(&snapshot())),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE)))

@@ -10,8 +10,10 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Request};
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::mailbox::{Mailbox, Slot};
-use crate::transport::status::{Changes, SessionState, Snapshot, Status};
+use crate::transport::mailbox::Mailbox;
+use crate::transport::session_state::SessionState;
+use crate::transport::slot::Slot;
+use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answer, Answered, Call, CallId, Failure, Transport, Watch};
 
 /// How long to wait at most before looking at a link that seems not to have changed.
@@ -308,7 +310,7 @@ pub(crate) fn over(snapshot: &Snapshot) -> Error {
 /// Some refusals are about the connection and not about the request.
 fn sort(failure: Failure) -> Failure {
     match failure {
-        Failure::Refused(code) if crate::session::is_passing(code) => Failure::Lost,
+        Failure::Refused(code) if code.is_passing() => Failure::Lost,
         failure => failure,
     }
 }

@@ -19,9 +19,10 @@ use crate::recipe::attempt::Orphan;
 use crate::recipe::cleanup::{Action, Cleanup, Event};
 use crate::time::limit::never_comes;
 use crate::transport::Answered;
-use crate::transport::mailbox::Slot;
-use crate::transport::status::{SessionState, Status};
-use crate::transport::{Call, Failure, Transport};
+use crate::transport::session_state::SessionState;
+use crate::transport::slot::Slot;
+use crate::transport::status::Status;
+use crate::transport::{Call, Capabilities, Failure, Transport};
 
 /// How long to wait before a request that was turned down is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -259,7 +260,7 @@ impl Cleaner {
     }
 
     fn call(self: &Arc<Self>, id: u64) -> Option<Call> {
-        let sync = self.transport.capabilities().sync;
+        let capabilities = self.transport.capabilities();
         let mut entries = self.entries.lock();
         let entry = entries.open.get_mut(&id)?;
         if std::mem::replace(&mut entry.asked, true) {
@@ -275,7 +276,7 @@ impl Cleaner {
             Action::List if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),
             },
-            action => request(&action, &entry.dir, sync)?,
+            action => request(&action, &entry.dir, capabilities)?,
         };
         let cleaner = self.clone();
         Some(Call {
@@ -333,10 +334,10 @@ impl Cleaner {
 }
 
 /// The request that carries out an action.
-fn request(action: &Action, dir: &str, sync: bool) -> Option<Request> {
+fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
     Some(match action {
-        Action::Sync => crate::session::sync(dir, sync),
-        Action::List => crate::session::list(dir),
+        Action::Sync => capabilities.sync(dir),
+        Action::List => Request::list(dir),
         Action::Delete(name) => Request::Delete {
             path: format!("{dir}/{name}"),
             version: -1,
@@ -357,16 +358,14 @@ fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failur
         }
         (Action::Sync, Ok(_)) => Ok(Event::Synced),
         // A refusal comes through the quorum just as well.
-        (Action::Sync, Err(Failure::Refused(code))) if !crate::session::is_passing(code) => {
-            Ok(Event::Synced)
-        }
+        (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
         (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
             None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
             Some(code) => Err(Failure::Refused(code)),
         },
         (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
         (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
-        (_, Err(Failure::Refused(code))) if crate::session::is_passing(code) => Err(Failure::Lost),
+        (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
         (_, Err(failure)) => Err(failure),
         (_, Ok(_)) => Err(Failure::Lost),
     }

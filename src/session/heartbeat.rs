@@ -22,7 +22,8 @@ use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
 use crate::time::clock::Moment;
 use crate::transport::Answered;
-use crate::transport::status::{SessionState, Snapshot, Status};
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 
 /// How many nodes go into one check, so that it stays far below the frame limit.

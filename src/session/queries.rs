@@ -152,11 +152,11 @@ impl Session {
     pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<(Vec<u8>, Stat)>>> {
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
-            let reads: Vec<_> = nodes.iter().map(|node| get(node)).collect();
+            let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
             for (node, answer) in nodes.iter().zip(self.look_up(&reads)?) {
                 all.push(match answer {
                     Ok(Reply::Data { data, stat }) => Some((data.into(), stat)),
-                    Err(ErrorCode::NO_AUTH) => match self.read(&exists(node), node)? {
+                    Err(ErrorCode::NO_AUTH) => match self.read(&Request::exists(node), node)? {
                         Some(Reply::Stat(stat)) => Some((Vec::new(), stat)),
                         _ => None,
                     },
@@ -204,20 +204,6 @@ impl Session {
         }
         requests.push(make(dir, mode, data));
         requests
-    }
-}
-
-pub(crate) fn get(path: &str) -> Request {
-    Request::GetData {
-        path: path.to_owned(),
-        watch: false,
-    }
-}
-
-pub(crate) fn exists(path: &str) -> Request {
-    Request::Exists {
-        path: path.to_owned(),
-        watch: false,
     }
 }
 

@@ -5,9 +5,12 @@
 //! each; it reports to the [`Status`](status::Status) when the connection comes, goes
 //! or is over. It repeats nothing and decides nothing about locks.
 
+pub(crate) mod bounds;
 pub(crate) mod counted;
 pub(crate) mod mailbox;
 pub(crate) mod native;
+pub(crate) mod session_state;
+pub(crate) mod slot;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
@@ -16,10 +19,10 @@ use std::fmt;
 use std::iter;
 use std::time::{Duration, Instant};
 
+use self::slot::Slot;
 use crate::error::Error;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::validity::Stamp;
-use crate::transport::mailbox::Slot;
 
 /// A connection that makes itself anew when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -38,7 +41,7 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Has the calling thread sleep until it is `awake`, for which it is unparked, or the
     /// time has come; perhaps not as long. Meanwhile it may do the transport's work.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        mailbox::park(until);
+        slot::park(until);
     }
 
     /// Lets the transport know that a thread is about to wait for it in another way.
@@ -65,6 +68,20 @@ pub(crate) struct Capabilities {
     pub(crate) sync: bool,
     /// A connection that breaks may come back with the same session, and says so.
     pub(crate) resumes: bool,
+}
+
+impl Capabilities {
+    /// The request after whose answer a listing of `dir` is up to date.
+    ///
+    /// Where there is no sync, a write does it, even one that comes to nothing.
+    pub(crate) fn sync(self, dir: &str) -> Request {
+        match self.sync {
+            true => Request::Sync {
+                path: dir.to_owned(),
+            },
+            false => Request::delete(format!("{dir}/_sync")),
+        }
+    }
 }
 
 /// One request, and who wants to know.

@@ -14,6 +14,7 @@ use std::fmt;
 use std::time::Instant;
 
 use self::watched::Watched;
+use super::fresh_id::fresh_id;
 use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
@@ -23,11 +24,11 @@ use crate::recipe::queue::Blocked;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::caller::{Caller, over, refused};
-use crate::session::fresh_id;
 use crate::session::lease::Lease;
 use crate::time::limit::LimitReached;
 use crate::transport::mailbox::Mailbox;
-use crate::transport::status::{SessionState, Snapshot, Subscription};
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Subscription};
 use crate::transport::{Answered, CallId};
 use crate::transport::{Failure, Fired};
 

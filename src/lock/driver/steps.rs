@@ -13,9 +13,9 @@ use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::overdue::Verdict;
 use crate::recipe::queue::{Blocked, strangers};
 use crate::session::caller::{not_made, refused};
-use crate::session::proof::{self, Proof, pause_until};
+use crate::session::grant_proof::pause_until;
+use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
-use crate::session::{list, sync};
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
 
@@ -45,7 +45,7 @@ impl Driver<'_, '_> {
         let stamp = self.session.status.stamp();
         // A permit lists with a watch, for which the node must be there already.
         let pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
-        let listing = pipelined.then(|| list(self.queue.dir));
+        let listing = pipelined.then(|| Request::list(self.queue.dir));
         let call_id = self.post([create].into_iter().chain(listing));
         self.listing = None;
         let answered = match self.answer(call_id) {
@@ -94,7 +94,7 @@ impl Driver<'_, '_> {
     }
 
     pub(super) fn sync(&mut self) -> Result<Step> {
-        let request = sync(self.queue.dir, self.session.transport.capabilities().sync);
+        let request = self.session.transport.capabilities().sync(self.queue.dir);
         match self.ask(request) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             // A refusal comes through the quorum just as well.
@@ -106,7 +106,7 @@ impl Driver<'_, '_> {
     pub(super) fn list(&mut self) -> Result<Step> {
         let answered = match self.listing.take() {
             Some(call_id) => self.answer(call_id),
-            None => self.ask(list(self.queue.dir)),
+            None => self.ask(Request::list(self.queue.dir)),
         };
         match answered {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
@@ -186,7 +186,7 @@ impl Driver<'_, '_> {
 
     /// Does something about a holder that has held for too long.
     pub(super) fn hurry(&mut self) -> Result<Step> {
-        let names = match self.ask(list(self.queue.dir)) {
+        let names = match self.ask(Request::list(self.queue.dir)) {
             Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Children { names, .. })) => names,
             Ok(_) => return Ok(Step::Again),

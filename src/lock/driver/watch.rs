@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::attempt::Event;
 use crate::recipe::queue::Blocked;
-use crate::session::list;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::LimitReached;
 use crate::transport::{Answered, CallId};
@@ -194,7 +193,7 @@ impl Driver<'_, '_> {
         let call_ids = self.caller.reserve(1 + proof.len());
         self.watched.relisting = (!listed).then_some(call_ids.first);
         *self.watched.prefetch.lock() = Some(Prefetch {
-            listing: list(self.queue.dir),
+            listing: Request::list(self.queue.dir),
             listed,
             proof,
             proven: self.proven,
