@@ -13,7 +13,7 @@ use crate::recipe::attempt::Orphan;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
 use crate::recipe::validity::Stamp;
-use crate::session::caller::{over, refused};
+use crate::session::call_error::{CallError, refused};
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
 use crate::time::limit::Limit;
@@ -67,7 +67,7 @@ impl RawGuard {
         };
         let mut caller = session.caller();
         loop {
-            let snapshot = caller.connected(&limit)?.map_err(|_| suspect())?;
+            let snapshot = caller.connected(&limit)?.ok_or_else(suspect)?;
             if snapshot.session != self.lease().session() {
                 return Err(self.lease().lost());
             }
@@ -90,11 +90,16 @@ impl RawGuard {
                         Proven::LimitReached => Err(suspect()),
                     };
                 }
-                Ok(_) | Err(Failure::Lost | Failure::NotSent) => caller.breathe(),
                 Err(Failure::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
-                Err(Failure::Refused(code)) => return Err(refused(self.lease().path(), code)),
-                Err(Failure::TooLong(long)) => return Err(long.about(self.lease().path())),
-                Err(Failure::Closed) => return Err(over(&session.status.snapshot())),
+                answered => {
+                    let failure = answered.err().unwrap_or(Failure::Lost);
+                    match CallError::of(failure, self.lease().path(), &snapshot) {
+                        Some(error) => {
+                            return Err(error.into_error(self.lease().path(), suspect));
+                        }
+                        None => caller.breathe(),
+                    }
+                }
             }
         }
     }

@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
-use crate::jute::{ErrorCode, Op, Reply, Request, failure};
-use crate::session::caller::{over, refused};
+use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::session::call_error::CallError;
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Failure;
 
 /// The data of a directory that keeps marks, while nobody holds the lock.
 pub(crate) const CLEAN: &[u8] = b"{\"held\":null}";
@@ -71,18 +70,21 @@ impl RawGuard {
     }
 
     fn read(&self, dir: &str, limit: &Limit) -> Result<Option<Vec<u8>>> {
-        let read = Request::GetData {
-            path: dir.to_owned(),
-            watch: false,
-        };
-        match self.session().caller().insist(&read, limit)? {
-            Ok(Ok(Reply::Data { data, .. })) => Ok(Some(data.into())),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.lease().lost()),
-            Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
-            Ok(Err(Failure::TooLong(long))) => Err(long.about(dir)),
-            Ok(Err(Failure::Closed)) => Err(over(&self.session().status.snapshot())),
-            Ok(_) | Err(LimitReached) => Ok(None),
+        match self.call(&Request::get(dir), dir, limit) {
+            Ok(Reply::Data { data, .. }) => Ok(Some(data.into())),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Err(self.lease().lost()),
+            Err(error) => error.or(dir, None),
+            Ok(_) => Ok(None),
         }
+    }
+
+    fn call(
+        &self,
+        request: &Request,
+        dir: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Reply, CallError> {
+        self.session().caller().call(request, dir, limit)
     }
 
     fn wait(&self, delay: Duration, limit: &Limit) -> std::result::Result<(), LimitReached> {
@@ -112,18 +114,10 @@ impl RawGuard {
                 version: -1,
             },
         ]);
-        let answered = self.session().caller().insist(&mark, limit)?;
-        match answered {
-            Ok(Ok(Reply::Multi(results))) => match failure(&results) {
-                None => Ok(true),
-                Some(ErrorCode::NO_NODE) => Err(self.lease().lost()),
-                Some(code) => Err(refused(dir, code)),
-            },
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Err(self.lease().lost()),
-            Ok(Err(Failure::Refused(code))) => Err(refused(dir, code)),
-            Ok(Err(Failure::TooLong(long))) => Err(long.about(dir)),
-            Ok(Err(Failure::Closed)) => Err(over(&self.session().status.snapshot())),
-            Ok(_) | Err(LimitReached) => Ok(false),
+        match self.call(&mark, dir, limit) {
+            Ok(_) => Ok(true),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Err(self.lease().lost()),
+            Err(error) => error.or(dir, false),
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::recipe::dialect::Role;
 use crate::recipe::name::prefix;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::{Caller, over, refused};
+use crate::session::call_error::{CallError, over, refused};
+use crate::session::caller::Caller;
 use crate::session::cleaner::Release;
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
@@ -92,7 +93,7 @@ impl<'a> Together<'a> {
     ) -> Result<Placed<'a>> {
         let (limit, note) = (&request.limit, request.note.as_deref());
         let mut caller = session.caller();
-        let Ok(snapshot) = caller.connected(limit)? else {
+        let Some(snapshot) = caller.connected(limit)? else {
             return Ok(Placed::LimitReached);
         };
         if request.patience == Patience::Tries && any_taken(session, &mut caller, paths, limit)? {
@@ -290,8 +291,8 @@ fn any_taken(
     limit: &Limit,
 ) -> Result<bool> {
     for path in paths {
-        match caller.insist(&Request::list(path), limit)? {
-            Ok(Ok(Reply::Children { names, .. })) => {
+        match caller.call(&Request::list(path), path, limit) {
+            Ok(Reply::Children { names, .. }) => {
                 let contest = session.contest(Role::Exclusive, 0);
                 match contest.is_taken(&names) {
                     Ok(false) => {}
@@ -299,11 +300,9 @@ fn any_taken(
                     Err(foreign) => return Err(session.foreign(path, foreign)),
                 }
             }
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {}
-            Ok(Err(Failure::Refused(code))) => return Err(refused(path, code)),
-            Ok(Err(Failure::TooLong(long))) => return Err(long.about(path)),
-            Ok(Err(Failure::Closed)) => return Err(over(&session.status.snapshot())),
-            Ok(_) | Err(LimitReached) => return Ok(true),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => {}
+            Err(error) => return error.or(path, true),
+            Ok(_) => return Ok(true),
         }
     }
     Ok(false)

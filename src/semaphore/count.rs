@@ -8,7 +8,7 @@ use super::{Counts, Look, Semaphore};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::Names;
-use crate::jute::{ErrorCode, Op, Reply, Request, failure};
+use crate::jute::{ErrorCode, Op, Reply, Request};
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{Ahead, LockRequest};
 use crate::recipe::attempt::Patience;
@@ -16,10 +16,9 @@ use crate::recipe::dialect::Dialect;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::{Agreement, compare};
 use crate::recipe::queue::beside_semaphore;
-use crate::session::caller::{over, refused};
+use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
-use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Failure;
+use crate::time::limit::Limit;
 
 impl Semaphore {
     /// Fails if somebody goes by another number and the caller has no time to wait for him;
@@ -71,17 +70,18 @@ impl Semaphore {
                 ),
                 Agreement::Write => {}
             }
-            match self.write(first, look.version, &limit)? {
+            match self.write(first, look.version, &limit) {
                 Ok(()) => return Ok(Counts::Alike),
                 // Somebody else has written: see what.
-                Err(ErrorCode::BAD_VERSION) => {}
-                Err(ErrorCode::NO_NODE) => return Ok(Counts::Lost),
+                Err(CallError::Refused(ErrorCode::BAD_VERSION)) => {}
+                Err(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(Counts::Lost),
                 // It is ours to count if it is nobody else's.
-                Err(ErrorCode::NO_AUTH) if look.agreement == Agreement::Write => {
+                Err(CallError::Refused(ErrorCode::NO_AUTH))
+                    if look.agreement == Agreement::Write =>
+                {
                     return Ok(Counts::Alike);
                 }
-                Err(ErrorCode::OPERATION_TIMEOUT) => return Ok(Counts::LimitReached),
-                Err(code) => return Err(refused(&self.path, code)),
+                Err(error) => return error.or(&self.path, Counts::LimitReached),
             }
         }
     }
@@ -113,11 +113,8 @@ impl Semaphore {
         if first.check().is_err() {
             return Ok(Err(Counts::Lost));
         }
-        if self
-            .session()
-            .touched(&last, first.events(), &request.limit)?
-            .is_ok()
-        {
+        let session = self.session();
+        if session.touched(&last, first.events(), &request.limit)? {
             return Ok(Ok(()));
         }
         let late = |deadline| deadline <= Instant::now();
@@ -142,13 +139,13 @@ impl Semaphore {
         let node = |name| format!("{}/{name}", self.leases());
         let nearest = node(oldest);
         let read = self.session().describe(slice::from_ref(&nearest))?.pop();
-        let holder = read.flatten().map(|(data, stat)| Ahead {
+        let holder = read.flatten().map(|seen| Ahead {
             since: Duration::ZERO,
             count: 0,
             nearest,
             holds: true,
-            data,
-            stat,
+            data: seen.data,
+            stat: seen.stat,
         });
         Ok(Some((theirs, holder, node(last))))
     }
@@ -160,8 +157,13 @@ impl Semaphore {
         if !self.speaks_kazoo() {
             requests.push(Request::list(&self.leases()));
         }
-        let Some(answers) = self.session().read_all(&requests, limit)? else {
-            return Ok(None);
+        let answers = self
+            .session()
+            .caller()
+            .call_all(&requests, &self.path, limit);
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => return error.or(&self.path, None),
         };
         let mut answers = answers.into_iter();
         let (data, version, absent) = match answers.next() {
@@ -201,7 +203,7 @@ impl Semaphore {
         first: &RawGuard,
         version: i32,
         limit: &Limit,
-    ) -> Result<std::result::Result<(), ErrorCode>> {
+    ) -> std::result::Result<(), CallError> {
         let (path, data) = (self.path.to_string(), self.permits.to_string().into_bytes());
         let request = match self.session().transport.capabilities().multi {
             true => Request::Multi(vec![
@@ -221,16 +223,8 @@ impl Semaphore {
                 version,
             },
         };
-        Ok(match self.session().caller().insist(&request, limit)? {
-            Ok(Ok(Reply::Multi(results))) => failure(&results).map_or(Ok(()), Err),
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(Failure::Refused(code))) => Err(code),
-            Ok(Err(Failure::TooLong(long))) => return Err(long.about(&self.path)),
-            Ok(Err(Failure::Closed)) => return Err(over(&self.session().status.snapshot())),
-            Ok(Err(Failure::Lost | Failure::NotSent)) | Err(LimitReached) => {
-                Err(ErrorCode::OPERATION_TIMEOUT)
-            }
-        })
+        let mut caller = self.session().caller();
+        caller.call(&request, &self.path, limit).map(|_| ())
     }
 
     fn disagreement(&self, theirs: u32, holder: &Ahead) -> Error {

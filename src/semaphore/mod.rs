@@ -19,10 +19,9 @@ use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::permits::Agreement;
 use crate::session::Session;
-use crate::session::caller::over;
+use crate::session::call_error::CallError;
 use crate::session::queries::Lasting;
 use crate::time::limit::Limit;
-use crate::transport::Failure;
 
 /// A semaphore that works across processes and machines: at most so many permits are out.
 ///
@@ -287,13 +286,10 @@ impl Semaphore {
     /// Fails if somebody deleted our node in the line, which did not just go with its session.
     fn is_welcome(&self, first: &RawGuard, limit: &Limit) -> Result<()> {
         let snapshot = || self.session().status.snapshot();
-        match self
-            .session()
-            .caller()
-            .insist(&Request::exists(first.node()), limit)?
-        {
-            Ok(Err(Failure::Closed)) => Err(over(&snapshot())),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE)))
+        let look = Request::exists(first.node());
+        match self.session().caller().call(&look, first.node(), limit) {
+            Err(CallError::Over(error)) => Err(error),
+            Err(CallError::Refused(ErrorCode::NO_NODE))
                 if self.session().transport.capabilities().resumes
                     && snapshot().session == first.lease().session() =>
             {

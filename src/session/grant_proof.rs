@@ -24,7 +24,7 @@ impl Session {
         let mut caller = self.caller();
         let (mut proven, mut proofs) = (None, 0);
         loop {
-            if caller.connected(limit)?.is_err() {
+            if caller.connected(limit)?.is_none() {
                 return Ok(Proven::LimitReached);
             }
             let better_at = proven.and_then(|stamp| self.status.better_at(stamp));

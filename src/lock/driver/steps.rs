@@ -13,7 +13,7 @@ use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::overdue::Verdict;
 use crate::recipe::queue::{Blocked, strangers};
-use crate::session::caller::{not_made, refused};
+use crate::session::call_error::{CallError, not_made};
 use crate::session::grant_proof::pause_until;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
@@ -223,12 +223,9 @@ impl Driver<'_, '_> {
                 self.session.eviction(&head)
             }
         };
-        match self.caller.insist(&request, &self.request.limit)? {
-            Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
-            Ok(Err(Failure::Refused(code))) if code != ErrorCode::NO_NODE => {
-                Err(refused(&head, code))
-            }
-            Ok(_) => Ok(Step::Again),
+        match self.caller.call(&request, &head, &self.request.limit) {
+            Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Step::Again),
+            Err(error) => error.or(&head, Step::Report(Event::Cancel)),
         }
     }
 
