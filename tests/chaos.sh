@@ -4,11 +4,11 @@
 #
 #   tests/chaos.sh [--minutes N | --soak N] [--seed S]
 #
-# The scenarios of tests/early_bad_news.rs are part of `tests/all.sh`; with --minutes they are
-# repeated here. About 3 minutes without --minutes; with it, random faults fill the time. With --soak, a
-# fault every second for N minutes and nothing else, and at the end what has grown. A seed
-# makes the same choices again, though not the same timing. Links are cut as root only, or
-# where users may make network namespaces; without, those lines are missing.
+# The scenarios of tests/promises/early_bad_news.rs are part of `tests/all.sh`; with --minutes
+# they are repeated here. About 3 minutes without --minutes; with it, random faults fill the
+# time. With --soak, a fault every second for N minutes and nothing else, and at the end what
+# has grown. A seed makes the same choices again, though not the same timing. Links are cut as
+# root only, or where users may make network namespaces; without, those lines are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -60,7 +60,7 @@ else
   run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated scenes::gap
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-      cargo test --quiet --all-features --test early_bad_news -- --include-ignored 2>&1 | tee -a "$log" || failed=1
+      cargo test --quiet --all-features --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
     run $((random / 3)) scenes::random::random_faults_on_loopback --exact
     random=$((random * 2 / 3))
   fi

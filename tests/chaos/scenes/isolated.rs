@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::checker::check;
 use crate::cluster::{Run, SERVERS, number, row, wait};
 use crate::history::{Entry, Process, Time, What};
-use crate::holder::{HOLDER, LET_GO};
+use crate::holder::{LET_GO, worker_that_holds_mutexes};
 use crate::support::eventually;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
@@ -81,11 +81,11 @@ fn isolate(name: &str, trusts_pings: bool) -> Seen {
         run.environment
             .push((switch.0.to_owned(), switch.1.to_owned()));
     }
-    run.hire(OLD, HOLDER, &[&hosts, &path]);
+    run.hire(OLD, worker_that_holds_mutexes, &[&hosts, &path]);
     run.worker(OLD.slot).expect("ready");
     run.worker(OLD.slot).expect("held");
     let hosts = run.ensemble.server(leader).hosts();
-    run.hire(NEW, HOLDER, &[&hosts, &path]);
+    run.hire(NEW, worker_that_holds_mutexes, &[&hosts, &path]);
     run.worker(NEW.slot).expect("ready");
     wait(1000);
 
