@@ -53,11 +53,21 @@ run() {
     tee -a "$log" || failed=1
 }
 
+# run_trusting_pings TEST: as run, of clients that take a ping for a proof of life. The
+# dependencies are those of the ordinary build; what is compiled for this alone is elsewhere.
+run_trusting_pings() {
+  local target=${CARGO_TARGET_DIR:-target}
+  CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/trust_pings \
+    RUSTC_WORKSPACE_WRAPPER=$PWD/tests/chaos/trust_pings.sh run 0 "$@"
+}
+
 cargo test --quiet --all-features --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 else
-  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated scenes::gap
+  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::gap \
+    scenes::isolated::a_holder
+  run_trusting_pings scenes::isolated::without
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
       cargo test --quiet --all-features --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
