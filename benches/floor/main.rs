@@ -1,9 +1,11 @@
 //! How close the locks come to a raw socket that does nothing else.
 //!
 //! ```text
-//! cargo run --release --example floor -- HOST:PORT [SCENARIO..] [rounds=N] [hold=MS]
+//! cargo bench --bench floor -- HOST:PORT [SCENARIO..] [rounds=N] [hold=MS]
 //!     [only=ours|floor|bare]
 //! ```
+//!
+//! Without a server to ask, as among all benches, it says this and ends.
 //!
 //! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see
 //! the same machine; the medians and their ratio are printed. The scenarios: `alone`,
@@ -58,11 +60,16 @@ fn main() {
             Some(("hold", time)) => {
                 HOLD_MS.store(time.parse().expect("milliseconds"), Ordering::Relaxed);
             }
+            // What Cargo adds.
+            _ if arg == "--bench" => {}
             _ if hosts.is_none() => hosts = Some(arg),
             _ => wanted.push(arg),
         }
     }
-    let hosts = hosts.expect("usage: floor HOST:PORT [SCENARIO..]");
+    let Some(hosts) = hosts else {
+        println!("floor: needs a server: cargo bench --bench floor -- HOST:PORT [SCENARIO..]");
+        return;
+    };
     println!(
         "{:<12} {:>9} {:>9} {:>6} {:>9}",
         "", "ours/s", "floor/s", "ratio", "bare/s"
