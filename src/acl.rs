@@ -1,6 +1,6 @@
 //! Who may do what to the nodes of a lock.
 
-use crate::proto::{Access, Permissions};
+use crate::jute::{Access, Permissions};
 
 /// The access control list of the nodes that a client creates.
 ///

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acl::Acl;
-use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::jute::Secret;
 use crate::owner::Card;
-use crate::proto::Secret;
-use crate::protocol::dialect::Dialect;
-use crate::session::Settings;
-use crate::session::hub::Hub;
-use crate::session::limit::Limit;
-use crate::session::wire::{self, Credentials};
+use crate::recipe::dialect::Dialect;
+use crate::session::{Session, Settings};
+use crate::transport::native::{self, Credentials};
+use crate::transport::status::Status;
 
 /// The longest session timeout that the protocol can express.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
@@ -51,7 +49,7 @@ pub struct ClientBuilder {
     note: Option<String>,
     local_handoffs: u32,
     #[cfg(feature = "tls")]
-    tls: Option<crate::Tls>,
+    tls: Option<crate::tls::Tls>,
 }
 
 impl ClientBuilder {
@@ -61,7 +59,7 @@ impl ClientBuilder {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
-            max_buffer: wire::FRAME_LIMIT,
+            max_buffer: native::FRAME_LIMIT,
             auth: Vec::new(),
             acl: Acl::open(),
             dialect: Dialect::default(),
@@ -154,29 +152,22 @@ impl ClientBuilder {
 
     /// Encrypts the connection and checks who the server is. Defaults to no encryption.
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: crate::Tls) -> Self {
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Connects to the first server that answers.
-    ///
-    /// Blocks until there is a session, at most for the connect timeout.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
-    /// [`max_buffer`](Self::max_buffer) out of bounds.
-    pub fn connect(self) -> Result<Client> {
-        if !wire::FRAME_LIMITS.contains(&self.max_buffer) {
+    /// Begins to connect, and does not wait.
+    pub(crate) fn open(self) -> Result<Opened> {
+        if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::Unsupported {
                 what: "a max_buffer of less than 256 KiB or more than 512 MiB",
             });
         }
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
-        let hub = Arc::new(Hub::new(session_timeout, true));
-        let config = wire::Config {
-            hosts: wire::Hosts::parse(&self.hosts)?,
+        let status = Arc::new(Status::new(session_timeout, true));
+        let config = native::Config {
+            hosts: native::Hosts::parse(&self.hosts)?,
             session_timeout,
             auth: self.auth,
             frame_limit: self.max_buffer,
@@ -185,26 +176,23 @@ impl ClientBuilder {
             #[cfg(not(feature = "tls"))]
             tls: None,
         };
-        let transport = wire::open(config, hub.clone());
+        let transport = native::open(config, status.clone());
         let settings = Settings {
             dialect: self.dialect,
             acl: self.acl,
             card: Card::new(self.note.as_deref()),
             local_handoffs: self.local_handoffs,
         };
-        let client = Client::new(hub, transport, settings)?;
-        let limit = Limit::after(self.connect_timeout);
-        match client.session.asker().connected(&limit)? {
-            Ok(_) => Ok(client),
-            Err(_) => {
-                let tried = client.session.hub.trouble();
-                // There is no session whose end could be waited for.
-                client.session.transport.close(Duration::ZERO);
-                Err(Error::ConnectTimeout {
-                    limit: self.connect_timeout,
-                    tried,
-                })
-            }
-        }
+        let session = Session::new(status, transport, settings)?;
+        Ok(Opened {
+            session,
+            connect_timeout: self.connect_timeout,
+        })
     }
+}
+
+/// A session that is being made.
+pub(crate) struct Opened {
+    pub(crate) session: Session,
+    pub(crate) connect_timeout: Duration,
 }

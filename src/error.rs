@@ -5,7 +5,7 @@ use std::fmt;
 use std::result;
 use std::time::{Duration, SystemTime};
 
-use crate::Dialect;
+use crate::recipe::dialect::Dialect;
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;
@@ -208,7 +208,7 @@ impl fmt::Display for Error {
         match self {
             Self::Lost { path } => write!(
                 f,
-                "the lock {path} was lost before it was released: stop, someone else may hold it"
+                "the lock {path} was lost before it was released: stop, someone else may raw it"
             ),
             Self::Suspect { path } => write!(
                 f,

@@ -6,45 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::error::Result;
-
-/// What a guard knows about its lock.
-///
-/// ```text
-/// Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
-///   ▲                                                        │
-///   └──────(same session, own node verified)─────────────────┘
-/// ```
-///
-/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
-/// after the last check that a quorum has committed was sent, or earlier after a silence.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// use zklock::GuardState;
-///
-/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
-/// let next = match guard.state() {
-///     GuardState::Held => "go on",
-///     GuardState::Suspect => "begin nothing new",
-///     GuardState::Lost => "stop",
-/// };
-/// assert_eq!(next, "go on");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum GuardState {
-    /// A quorum confirmed the lock lately, at most T/3 ago.
-    Held,
-    /// No quorum confirmed it lately; until the deadline nobody else can have it.
-    Suspect,
-    /// Someone else may have it. This is final.
-    Lost,
-}
+pub use crate::recipe::validity::GuardState;
 
 /// What a holder is told while it holds; see [`LockGuard::events`].
 ///
@@ -192,9 +154,9 @@ pub trait LockGuard: fmt::Debug {
 /// where the second argument says.
 macro_rules! guard_methods {
     ($guard:ident) => {
-        $crate::guard::guard_methods!($guard, hold);
+        $crate::guard::guard_methods!($guard, raw);
     };
-    ($guard:ident, $($hold:ident).+) => {
+    ($guard:ident, $($raw:ident).+) => {
         impl $guard {
             /// Returns `Ok` as long as nobody else can have the lock.
             ///
@@ -207,7 +169,7 @@ macro_rules! guard_methods {
             /// Fails with [`Error::Lost`](crate::Error::Lost) when the lock is lost, and
             /// from then on.
             pub fn check(&self) -> $crate::Result<()> {
-                self.$($hold).+.check()
+                self.$($raw).+.check()
             }
 
             /// Asks the quorum whether the lock is still ours.
@@ -220,7 +182,7 @@ macro_rules! guard_methods {
             /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and
             /// with [`Error::Suspect`](crate::Error::Suspect) when no quorum answered.
             pub fn verify(&self) -> $crate::Result<()> {
-                self.$($hold).+.verify()
+                self.$($raw).+.verify()
             }
 
             /// Returns `true` as long as nobody else can have the lock.
@@ -230,20 +192,20 @@ macro_rules! guard_methods {
 
             /// Returns what is known of the lock, without I/O.
             pub fn state(&self) -> $crate::GuardState {
-                self.$($hold).+.state()
+                self.$($raw).+.state()
             }
 
             /// Returns how long the lock can be trusted if nothing more is heard of the
             /// server.
             pub fn valid_for(&self) -> ::std::time::Duration {
-                self.$($hold).+.valid_for()
+                self.$($raw).+.valid_for()
             }
 
             /// Returns the channel that tells of changes, to be used in `select!`.
             ///
             /// It keeps the sixteen newest events.
             pub fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
-                self.$($hold).+.events()
+                self.$($raw).+.events()
             }
         }
 

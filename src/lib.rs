@@ -260,43 +260,42 @@
 //! | `metrics` | the numbers of [`Client::metrics`] through the facade of that name | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
 
-mod abandonment;
 mod acl;
 mod builder;
 mod client;
-mod clock;
 mod contender;
-mod downgrade;
-#[cfg(feature = "embedded")]
-pub mod embedded;
 mod error;
 mod guard;
-mod hold;
-mod hold_all;
 mod metrics;
 mod multi_lock;
 mod mutex;
-#[cfg(feature = "mysql")]
-pub mod mysql;
-mod onlooker;
 mod options;
 mod owner;
 mod path;
-// One half of it is the embedded server's.
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))]
-mod proto;
-#[doc(hidden)]
-pub mod protocol;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
+#[cfg(feature = "tls")]
+mod tls;
+
+#[cfg(feature = "embedded")]
+pub mod embedded;
+// One half of it is the embedded server's.
+#[cfg_attr(not(feature = "embedded"), allow(dead_code))]
+mod jute;
+mod local;
+mod lock;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[doc(hidden)]
+pub mod recipe;
 mod session;
 /// What tests in here share with those in `tests`.
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-#[cfg(feature = "tls")]
-mod tls;
+mod time;
+mod transport;
 
 pub use crate::acl::{Acl, Permission};
 pub use crate::builder::ClientBuilder;
@@ -309,10 +308,10 @@ pub use crate::multi_lock::{MultiGuard, MultiLock};
 pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};
 pub use crate::owner::Owner;
-pub use crate::protocol::dialect::{Dialect, Role};
+pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
-pub use crate::session::hub::{SessionEvent, SessionState};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;
+pub use crate::transport::session_state::{SessionEvent, SessionState};

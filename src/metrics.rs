@@ -3,13 +3,10 @@
 //! Counting costs an atomic addition. With the feature `metrics` every number goes to the
 //! recorder of the `metrics` crate as well, under names that begin with `zklock_`.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::proto::{OpCode, Request};
-use crate::session::transport::{Abilities, Call, Transport, WatchId};
+use crate::jute::{OpCode, Request};
 
 /// The number of buckets of a histogram; the last one holds all that takes longer.
 const BUCKETS: usize = 32;
@@ -171,7 +168,7 @@ impl Counters {
         count!(self.leftovers_deleted, "zklock_leftovers_deleted_total");
     }
 
-    fn requested(&self, request: &Request) {
+    pub(crate) fn requested(&self, request: &Request) {
         macro_rules! kind {
             ($counter:ident, $name:literal) => {
                 count!(self.$counter, "zklock_requests_total", "kind" => $name)
@@ -189,7 +186,7 @@ impl Counters {
         }
     }
 
-    /// What was counted so far; what the hub knows is not in it.
+    /// What was counted so far; what the status knows is not in it.
     pub(crate) fn snapshot(&self) -> Metrics {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
@@ -236,68 +233,16 @@ impl Buckets {
     }
 }
 
-/// A connection was made again; the hub counts it.
+/// A connection was made again; the status counts it.
 pub(crate) fn reconnected() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_reconnects_total").increment(1);
 }
 
-/// A session expired; the hub counts it.
+/// A session expired; the status counts it.
 pub(crate) fn expired() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_expiries_total").increment(1);
-}
-
-/// A transport whose requests are counted.
-pub(crate) struct Counted {
-    inner: Arc<dyn Transport>,
-    counters: Arc<Counters>,
-}
-
-impl Counted {
-    pub(crate) fn over(inner: Arc<dyn Transport>, counters: &Arc<Counters>) -> Arc<dyn Transport> {
-        let counters = counters.clone();
-        Arc::new(Self { inner, counters })
-    }
-}
-
-impl Transport for Counted {
-    fn send(&self, calls: Vec<Call>) {
-        for call in &calls {
-            self.counters.requested(&call.request);
-        }
-        self.inner.send(calls);
-    }
-
-    fn unwatch(&self, path: &str, id: WatchId) {
-        self.inner.unwatch(path, id);
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
-    }
-
-    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        self.inner.rest(awake, until);
-    }
-
-    fn attend(&self) {
-        self.inner.attend();
-    }
-
-    fn close(&self, limit: Duration) {
-        self.inner.close(limit);
-    }
-
-    fn leave(&self) {
-        self.inner.leave();
-    }
-}
-
-impl fmt::Debug for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
 }
 
 #[cfg(test)]

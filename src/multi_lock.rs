@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
-use crate::hold::Hold;
+use crate::lock::raw_guard::{RawGuard, Turn};
+use crate::lock::request::LockRequest;
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::local::{Entry, Turn};
+use crate::recipe::attempt::Patience;
 
 /// Several mutexes that are locked together: all or none.
 ///
@@ -42,7 +41,7 @@ use crate::session::local::{Entry, Turn};
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiLock {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     /// Sorted, each once.
     paths: Arc<[String]>,
 }
@@ -67,7 +66,7 @@ pub struct MultiLock {
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
     // Fields drop in this order: leave the queues first, then let the next threads in.
-    hold: Hold,
+    raw: RawGuard,
     turns: Vec<Turn>,
     tokens: Vec<(String, FencingToken)>,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
@@ -75,7 +74,7 @@ pub struct MultiGuard {
 
 impl MultiLock {
     pub(crate) fn new<'a>(
-        session: &Arc<Session>,
+        locks: &Arc<Locks>,
         paths: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
         let mut paths: Vec<_> = paths.into_iter().map(String::from).collect();
@@ -90,7 +89,7 @@ impl MultiLock {
             });
         }
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             paths: paths.into(),
         })
     }
@@ -106,12 +105,7 @@ impl MultiLock {
     /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths. None of them is locked
     /// then, and nothing is left in their queues.
     pub fn lock(&self) -> Result<MultiGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.lock_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
     /// Acquires all mutexes if nobody has any of them or waits for one.
@@ -122,19 +116,8 @@ impl MultiLock {
     ///
     /// As [`lock`](Self::lock). That a mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
-        let mut options = LockOptions::within(self.session.hub.link().timeout);
-        let mut turns = Vec::with_capacity(self.paths.len());
-        for path in self.paths.iter() {
-            match self.turn(
-                path,
-                self.session.lines.try_enter(&Arc::from(path.as_str())),
-            )? {
-                Some(turn) => turns.push(turn),
-                None => return Ok(None),
-            }
-        }
-        let limit = options.limit();
-        self.enter(turns, Patience::Tries, &mut options, &limit)
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.enter(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires all mutexes, or returns `None` when `limit` has passed.
@@ -167,19 +150,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    pub fn lock_with(&self, mut options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
-        let limit = options.limit();
-        let mut turns = Vec::with_capacity(self.paths.len());
-        for path in self.paths.iter() {
-            let line = Arc::from(path.as_str());
-            let lines = &self.session.lines;
-            let entry = lines.enter(&line, false, &limit, &self.session.hub);
-            match self.turn(path, entry)? {
-                Some(turn) => turns.push(turn),
-                None => return Ok(None),
-            }
-        }
-        self.enter(turns, Patience::Waits, &mut options, &limit)
+    pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
+        self.enter(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the paths, in alphabetical order.
@@ -187,29 +159,19 @@ impl MultiLock {
         self.paths.iter().map(String::as_str)
     }
 
-    fn turn(&self, path: &str, entry: Entry) -> Result<Option<Turn>> {
-        match entry {
-            Entry::Turn(turn, _) => Ok(Some(turn)),
-            Entry::Taken => Ok(None),
-            Entry::OwnTurn => Err(Error::WouldDeadlock {
-                path: path.to_owned(),
-            }),
-            Entry::Closed => Err(self.session.over()),
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MultiGuard>> {
+        let mut turns = Vec::with_capacity(self.paths.len());
+        for path in self.paths.iter() {
+            match self.locks.turn(path, &request)? {
+                Some(turn) => turns.push(turn),
+                None => return Ok(None),
+            }
         }
-    }
-
-    fn enter(
-        &self,
-        turns: Vec<Turn>,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<MultiGuard>> {
-        let taken = Hold::take_all(&self.session, &self.paths, patience, options, limit)?;
-        Ok(taken.map(|(mut hold, tokens)| {
-            hold.granted(limit.begun.elapsed());
+        let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
+        Ok(taken.map(|(mut raw, tokens)| {
+            raw.granted(request.limit.begun.elapsed());
             MultiGuard {
-                hold,
+                raw,
                 turns,
                 tokens: self.paths.iter().cloned().zip(tokens).collect(),
                 not_send: PhantomData,
@@ -232,7 +194,7 @@ impl MultiGuard {
 
     /// Returns the full paths of the nodes that stand for the locks.
     pub fn nodes(&self) -> &[String] {
-        self.hold.nodes()
+        self.raw.nodes()
     }
 
     /// Releases all mutexes and waits until the server has confirmed it.
@@ -244,8 +206,8 @@ impl MultiGuard {
     /// Fails with [`Error::Lost`] if one of them was lost before: what was done under this
     /// guard may have overlapped with another holder.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, turns, .. } = self;
-        let released = hold.release();
+        let Self { raw, turns, .. } = self;
+        let released = raw.release();
         drop(turns);
         released
     }

@@ -1,19 +1,17 @@
 //! A mutex that its holder may lock again.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{self, Arc, Weak};
+use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
-use crate::guard::{FencingToken, GuardState, guard_methods};
-use crate::hold::{Hold, Queue};
+use crate::error::Result;
+use crate::guard::{FencingToken, guard_methods};
+use crate::lock::raw_guard::Grant;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::Role;
-use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::local::{Entry, Turn};
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 
 /// A mutex that the thread which holds it may lock again.
 ///
@@ -37,7 +35,7 @@ use crate::session::local::{Entry, Turn};
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
 }
 
@@ -66,26 +64,15 @@ pub struct ReentrantMutex {
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
-    held: Arc<Held>,
+    held: Arc<Grant>,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
-/// What the guards of one thread share.
-#[derive(Debug)]
-pub(crate) struct Held {
-    // Fields drop in this order: leave the queue first, then let the next thread in.
-    hold: Hold,
-    turn: Turn,
-}
-
-/// The reentrant mutexes that a client holds, by path: one thread has each.
-pub(crate) type Reentrant = parking_lot::Mutex<HashMap<String, Weak<Held>>>;
-
 impl ReentrantMutex {
-    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
         })
     }
@@ -101,12 +88,7 @@ impl ReentrantMutex {
     /// [`Error::WouldDeadlock`] is for a thread that has locked a plain
     /// [`Mutex`](crate::Mutex) on this path.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.lock_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
     /// Acquires the mutex if nobody else has it or waits for it.
@@ -117,9 +99,8 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let limit = Limit::after(self.session.hub.link().timeout);
-        let entry = self.session.lines.try_enter(&self.path);
-        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.enter(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -153,11 +134,7 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        let limit = options.limit();
-        let inherits = options.are_plain();
-        let lines = &self.session.lines;
-        let entry = lines.enter(&self.path, inherits, &limit, &self.session.hub);
-        self.enter(entry, Patience::Waits, options, &limit)
+        self.enter(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the path of the lock's directory.
@@ -165,78 +142,44 @@ impl ReentrantMutex {
         &self.path
     }
 
-    fn enter(
-        &self,
-        entry: Entry,
-        patience: Patience,
-        mut options: LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<ReentrantMutexGuard>> {
-        let (turn, inherited) = match entry {
-            Entry::Turn(turn, hold) => (turn, hold),
-            Entry::OwnTurn => return self.again().map(Some),
-            Entry::Closed => return Err(self.session.over()),
-            Entry::Taken => return Ok(None),
-        };
-        if let Some(mut hold) = inherited {
-            if hold.state() == GuardState::Held {
-                hold.inherited(limit.begun.elapsed());
-                return Ok(Some(self.guard(*hold, turn)));
-            }
-            hold.abandon();
-        }
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<ReentrantMutexGuard>> {
         let queue = Queue::of(&self.path, Role::Exclusive);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, limit)?;
-        Ok(hold.map(|mut hold| {
-            hold.share();
-            self.guard(hold, turn)
-        }))
-    }
-
-    fn guard(&self, hold: Hold, turn: Turn) -> ReentrantMutexGuard {
-        let held = Arc::new(Held { hold, turn });
-        let mut all = self.session.reentrant.lock();
-        all.retain(|_, held| held.strong_count() != 0);
-        all.insert(self.path.to_string(), Arc::downgrade(&held));
-        ReentrantMutexGuard {
-            held,
-            not_send: PhantomData,
-        }
-    }
-
-    /// The calling thread has its turn already.
-    fn again(&self) -> Result<ReentrantMutexGuard> {
-        let held = self
-            .session
-            .reentrant
-            .lock()
-            .get(&*self.path)
-            .and_then(Weak::upgrade);
-        let Some(held) = held else {
-            return Err(Error::WouldDeadlock {
-                path: self.path.to_string(),
-            });
+        let inherits = request.is_plain();
+        let held = match self
+            .locks
+            .lock(&self.path, &queue, inherits, &mut request)?
+        {
+            Some(Locked::Granted(mut grant)) => {
+                self.locks.share(&mut grant.raw);
+                let held = Arc::new(grant);
+                held.turn.share(&held);
+                held
+            }
+            Some(Locked::Again(held)) => {
+                held.raw.check()?;
+                held
+            }
+            None => return Ok(None),
         };
-        held.hold.check()?;
-        Ok(ReentrantMutexGuard {
+        Ok(Some(ReentrantMutexGuard {
             held,
             not_send: PhantomData,
-        })
+        }))
     }
 }
 
-guard_methods!(ReentrantMutexGuard, held.hold);
+guard_methods!(ReentrantMutexGuard, held.raw);
 
 impl ReentrantMutexGuard {
     /// Returns a number that grows with every grant of this lock; the same for all guards
     /// of one grant.
     pub fn fencing_token(&self) -> FencingToken {
-        self.held.hold.token()
+        self.held.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.held.hold.node()
+        self.held.raw.node()
     }
 
     /// Gives this guard up; the last one releases the mutex and waits until the server has
@@ -252,11 +195,7 @@ impl ReentrantMutexGuard {
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {
-            Ok(Held { hold, turn }) => {
-                let released = hold.release();
-                drop(turn);
-                released
-            }
+            Ok(grant) => grant.release(),
             Err(_) => still,
         }
     }

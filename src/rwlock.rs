@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::{FencingToken, guard_methods};
-use crate::hold::{Hold, Queue};
+use crate::local::thread_set::Entered;
+use crate::lock::raw_guard::RawGuard;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::protocol::attempt::Patience;
-use crate::protocol::dialect::Role;
-use crate::session::Session;
-use crate::session::limit::Limit;
-use crate::session::presence::Stay;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
 
 /// A read-write lock that works across processes and machines.
 ///
@@ -43,7 +43,7 @@ use crate::session::presence::Stay;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RwLock {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
 }
 
@@ -69,8 +69,8 @@ pub struct RwLock {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockReadGuard {
     // Fields drop in this order: leave the queue first, then let this thread come again.
-    hold: Hold,
-    stay: Stay,
+    raw: RawGuard,
+    entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
@@ -95,16 +95,16 @@ pub struct RwLockReadGuard {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockWriteGuard {
     // Fields drop in this order: leave the queue first, then let this thread come again.
-    hold: Hold,
-    stay: Stay,
+    raw: RawGuard,
+    entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
 impl RwLock {
-    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
         })
     }
@@ -122,12 +122,7 @@ impl RwLock {
     /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
     /// the client is closed. Nothing is left in the queue then.
     pub fn read(&self) -> Result<RwLockReadGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.read_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.read_with(LockOptions::new()))
     }
 
     /// Acquires the lock for reading if no writer has it or waits for it.
@@ -138,10 +133,8 @@ impl RwLock {
     ///
     /// As [`read`](Self::read). That the lock is taken is not an error.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
-        self.reader(
-            Patience::Tries,
-            LockOptions::within(self.session.hub.link().timeout),
-        )
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.reader(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the lock for reading, or returns `None` when `limit` has passed.
@@ -175,7 +168,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
-        self.reader(Patience::Waits, options)
+        self.reader(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Acquires the lock for writing.
@@ -186,12 +179,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn write(&self) -> Result<RwLockWriteGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.write_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.write_with(LockOptions::new()))
     }
 
     /// Acquires the lock for writing if nobody has it or waits for it.
@@ -202,10 +190,8 @@ impl RwLock {
     ///
     /// As [`read`](Self::read). That the lock is taken is not an error.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
-        self.writer(
-            Patience::Tries,
-            LockOptions::within(self.session.hub.link().timeout),
-        )
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.writer(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the lock for writing, or returns `None` when `limit` has passed.
@@ -239,7 +225,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
-        self.writer(Patience::Waits, options)
+        self.writer(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the path of the lock's directory.
@@ -247,28 +233,20 @@ impl RwLock {
         &self.path
     }
 
-    fn reader(
-        &self,
-        patience: Patience,
-        options: LockOptions<'_>,
-    ) -> Result<Option<RwLockReadGuard>> {
-        let entered = self.enter(Role::Read, patience, options)?;
-        Ok(entered.map(|(hold, stay)| RwLockReadGuard {
-            hold,
-            stay,
+    fn reader(&self, request: LockRequest<'_>) -> Result<Option<RwLockReadGuard>> {
+        let entered = self.enter(Role::Read, request)?;
+        Ok(entered.map(|(raw, entered)| RwLockReadGuard {
+            raw,
+            entered,
             not_send: PhantomData,
         }))
     }
 
-    fn writer(
-        &self,
-        patience: Patience,
-        options: LockOptions<'_>,
-    ) -> Result<Option<RwLockWriteGuard>> {
-        let entered = self.enter(Role::Write, patience, options)?;
-        Ok(entered.map(|(hold, stay)| RwLockWriteGuard {
-            hold,
-            stay,
+    fn writer(&self, request: LockRequest<'_>) -> Result<Option<RwLockWriteGuard>> {
+        let entered = self.enter(Role::Write, request)?;
+        Ok(entered.map(|(raw, entered)| RwLockWriteGuard {
+            raw,
+            entered,
             not_send: PhantomData,
         }))
     }
@@ -276,18 +254,14 @@ impl RwLock {
     fn enter(
         &self,
         role: Role,
-        patience: Patience,
-        mut options: LockOptions<'_>,
-    ) -> Result<Option<(Hold, Stay)>> {
-        let Some(stay) = self.session.presence.enter(&self.path) else {
-            return Err(Error::WouldDeadlock {
-                path: self.path.to_string(),
-            });
+        mut request: LockRequest<'_>,
+    ) -> Result<Option<(RawGuard, Entered)>> {
+        let Some(entered) = self.locks.threads.enter(&self.path) else {
+            return Err(lock::would_deadlock(&self.path));
         };
-        let limit: Limit = options.limit();
         let queue = Queue::of(&self.path, role);
-        let hold = Hold::take(&self.session, &queue, patience, &mut options, &limit)?;
-        Ok(hold.map(|hold| (hold, stay)))
+        let raw = RawGuard::acquire(&self.locks.session, &queue, &mut request)?;
+        Ok(raw.map(|raw| (raw, entered)))
     }
 }
 
@@ -298,12 +272,12 @@ impl RwLockReadGuard {
     /// Returns a number that is higher than that of every writer before; readers that
     /// share the lock come in no particular order.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// Releases the lock and waits until the server has confirmed it.
@@ -315,9 +289,9 @@ impl RwLockReadGuard {
     /// Fails with [`Error::Lost`] if the lock was lost before: a writer may have changed
     /// what was read.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, stay, .. } = self;
-        let released = hold.release();
-        drop(stay);
+        let Self { raw, entered, .. } = self;
+        let released = raw.release();
+        drop(entered);
         released
     }
 }
@@ -325,12 +299,12 @@ impl RwLockReadGuard {
 impl RwLockWriteGuard {
     /// Returns a number that grows with every writer of this lock.
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.hold.node()
+        self.raw.node()
     }
 
     /// Releases the lock and waits until the server has confirmed it.
@@ -342,9 +316,9 @@ impl RwLockWriteGuard {
     /// Fails with [`Error::Lost`] if the lock was lost before: what was done under this
     /// guard may have overlapped with others.
     pub fn unlock(self) -> Result<()> {
-        let Self { hold, stay, .. } = self;
-        let released = hold.release();
-        drop(stay);
+        let Self { raw, entered, .. } = self;
+        let released = raw.release();
+        drop(entered);
         released
     }
 
@@ -361,14 +335,14 @@ impl RwLockWriteGuard {
     /// the directory's sequence numbers. The lock is released then.
     pub fn downgrade(self) -> Result<RwLockReadGuard> {
         let Self {
-            hold,
-            stay,
+            raw,
+            entered,
             not_send,
         } = self;
-        let hold = hold.downgrade()?;
+        let raw = raw.downgrade()?;
         Ok(RwLockReadGuard {
-            hold,
-            stay,
+            raw,
+            entered,
             not_send,
         })
     }

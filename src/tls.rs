@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::session::wire::Security;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::transport::native::Security;
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.
 ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64ct::{Base64, Encoding};
 use sha1::{Digest, Sha1};
 
-use crate::proto::{Access, ErrorCode, Permissions};
+use crate::jute::{Access, ErrorCode, Permissions};
 
 /// Something that a client has shown itself to be.
 #[derive(Clone, Debug, Eq, PartialEq)]

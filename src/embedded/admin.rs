@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::date::date;
 use super::state::{Connection, State};
-use crate::proto::{OpCode, Request};
+use crate::jute::{OpCode, Request};
 
 /// What this server says it is.
 const VERSION: &str = concat!(

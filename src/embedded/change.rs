@@ -2,7 +2,7 @@
 
 use super::acl::Acl;
 use super::node::{Marks, Node};
-use crate::proto::Data;
+use crate::jute::Data;
 
 /// A change that was made.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use super::admin::Word;
 use super::outbox::Outbox;
 use super::server::Shared;
 use super::watches::Watcher;
-use crate::proto::{ConnectRequest, ErrorCode, Request};
+use crate::jute::{ConnectRequest, ErrorCode, Request};
 
 /// A connection's thread, and what it takes to end it.
 #[derive(Debug)]

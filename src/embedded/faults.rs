@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::proto::{OpCode, Request};
+use crate::jute::{OpCode, Request};
 
 /// A kind of request, to say whose reply is to be lost.
 ///

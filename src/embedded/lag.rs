@@ -13,7 +13,7 @@ use super::path;
 use super::state::State;
 use super::tree::Tree;
 use super::watches::{Notice, Watcher, Watches};
-use crate::proto::{CreateMode, Op};
+use crate::jute::{CreateMode, Op};
 
 /// How long a follower lags at most: its clients could wait for ever for what happened.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::acl::Acl;
-use crate::proto::{CreateMode, Data, ErrorCode, Stat};
+use crate::jute::{CreateMode, Data, ErrorCode, Stat};
 
 /// The version that fits any.
 const ANY_VERSION: i32 = -1;

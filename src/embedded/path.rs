@@ -1,6 +1,6 @@
 //! What a path may look like, and what is above it.
 
-use crate::proto::ErrorCode;
+use crate::jute::ErrorCode;
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 

@@ -4,11 +4,11 @@ use super::acl::Identity;
 use super::requests::{Asker, Result};
 use super::state::State;
 use super::watches::{Notice, Reach, Subject, Watcher};
-use crate::proto::{
+use crate::jute::Names;
+use crate::jute::{
     Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
     WatchLists,
 };
-use crate::protocol::names::Names;
 
 impl State {
     pub(super) fn read(&mut self, request: Request, asker: Asker<'_>) -> Result<Reply> {

@@ -4,7 +4,7 @@ use super::acl::Identity;
 use super::state::State;
 use super::tree::Author;
 use super::watches::Watcher;
-use crate::proto::{
+use crate::jute::{
     Access, CreateMode, ErrorCode, Op, OpCode, OpReply, Reply, ReplyHeader, Request, xid,
 };
 

@@ -21,7 +21,7 @@ use super::requests::Answer;
 use super::sessions::{Password, Sessions};
 use super::tree::Tree;
 use super::watches::{Notice, Watcher, Watches};
-use crate::proto::{ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Request};
+use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Event, Permissions, Request};
 
 pub(super) struct State {
     pub(super) config: Config,

@@ -5,7 +5,7 @@ use super::change::Change;
 use super::node::Moment;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, Reach, Subject, Watcher, Watches};
-use crate::proto::{
+use crate::jute::{
     Access, CreateMode, Data, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
 };
 

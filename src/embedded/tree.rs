@@ -13,7 +13,7 @@ use super::acl::{Acl, Identity};
 use super::change::{Above, Change};
 use super::node::{Moment, Node, Owner, next_version};
 use super::path;
-use crate::proto::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
+use crate::jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 

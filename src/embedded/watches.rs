@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::acl::Acl;
 use super::change::Change;
 use super::path;
-use crate::proto::{EventKind, WatchKind};
+use crate::jute::{EventKind, WatchKind};
 
 /// Somebody who can be told: the number of a connection.
 pub(super) type Watcher = u64;

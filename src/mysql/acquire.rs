@@ -13,7 +13,6 @@ use crossbeam_channel::{Receiver, RecvError, at, bounded, never, select};
 use log::warn;
 use serde_json::json;
 
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
 use crate::mysql::connection::{Kind, Link, Trouble};
@@ -23,6 +22,7 @@ use crate::mysql::place::{Fate, Place};
 use crate::mysql::renewal::Command;
 use crate::mysql::shared::Shared;
 use crate::mysql::statement::{self, Key, Row};
+use crate::time::clock::Moment;
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug)]

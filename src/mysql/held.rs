@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
 use crate::mysql::lease::Lease;
 use crate::mysql::place::Place;
 use crate::mysql::renewal::renew_one;
+use crate::time::clock::Moment;
 
 /// A lock that is held; given up when dropped, by the place in it.
 #[derive(Debug)]
@@ -91,12 +91,14 @@ macro_rules! guard_methods {
 
             /// Returns what the guard knows about its lock.
             pub fn state(&self) -> $crate::GuardState {
-                self.held.lease.state($crate::clock::Moment::now())
+                self.held.lease.state($crate::time::clock::Moment::now())
             }
 
             /// Returns how long the lock can be trusted if nothing more is heard.
             pub fn valid_for(&self) -> std::time::Duration {
-                self.held.lease.valid_for($crate::clock::Moment::now())
+                self.held
+                    .lease
+                    .valid_for($crate::time::clock::Moment::now())
             }
 
             /// Returns the number of this grant; the next one of the same name is greater.

@@ -16,8 +16,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
-use crate::clock::Moment;
 use crate::guard::{GuardEvent, GuardState};
+use crate::time::clock::Moment;
 
 /// The lease of one lock that was taken.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
 use crate::mysql::lease::Lease;
 use crate::mysql::local::Turn;
 use crate::mysql::release::Release;
 use crate::mysql::shared::Shared;
+use crate::time::clock::Moment;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 
-use crate::clock::Moment;
 use crate::mysql::connection::{Link, Trouble};
 use crate::mysql::local::Turn;
 use crate::mysql::statement::{self, Key};
+use crate::time::clock::Moment;
 
 /// The pause before a deletion that failed is repeated, at first and at most.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -12,12 +12,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use log::{debug, warn};
 
-use crate::clock::Moment;
 use crate::mysql::connection::{Link, Trouble};
 use crate::mysql::lease::{self, Lease};
 use crate::mysql::release::{Next, Release};
 use crate::mysql::statement::{self, Key};
 use crate::mysql::worker::Workers;
+use crate::time::clock::Moment;
 
 /// How many leases are renewed in one packet.
 const BATCH: usize = 50;

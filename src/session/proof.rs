@@ -6,16 +6,10 @@
 //! ephemeral node cannot have fails through the quorum all the same, and tells of the
 //! session; a look at the node tells the rest.
 
-use std::time::Duration;
-
-use super::Session;
-use super::ask::Answered;
-use super::limit::Limit;
-use super::transport::{Abilities, Failure};
-use crate::clock::Moment;
 use crate::error::Result;
-use crate::proto::{ErrorCode, Op, Request};
-use crate::protocol::validity::Stamp;
+use crate::jute::{ErrorCode, Op, Request};
+use crate::transport::Answered;
+use crate::transport::{Capabilities, Failure};
 
 /// What came of asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,8 +23,8 @@ pub(crate) enum Proof {
 }
 
 /// The requests that ask for these nodes.
-pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
-    if abilities.multi {
+pub(crate) fn requests(capabilities: Capabilities, nodes: &[String]) -> Vec<Request> {
+    if capabilities.multi {
         let check = |path: &String| Op::Check {
             path: path.clone(),
             version: -1,
@@ -53,10 +47,10 @@ pub(crate) fn requests(abilities: Abilities, nodes: &[String]) -> Vec<Request> {
 }
 
 /// Judges the answers to [`requests`].
-pub(crate) fn judge(abilities: Abilities, answers: &[Answered]) -> Proof {
-    if abilities.multi {
+pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
+    if capabilities.multi {
         return match answers.first() {
-            Some(Ok(crate::proto::Reply::Multi(results))) => {
+            Some(Ok(crate::jute::Reply::Multi(results))) => {
                 let gone = |result: &Result<_, _>| *result == Err(ErrorCode::NO_NODE);
                 match results.iter().position(gone) {
                     Some(at) => Proof::Gone(at),
@@ -81,67 +75,17 @@ pub(crate) fn judge(abilities: Abilities, answers: &[Answered]) -> Proof {
     Proof::Confirmed
 }
 
-/// What came of having the quorum confirm nodes.
-pub(crate) enum Proven {
-    By(Stamp),
-    /// The node at this place is gone.
-    Gone(usize),
-    GaveUp,
-}
-
-impl Session {
-    /// Has the quorum confirm the nodes so that a lock may be granted on the strength of it.
-    pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
-        let abilities = self.transport.abilities();
-        let mut asker = self.asker();
-        let (mut proven, mut proofs) = (None, 0);
-        loop {
-            if asker.connected(limit)?.is_err() {
-                return Ok(Proven::GaveUp);
-            }
-            let better_at = proven.and_then(|stamp| self.hub.better_at(stamp));
-            if let Some(pause) = better_at.and_then(pause_until) {
-                if asker.pause(pause, limit).is_err() {
-                    return Ok(Proven::GaveUp);
-                }
-                continue;
-            }
-            let stamp = self.hub.stamp();
-            let Ok(answers) = asker.prove(nodes, limit) else {
-                return Ok(Proven::GaveUp);
-            };
-            match judge(abilities, &answers) {
-                Proof::Confirmed => {
-                    proofs += 1;
-                    if self.hub.supports_a_grant(stamp, proofs) {
-                        return Ok(Proven::By(stamp));
-                    }
-                    proven = Some(stamp);
-                }
-                Proof::Gone(at) => return Ok(Proven::Gone(at)),
-                Proof::Unanswered => asker.breathe(),
-            }
-        }
-    }
-}
-
-/// How long it is until then, if that is to come.
-pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
-    let now = Moment::now().since_boot();
-    moment.checked_sub(now).filter(|pause| !pause.is_zero())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{OpReply, Reply, Stat};
+    use crate::jute::{OpReply, Reply, Stat};
 
-    const OURS: Abilities = Abilities {
+    const OURS: Capabilities = Capabilities {
         multi: true,
         sync: true,
         resumes: true,
     };
-    const HANDLE: Abilities = Abilities {
+    const HANDLE: Capabilities = Capabilities {
         multi: false,
         sync: false,
         resumes: false,

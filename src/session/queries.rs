@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use super::Session;
-use super::ask::{Asker, not_made, over, refused};
-use super::limit::{GaveUp, Limit};
-use super::transport::Failure;
 use crate::error::{Error, Result};
+use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
-use crate::proto::{CreateMode, ErrorCode, Reply, Request};
-use crate::protocol::dialect::{Dialect, Role};
-use crate::protocol::queue::{Contest, Foreign};
+use crate::recipe::dialect::{Dialect, Role};
+use crate::recipe::queue::{Contest, Foreign};
+use crate::session::Session;
+use crate::session::caller::{Caller, not_made, over, refused};
+use crate::time::limit::{Limit, LimitReached};
+use crate::transport::Failure;
 
 /// How long a question about a queue may take.
 const LIMIT: Duration = Duration::from_secs(15);
+
+/// How many nodes are read at a time.
+const AT_A_TIME: usize = 500;
 
 impl Session {
     /// What this client asks of a queue.
@@ -45,7 +48,7 @@ impl Session {
     /// Makes the directories of several locks, and what is above them.
     pub(crate) fn make_directories(
         &self,
-        asker: &mut Asker,
+        caller: &mut Caller,
         dirs: &[String],
         lasting: Lasting<'_>,
         limit: &Limit,
@@ -53,16 +56,16 @@ impl Session {
         for dir in dirs {
             let requests = self.parents(dir, lasting);
             let count = requests.len();
-            let mut ticket = asker.post(requests.into_iter().map(|request| (request, None)));
+            let mut call_id = caller.post(requests.into_iter().map(|request| (request, None)));
             let mut refusals = Refusals::default();
             for _ in 0..count {
-                match asker.wait(ticket, limit) {
+                match caller.wait(call_id, limit) {
                     Ok(Err(Failure::Refused(code))) => refusals.add(code),
                     Ok(Err(Failure::TooLong(long))) => return Err(long.about(dir)),
                     Ok(_) => refusals.none(),
-                    Err(GaveUp) => return Ok(()),
+                    Err(LimitReached) => return Ok(()),
                 }
-                ticket = ticket.next();
+                call_id = call_id.next();
             }
             if let Some(code) = refusals.trouble() {
                 return Err(not_made(dir, code));
@@ -94,12 +97,12 @@ impl Session {
 
     /// Asks until there is an answer; `None` if the node is not there.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
-        match self.asker().insist(request, &Limit::after(LIMIT))? {
+        match self.caller().insist(request, &Limit::after(LIMIT))? {
             Ok(Ok(reply)) => Ok(Some(reply)),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
             Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
             Ok(Err(Failure::TooLong(long))) => Err(long.about(path)),
-            Ok(Err(Failure::Closed)) => Err(over(&self.hub.link())),
+            Ok(Err(Failure::Closed)) => Err(over(&self.status.snapshot())),
             Ok(Err(_)) | Err(_) => Err(self.unanswered()),
         }
     }
@@ -110,13 +113,13 @@ impl Session {
         requests: &[Request],
         limit: &Limit,
     ) -> Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>> {
-        let mut asker = self.asker();
+        let mut caller = self.caller();
         'again: loop {
-            if asker.connected(limit)?.is_err() {
+            if caller.connected(limit)?.is_err() {
                 return Ok(None);
             }
-            let ticket = asker.post(requests.iter().map(|request| (request.clone(), None)));
-            let Ok(answers) = asker.wait_for_all(ticket, requests.len(), limit) else {
+            let call_id = caller.post(requests.iter().map(|request| (request.clone(), None)));
+            let Ok(answers) = caller.wait_for_all(call_id, requests.len(), limit) else {
                 return Ok(None);
             };
             let mut read = Vec::with_capacity(answers.len());
@@ -125,9 +128,9 @@ impl Session {
                     Ok(reply) => Ok(reply),
                     Err(Failure::Refused(code)) => Err(code),
                     Err(Failure::TooLong(long)) => return Err(long.about(read_by(request))),
-                    Err(Failure::Closed) => return Err(over(&self.hub.link())),
+                    Err(Failure::Closed) => return Err(over(&self.status.snapshot())),
                     Err(Failure::Lost | Failure::NotSent) => {
-                        asker.breathe();
+                        caller.breathe();
                         continue 'again;
                     }
                 });
@@ -145,11 +148,31 @@ impl Session {
         answers.ok_or_else(|| self.unanswered())
     }
 
+    /// Reads what stands in each node; `None` for those that have gone.
+    pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<(Vec<u8>, Stat)>>> {
+        let mut all = Vec::with_capacity(nodes.len());
+        for nodes in nodes.chunks(AT_A_TIME) {
+            let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
+            for (node, answer) in nodes.iter().zip(self.look_up(&reads)?) {
+                all.push(match answer {
+                    Ok(Reply::Data { data, stat }) => Some((data.into(), stat)),
+                    Err(ErrorCode::NO_AUTH) => match self.read(&Request::exists(node), node)? {
+                        Some(Reply::Stat(stat)) => Some((Vec::new(), stat)),
+                        _ => None,
+                    },
+                    Ok(_) | Err(ErrorCode::NO_NODE) => None,
+                    Err(code) => return Err(refused(node, code)),
+                });
+            }
+        }
+        Ok(all)
+    }
+
     /// The error of a question that no server has answered in time.
     fn unanswered(&self) -> Error {
         Error::ConnectTimeout {
             limit: LIMIT,
-            tried: self.hub.trouble(),
+            tried: self.status.trouble(),
         }
     }
 

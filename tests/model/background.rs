@@ -1,9 +1,9 @@
 //! What happens without the caller: farewells, the end of sessions, watches.
 
-use zklock::protocol::attempt::Event;
-use zklock::protocol::dialect::Role;
-use zklock::protocol::farewell;
-use zklock::protocol::last_grant::LastGrant;
+use zklock::recipe::attempt::Event;
+use zklock::recipe::cleanup;
+use zklock::recipe::dialect::Role;
+use zklock::recipe::last_grant::LastGrant;
 
 use super::client::{Change, Fired, Place};
 use super::mutant::Mutant;
@@ -12,28 +12,28 @@ use super::world::{Transport, World};
 impl World {
     pub(crate) fn release(&mut self, i: usize) {
         let client = &mut self.clients[i];
-        let hold = client.hold.take().expect("it holds");
+        let raw = client.raw.take().expect("it holds");
         if client.wish.role == Role::Exclusive {
-            client.last = LastGrant::new(&hold.node, client.last);
+            client.last = LastGrant::new(&raw.node, client.last);
         }
-        client.bid_farewell(hold.node);
+        client.bid_farewell(raw.node);
         self.end_round(i);
     }
 
     pub(crate) fn part(&mut self, i: usize, nth: usize) {
         let action = self.clients[i].farewells[nth].action();
         let skips = self.rules.mutant == Mutant::PartsWithoutSync;
-        if !(skips && action == farewell::Action::Sync) {
+        if !(skips && action == cleanup::Action::Sync) {
             self.clients[i].unseen = None;
         }
         match action {
-            farewell::Action::Sync => self.answer_farewell(i, nth, farewell::Event::Synced),
-            farewell::Action::List => self.list_farewell(i, nth, None),
-            farewell::Action::Delete(name) => {
+            cleanup::Action::Sync => self.answer_farewell(i, nth, cleanup::Event::Synced),
+            cleanup::Action::List => self.list_farewell(i, nth, None),
+            cleanup::Action::Delete(name) => {
                 self.part_with(i, &name);
-                self.answer_farewell(i, nth, farewell::Event::Gone);
+                self.answer_farewell(i, nth, cleanup::Event::Gone);
             }
-            farewell::Action::Done => unreachable!("it has ended"),
+            cleanup::Action::Done => unreachable!("it has ended"),
         }
     }
 
@@ -41,7 +41,7 @@ impl World {
         self.list_farewell(i, nth, self.clients[i].unseen);
     }
 
-    /// A farewell of client `i` deletes the node.
+    /// A cleanup of client `i` deletes the node.
     pub(crate) fn part_with(&mut self, i: usize, name: &str) {
         self.check_ownership(i, name);
         self.remove(name);
@@ -49,16 +49,16 @@ impl World {
 
     fn list_farewell(&mut self, i: usize, nth: usize, until: Option<i64>) {
         let event = match self.directory.names(until) {
-            Some(names) => farewell::Event::Children(names),
-            None => farewell::Event::Gone,
+            Some(names) => cleanup::Event::Children(names),
+            None => cleanup::Event::Gone,
         };
         self.answer_farewell(i, nth, event);
     }
 
-    fn answer_farewell(&mut self, i: usize, nth: usize, event: farewell::Event) {
+    fn answer_farewell(&mut self, i: usize, nth: usize, event: cleanup::Event) {
         let farewells = &mut self.clients[i].farewells;
         farewells[nth].handle(event);
-        if farewells[nth].action() == farewell::Action::Done {
+        if farewells[nth].action() == cleanup::Action::Done {
             farewells.remove(nth);
         }
     }
@@ -95,7 +95,7 @@ impl World {
     pub(crate) fn leave_session(&mut self, i: usize) {
         if self.clients[i].attempt.is_some() {
             self.report(i, Event::NewSession);
-        } else if self.clients[i].hold.is_some() {
+        } else if self.clients[i].raw.is_some() {
             self.release(i);
         }
     }
@@ -103,7 +103,7 @@ impl World {
     /// The nodes of a closed session go.
     pub(crate) fn reap(&mut self, session: i64) {
         let nodes = self.directory.nodes.iter();
-        let theirs = nodes.filter(|node| node.born.owner == session);
+        let theirs = nodes.filter(|node| node.origin.owner == session);
         let names: Vec<_> = theirs.map(|node| node.name.clone()).collect();
         names.iter().for_each(|name| self.remove(name));
     }

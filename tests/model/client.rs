@@ -1,10 +1,10 @@
 //! One client: a session, what it is doing, and what it has yet to clean up.
 
-use zklock::protocol::attempt::{Action, Attempt, Leftover, Mine, Patience};
-use zklock::protocol::dialect::{Dialect, Role};
-use zklock::protocol::farewell::Farewell;
-use zklock::protocol::last_grant::LastGrant;
-use zklock::protocol::queue::Contest;
+use zklock::recipe::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
+use zklock::recipe::cleanup::Cleanup;
+use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::last_grant::LastGrant;
+use zklock::recipe::queue::Contest;
 
 /// What one client wants.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -26,10 +26,10 @@ pub(crate) struct Client {
     pub(crate) attempts: u8,
     /// The node that the attempt knows to be its own.
     pub(crate) queued: Option<String>,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) raw: Option<RawGuard>,
     /// The last grant, if it wants another one.
     pub(crate) last: Option<LastGrant>,
-    pub(crate) farewells: Vec<Farewell>,
+    pub(crate) farewells: Vec<Cleanup>,
 
     pub(crate) session: i64,
     /// The server has closed the session, and the client has not heard of it.
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     pub(crate) deaf: bool,
     /// What the watches saw, in the order in which it happened.
     pub(crate) events: Vec<Fired>,
-    /// The connection is a new one since the sleeper fell asleep.
+    /// The connection is a new one since the subscriber fell asleep.
     pub(crate) reconnected: bool,
     /// A create that was sent, and whose answer nobody waits for any more.
     pub(crate) under_way: Option<String>,
@@ -91,8 +91,8 @@ pub(crate) enum Change {
 
 /// A guard.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Hold {
-    pub(crate) node: Mine,
+pub(crate) struct RawGuard {
+    pub(crate) node: OwnNode,
     /// The guard's deadline has not passed: code may act on the lock. It passes before
     /// the server can end the session, which is what the deadline is for.
     pub(crate) trusted: bool,
@@ -105,7 +105,7 @@ impl Client {
             attempt: None,
             attempts: 0,
             queued: None,
-            hold: None,
+            raw: None,
             last: None,
             farewells: Vec::new(),
             session: 100 * (seat as i64 + 1),
@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// Begins with a node that somebody else has put into the queue for us.
-    pub(crate) fn enter_queued(&mut self, mine: Mine) {
+    pub(crate) fn enter_queued(&mut self, mine: OwnNode) {
         self.attempts += 1;
         self.queued = Some(mine.name.clone());
         self.attempt = Some(Attempt::queued(self.contest(), mine, self.wish.patience));
@@ -185,7 +185,7 @@ impl Client {
 
     /// Nothing is left to do, not even in the background.
     pub(crate) fn is_done(&self) -> bool {
-        let idle = self.attempt.is_none() && self.hold.is_none() && self.farewells.is_empty();
+        let idle = self.attempt.is_none() && self.raw.is_none() && self.farewells.is_empty();
         self.crashed || idle && self.under_way.is_none()
     }
 
@@ -194,8 +194,7 @@ impl Client {
         !self.crashed && !self.expired && self.under_way.is_none()
     }
 
-    pub(crate) fn bid_farewell(&mut self, node: Mine) {
-        self.farewells
-            .push(Farewell::new(Leftover::Node(node.name)));
+    pub(crate) fn bid_farewell(&mut self, node: OwnNode) {
+        self.farewells.push(Cleanup::new(Orphan::Node(node.name)));
     }
 }

@@ -1,8 +1,8 @@
 //! The server's side: one directory of sequential ephemeral nodes.
 
-use zklock::protocol::attempt::Born;
-use zklock::protocol::dialect::Role;
-use zklock::protocol::names::Names;
+use zklock::recipe::Names;
+use zklock::recipe::attempt::Origin;
+use zklock::recipe::dialect::Role;
 
 /// As many as there were before those who take part, see the setting: so that a number may
 /// come up again.
@@ -34,7 +34,7 @@ pub(crate) enum Overflow {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    pub(crate) born: Born,
+    pub(crate) origin: Origin,
     pub(crate) maker: Maker,
 }
 
@@ -64,7 +64,7 @@ impl Directory {
         prefix: &str,
         owner: i64,
         maker: Maker,
-    ) -> Option<(String, Born)> {
+    ) -> Option<(String, Origin)> {
         if !self.there {
             return None;
         }
@@ -74,23 +74,23 @@ impl Directory {
             (2_147_483_647, Overflow::Wraps) => -2_147_483_648,
             _ => self.counter + 1,
         };
-        let born = self.plant(&name, owner, maker);
-        Some((name, born))
+        let origin = self.plant(&name, owner, maker);
+        Some((name, origin))
     }
 
     /// Creates a node with this very name.
-    pub(crate) fn plant(&mut self, name: &str, owner: i64, maker: Maker) -> Born {
-        let born = Born {
+    pub(crate) fn plant(&mut self, name: &str, owner: i64, maker: Maker) -> Origin {
+        let origin = Origin {
             owner,
             czxid: self.zxid,
         };
         self.zxid += 1;
         self.nodes.push(Node {
             name: name.to_owned(),
-            born,
+            origin,
             maker,
         });
-        born
+        origin
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Node> {
@@ -100,7 +100,7 @@ impl Directory {
     /// Returns the names as a server shows them that has applied nothing from the
     /// transaction `until` on.
     pub(crate) fn names(&self, until: Option<i64>) -> Option<Names> {
-        let shown = |node: &&Node| until.is_none_or(|until| node.born.czxid < until);
+        let shown = |node: &&Node| until.is_none_or(|until| node.origin.czxid < until);
         let names = self.nodes.iter().filter(shown);
         self.there.then(|| names.map(|node| &node.name).collect())
     }

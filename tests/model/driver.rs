@@ -6,22 +6,22 @@
 //! - a reply out of another session than the attempt was begun in is not reported, but
 //!   `NewSession` is; only before it knows its node may an attempt go on for a while, and
 //!   it has the owner to tell by then; that a node is not there must not be reported,
-//! - a sleeper is woken after every reconnect,
+//! - a subscriber is woken after every reconnect,
 //! - only the watches that were set last are listened to, and their events are told in
 //!   the order in which they happened: `Deleted` after the own node's is no grant,
 //! - who lists again while its watches stand is told if they fall with the connection,
 //! - a connection that was made anew tells what it missed in any order: that is `Woken`,
 //! - the deletion of the own node is `Woken`, since a server that closes the session tells
 //!   of it, too; only an answer to a request, through the session, is `Evicted`,
-//! - a farewell is repeated until it is answered; where the transport knows its session,
-//!   a farewell ends with the session in which it was begun, which may be a later one
+//! - a cleanup is repeated until it is answered; where the transport knows its session,
+//!   a cleanup ends with the session in which it was begun, which may be a later one
 //!   than the attempt's.
 
-use zklock::protocol::attempt::{Action, Event, Outcome};
-use zklock::protocol::farewell::Farewell;
-use zklock::protocol::queue::Behind;
+use zklock::recipe::attempt::{Action, Event, Outcome};
+use zklock::recipe::cleanup::Cleanup;
+use zklock::recipe::queue::Blocked;
 
-use super::client::{Change, Hold, Place};
+use super::client::{Change, Place, RawGuard};
 use super::mutant::{Mutant, births_by_number};
 use super::property::Property;
 use super::world::{Step, World};
@@ -53,8 +53,8 @@ impl World {
                 Mutant::OrdersByNumberOnly => births_by_number(&names),
                 _ => self.births(&names),
             },
-            Action::Watch(behind) => self.watch(i, &behind.nearest),
-            Action::WatchAround(behind, mine) => self.watch_around(i, &behind, mine),
+            Action::Watch(blocked) => self.watch(i, &blocked.nearest),
+            Action::WatchAround(blocked, mine) => self.watch_around(i, &blocked, mine),
             Action::Prove(name) => match self.directory.find(&name) {
                 None if mutant != Mutant::OverlooksOwnAbsence => Event::NoNode,
                 _ => Event::Proved,
@@ -68,9 +68,9 @@ impl World {
     fn create(&mut self, i: usize, prefix: &str) -> Event {
         let (maker, session) = (self.maker(i), self.clients[i].session);
         match self.directory.create(prefix, session, maker) {
-            Some((name, born)) => {
-                let born = self.rules.create_tells.then_some(born);
-                Event::Created(name, born)
+            Some((name, origin)) => {
+                let origin = self.rules.create_tells.then_some(origin);
+                Event::Created(name, origin)
             }
             None => Event::NoNode,
         }
@@ -85,8 +85,8 @@ impl World {
 
     fn inspect(&self, i: usize, name: &str, until: Option<i64>) -> Event {
         let node = self.directory.find(name);
-        match node.filter(|node| until.is_none_or(|until| node.born.czxid < until)) {
-            Some(node) => Event::Inspected(node.born),
+        match node.filter(|node| until.is_none_or(|until| node.origin.czxid < until)) {
+            Some(node) => Event::Inspected(node.origin),
             None if self.clients[i].untold => Event::NewSession,
             None => Event::NoNode,
         }
@@ -94,7 +94,7 @@ impl World {
 
     pub(crate) fn births(&self, names: &[String]) -> Event {
         let nodes = names.iter().filter_map(|name| self.directory.find(name));
-        Event::Births(nodes.map(|n| (n.name.clone(), n.born.czxid)).collect())
+        Event::Births(nodes.map(|n| (n.name.clone(), n.origin.czxid)).collect())
     }
 
     fn watch(&mut self, i: usize, nearest: &str) -> Event {
@@ -110,9 +110,9 @@ impl World {
         }
     }
 
-    fn watch_around(&mut self, i: usize, behind: &Behind, mine: String) -> Event {
+    fn watch_around(&mut self, i: usize, blocked: &Blocked, mine: String) -> Event {
         self.clients[i].guards = true;
-        let event = self.watch(i, &behind.nearest);
+        let event = self.watch(i, &blocked.nearest);
         let watching = matches!(event, Event::Watching);
         if !watching || self.rules.mutant == Mutant::WatchesOnlyTheNearest {
             return event;
@@ -121,7 +121,7 @@ impl World {
             return Event::Evicted;
         }
         self.clients[i].guard = (!self.clients[i].deaf).then_some(mine);
-        match &behind.beyond {
+        match &blocked.beyond {
             Some(beyond) if self.directory.find(beyond).is_none() => Event::BeyondDeleted,
             beyond => {
                 self.clients[i].beyond.clone_from(beyond);
@@ -144,10 +144,10 @@ impl World {
         let deluded = self.clients[i].deluded;
         self.report(i, Event::Proved);
         let client = &mut self.clients[i];
-        if let (Some(hold), false) = (&mut client.hold, client.expired) {
+        if let (Some(raw), false) = (&mut client.raw, client.expired) {
             // Who was evicted when it was its turn learns it from the next proof.
-            let evicted = self.directory.find(&hold.node.name).is_none();
-            hold.trusted = deluded || !evicted;
+            let evicted = self.directory.find(&raw.node.name).is_none();
+            raw.trusted = deluded || !evicted;
         }
     }
 
@@ -191,14 +191,14 @@ impl World {
         let Action::Finish(outcome) = attempt.action() else {
             return;
         };
-        let leftovers = attempt.leftovers().into_iter();
+        let orphans = attempt.orphans().into_iter();
         let forgets = match self.rules.mutant {
             Mutant::ForgetsLeftovers => true,
             Mutant::AscribesToOldSession => client.untold,
             _ => false,
         };
         if !forgets {
-            client.farewells.extend(leftovers.map(Farewell::new));
+            client.farewells.extend(orphans.map(Cleanup::new));
         }
         self.finish(i, outcome);
     }
@@ -214,7 +214,7 @@ impl World {
                 }
                 client.attempt = None;
                 client.forget_attempt();
-                client.hold = Some(Hold {
+                client.raw = Some(RawGuard {
                     node: mine,
                     trusted: true,
                 });

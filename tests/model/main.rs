@@ -36,7 +36,7 @@ use self::explore::{Explored, explore};
 use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
 use self::property::Property::{
-    self, Exclusion, Herd, Leftover, Liveness, Order, Ownership, Progress, Sleep, Truth,
+    self, Exclusion, Herd, Liveness, Order, Orphan, Ownership, Progress, Sleep, Truth,
 };
 use self::setting::Setting;
 use self::world::{Transport, World};
@@ -249,11 +249,11 @@ const WRONG: [Wrong; 36] = [
     (Mutant::CarriesOnInNewSession,     "x x",   "1 expiry",           &[Truth, Exclusion]),
     (Mutant::HoldsUnproved,             "x x",   "1 expiry",           &[Exclusion]),
     (Mutant::TrustsPings,               "x x",   "1 expiry",           &[Exclusion]),
-    (Mutant::ForgetsLeftovers,          "x",     "1 cancel",            &[Leftover, Liveness]),
-    (Mutant::CancelsWithoutLoss,        "x",     "1 cancel",            &[Leftover, Liveness]),
-    (Mutant::GivesUpFarewells,          "x",     "1 fault",             &[Leftover, Liveness]),
-    (Mutant::PartsWithoutSync,          "x",     "1 cancel",           &[Leftover, Liveness]),
-    (Mutant::DropsFarewells,            "x",     "1 fault",             &[Leftover, Progress, Liveness]),
+    (Mutant::ForgetsLeftovers,          "x",     "1 cancel",            &[Orphan, Liveness]),
+    (Mutant::CancelsWithoutLoss,        "x",     "1 cancel",            &[Orphan, Liveness]),
+    (Mutant::GivesUpFarewells,          "x",     "1 fault",             &[Orphan, Liveness]),
+    (Mutant::PartsWithoutSync,          "x",     "1 cancel",           &[Orphan, Liveness]),
+    (Mutant::DropsFarewells,            "x",     "1 fault",             &[Orphan, Progress, Liveness]),
     (Mutant::AscribesToOldSession,      "x",     "1 expiry",             &[Progress, Liveness]),
     (Mutant::DeletesBeforeRelease,      "x x",   "",                     &[Ownership, Exclusion]),
 ];

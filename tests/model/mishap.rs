@@ -1,7 +1,7 @@
 //! What goes wrong: broken connections, impatient callers, ended sessions, operators.
 
-use zklock::protocol::attempt::{Action, Event};
-use zklock::protocol::farewell;
+use zklock::recipe::attempt::{Action, Event};
+use zklock::recipe::cleanup;
 
 use super::client::Change;
 use super::directory::Maker;
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn lose_farewell(&mut self, i: usize, nth: usize, applied: bool) {
-        if let (farewell::Action::Delete(name), true) =
+        if let (cleanup::Action::Delete(name), true) =
             (self.clients[i].farewells[nth].action(), applied)
         {
             self.part_with(i, &name);
@@ -125,8 +125,8 @@ impl World {
 
     fn create_as(&mut self, i: usize, prefix: &str, maker: Maker) {
         let client = &mut self.clients[i];
-        if let Some((_, born)) = self.directory.create(prefix, client.session, maker) {
-            client.unseen.get_or_insert(born.czxid);
+        if let Some((_, origin)) = self.directory.create(prefix, client.session, maker) {
+            client.unseen.get_or_insert(origin.czxid);
         }
     }
 
@@ -161,8 +161,8 @@ impl World {
         client.under_way = None;
         client.watch = None;
         client.beyond = None;
-        if let Some(hold) = &mut client.hold {
-            hold.trusted &= self.rules.mutant == Mutant::TrustsPings;
+        if let Some(raw) = &mut client.raw {
+            raw.trusted &= self.rules.mutant == Mutant::TrustsPings;
         }
     }
 
@@ -170,7 +170,7 @@ impl World {
         let client = &mut self.clients[i];
         client.crashed = true;
         client.attempt = None;
-        client.hold = None;
+        client.raw = None;
         client.farewells.clear();
         client.under_way = None;
         client.unseen = None;
@@ -181,8 +181,8 @@ impl World {
         let node = self.directory.nodes[n].clone();
         let client = &mut self.clients[node.maker.client];
         client.evicted = true;
-        if let Some(hold) = client.hold.as_mut() {
-            hold.trusted &= hold.node.name != node.name;
+        if let Some(raw) = client.raw.as_mut() {
+            raw.trusted &= raw.node.name != node.name;
         }
         self.remove(&node.name);
     }

@@ -3,10 +3,10 @@
 //! The protocol's own code is not touched: a wrong decision of the queue's is brought
 //! about by showing the machine another listing than the real one.
 
-use zklock::protocol::attempt::{Born, Event, Mine};
-use zklock::protocol::dialect::Role;
-use zklock::protocol::last_grant::LastGrant;
-use zklock::protocol::names::Names;
+use zklock::recipe::Names;
+use zklock::recipe::attempt::{Event, Origin, OwnNode};
+use zklock::recipe::dialect::Role;
+use zklock::recipe::last_grant::LastGrant;
 
 use super::directory::OTHERS;
 use super::world::World;
@@ -103,9 +103,9 @@ impl World {
         let (number, czxid) = self.directory.latest();
         let last = self.clients[i].last?;
         let made_up = |number, czxid| {
-            let mine = Mine {
+            let mine = OwnNode {
                 name: format!("lock-{number:010}"),
-                born: Born {
+                origin: Origin {
                     czxid,
                     owner: self.clients[i].session,
                 },

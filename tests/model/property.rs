@@ -1,7 +1,7 @@
 //! What must hold in every world.
 
-use zklock::protocol::attempt::{Action, Attempt, Event, Mine, Outcome, Patience};
-use zklock::protocol::dialect::Role;
+use zklock::recipe::attempt::{Action, Attempt, Event, Outcome, OwnNode, Patience};
+use zklock::recipe::dialect::Role;
 
 use super::client::Client;
 use super::directory::Node;
@@ -20,12 +20,12 @@ pub(crate) enum Property {
     Exclusion,
     /// Nobody gets the lock before somebody who queued earlier and still waits.
     Order,
-    /// Wake any sleeper for no reason: it finds that it still has to wait.
+    /// Wake any subscriber for no reason: it finds that it still has to wait.
     Sleep,
     /// A deletion wakes one contender, except readers, which can go on together; and the
     /// one that is next to it then, to look at the queue.
     Herd,
-    /// A farewell deletes nothing but what its own client has done with.
+    /// A cleanup deletes nothing but what its own client has done with.
     Ownership,
     /// Nobody is told that it was evicted, that the lock was taken, or that it is its turn,
     /// if that's not so.
@@ -33,7 +33,7 @@ pub(crate) enum Property {
     /// Whoever waits has something to wait for.
     Progress,
     /// When all is over, no node is left.
-    Leftover,
+    Orphan,
     /// From everywhere, if nothing goes wrong any more, a way leads to the end.
     Liveness,
 }
@@ -56,13 +56,13 @@ impl World {
     }
 
     fn check_exclusion(&mut self, i: usize) {
-        let holds = |client: &Client| client.hold.as_ref().is_some_and(|hold| hold.trusted);
+        let holds = |client: &Client| client.raw.as_ref().is_some_and(|raw| raw.trusted);
         let clash = |j: &usize| {
             let (one, other) = (&self.clients[*j], &self.clients[i]);
             holds(one) && holds(other) && excludes(one.wish.role, other.wish.role)
         };
         if let Some(j) = (0..i).find(clash) {
-            let text = format!("{} and {} hold at once", name(j), name(i));
+            let text = format!("{} and {} raw at once", name(j), name(i));
             self.blame(Property::Exclusion, text);
         }
     }
@@ -80,7 +80,7 @@ impl World {
             );
             return;
         }
-        let mut attempt = client.attempt.clone().expect("a sleeper has one");
+        let mut attempt = client.attempt.clone().expect("a subscriber has one");
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
             Action::Watch(_) | Action::WatchAround(..) => {}
@@ -114,16 +114,16 @@ impl World {
             Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),
             None => {
                 let nodes = self.directory.names(None).unwrap_or_default();
-                self.blame(Property::Leftover, format!("left behind: {nodes:?}"));
+                self.blame(Property::Orphan, format!("left blocked: {nodes:?}"));
             }
         }
     }
 
     /// The client is given the lock on the strength of `mine`.
-    pub(crate) fn check_order(&mut self, i: usize, mine: &Mine) {
+    pub(crate) fn check_order(&mut self, i: usize, mine: &OwnNode) {
         let role = self.clients[i].wish.role;
         let overtaken = self.directory.nodes.iter().find(|node| {
-            let ahead = node.born.czxid < mine.born.czxid;
+            let ahead = node.origin.czxid < mine.origin.czxid;
             ahead && excludes(node.maker.role, role) && self.is_waiting(node)
         });
         if let Some(node) = overtaken {
@@ -143,7 +143,7 @@ impl World {
     fn is_waiting(&self, node: &Node) -> bool {
         let client = &self.clients[node.maker.client];
         let wants = client.attempt.is_some() && !client.cancelled && !client.crashed;
-        let current = client.attempts == node.maker.attempt && client.session == node.born.owner;
+        let current = client.attempts == node.maker.attempt && client.session == node.origin.owner;
         wants && current && !client.expired
     }
 
@@ -167,13 +167,10 @@ impl World {
         }
     }
 
-    /// A farewell of the client's is about to delete the node.
+    /// A cleanup of the client's is about to delete the node.
     pub(crate) fn check_ownership(&mut self, i: usize, node: &str) {
         let client = &self.clients[i];
-        let holds = client
-            .hold
-            .as_ref()
-            .is_some_and(|hold| hold.node.name == node);
+        let holds = client.raw.as_ref().is_some_and(|raw| raw.node.name == node);
         let maker = self
             .directory
             .find(node)

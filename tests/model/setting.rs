@@ -1,7 +1,7 @@
 //! What is tried: who takes part, and how much may go wrong.
 
-use zklock::protocol::attempt::Patience;
-use zklock::protocol::dialect::Role;
+use zklock::recipe::attempt::Patience;
+use zklock::recipe::dialect::Role;
 
 use super::client::Wish;
 use super::directory::Overflow;

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use zklock::protocol::attempt::Action;
-use zklock::protocol::farewell;
+use zklock::recipe::attempt::Action;
+use zklock::recipe::cleanup;
 
 use super::client::Client;
 use super::explore::Model;
@@ -65,7 +65,7 @@ impl Model for World {
 impl World {
     fn attempt_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
         let Some(action) = client.action() else {
-            steps.extend(client.hold.as_ref().map(|_| Step::Release(i)));
+            steps.extend(client.raw.as_ref().map(|_| Step::Release(i)));
             return;
         };
         if 0 < self.budget.cancels {
@@ -122,13 +122,13 @@ impl World {
         if !client.is_served() {
             return;
         }
-        for (nth, farewell) in client.farewells.iter().enumerate() {
+        for (nth, cleanup) in client.farewells.iter().enumerate() {
             steps.push(Step::Part(i, nth));
-            match farewell.action() {
-                farewell::Action::List if client.unseen.is_some() => {
+            match cleanup.action() {
+                cleanup::Action::List if client.unseen.is_some() => {
                     steps.push(Step::LagPart(i, nth));
                 }
-                farewell::Action::Delete(_) if 0 < self.budget.faults => {
+                cleanup::Action::Delete(_) if 0 < self.budget.faults => {
                     steps.extend([false, true].map(|applied| Step::LoseFarewell {
                         client: i,
                         nth,
@@ -176,7 +176,12 @@ impl World {
     }
 
     fn server_steps(&self, steps: &mut Vec<Step>) {
-        let mut owners: Vec<_> = self.directory.nodes.iter().map(|n| n.born.owner).collect();
+        let mut owners: Vec<_> = self
+            .directory
+            .nodes
+            .iter()
+            .map(|n| n.origin.owner)
+            .collect();
         owners.sort_unstable();
         owners.dedup();
         let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));

@@ -12,9 +12,9 @@
 //! - A session ends at the server first. Its nodes go later, even after the client has
 //!   its next session. From then on none of its writes are carried out.
 
-use zklock::protocol::attempt::{Action, Mine};
-use zklock::protocol::dialect::Dialect;
-use zklock::protocol::name::prefix;
+use zklock::recipe::attempt::{Action, OwnNode};
+use zklock::recipe::dialect::Dialect;
+use zklock::recipe::name::prefix;
 
 use super::client::Client;
 use super::directory::{Directory, Maker};
@@ -81,17 +81,17 @@ pub(crate) enum Step {
     Recall(usize),
     /// A server that lags answers the attempt's question.
     Lag(usize),
-    /// The sleeper is told what its watch saw.
+    /// The subscriber is told what its watch saw.
     Wake(usize),
-    /// The sleeper is told that the connection was made anew.
+    /// The subscriber is told that the connection was made anew.
     WakeAfterReconnect(usize),
     /// A create takes effect that nobody waits for any more.
     Land(usize),
     /// The guard is dropped.
     Release(usize),
-    /// A farewell's action is carried out and answered.
+    /// A cleanup's action is carried out and answered.
     Part(usize, usize),
-    /// A server that lags answers a farewell's question.
+    /// A server that lags answers a cleanup's question.
     LagPart(usize, usize),
     /// The client hears that its session is over, and has another.
     Hear(usize),
@@ -106,7 +106,7 @@ pub(crate) enum Step {
     LoseReply(usize),
     /// The transport waits no longer for the answer to a create, and may be too early.
     LosePatience(usize),
-    /// The connection breaks while a farewell deletes.
+    /// The connection breaks while a cleanup deletes.
     LoseFarewell {
         client: usize,
         nth: usize,
@@ -164,8 +164,8 @@ impl World {
         let made = self
             .directory
             .create(&prefix, self.clients[i].session, maker);
-        let (name, born) = made.expect("the directory is there");
-        self.clients[i].enter_queued(Mine { name, born });
+        let (name, origin) = made.expect("the directory is there");
+        self.clients[i].enter_queued(OwnNode { name, origin });
     }
 
     pub(crate) fn go(&mut self, step: Step) {
@@ -208,7 +208,7 @@ impl World {
     pub(crate) fn end_round(&mut self, i: usize) {
         let client = &mut self.clients[i];
         client.attempt = None;
-        client.hold = None;
+        client.raw = None;
         client.forget_attempt();
         client.wish.rounds -= 1;
         match client.wish.rounds {

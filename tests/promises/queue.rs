@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use zklock::Dialect;
-use zklock::protocol::dialect::Role;
-use zklock::protocol::name::NodeName;
-use zklock::protocol::names::Names;
-use zklock::protocol::queue::{Behind, Contest, Place, own};
+use zklock::recipe::Names;
+use zklock::recipe::dialect::Role;
+use zklock::recipe::name::NodeName;
+use zklock::recipe::queue::{Blocked, Contest, Place, own};
 
 /// Somebody in a queue.
 #[derive(Clone, Debug)]
@@ -142,10 +142,10 @@ fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
 }
 
 /// Returns whom everyone waits for, by position; `None` for those whose turn it is.
-fn waits(queue: &[Contender], listing: &[String]) -> Vec<Option<(usize, Behind)>> {
+fn waits(queue: &[Contender], listing: &[String]) -> Vec<Option<(usize, Blocked)>> {
     let wait = |me: &Contender| match place(queue, listing, me) {
         Place::First => None,
-        Place::Behind(behind) => {
+        Place::Blocked(behind) => {
             let at = queue.iter().position(|c| c.node == behind.nearest);
             Some((at.expect("it is in the queue"), behind))
         }
@@ -222,7 +222,7 @@ proptest! {
             let after = place(&rest, &names(&rest), &queue[me]);
             match (&before[me], after) {
                 (None, after) => prop_assert_eq!(after, Place::First),
-                (Some((nearest, behind)), Place::Behind(after)) if *nearest != gone => {
+                (Some((nearest, behind)), Place::Blocked(after)) if *nearest != gone => {
                     prop_assert_eq!(&after.nearest, &behind.nearest);
                 }
                 (Some((nearest, behind)), after) => {
@@ -240,7 +240,7 @@ proptest! {
     ) {
         let me = me.index(queue.len());
         let known = &queue[..=me];
-        if let Some((nearest, Behind { last: true, .. })) = &waits(known, &names(known))[me] {
+        if let Some((nearest, Blocked { last: true, .. })) = &waits(known, &names(known))[me] {
             let mut rest = queue.clone();
             rest.remove(*nearest);
             prop_assert_eq!(place(&rest, &names(&rest), &queue[me]), Place::First);
@@ -261,7 +261,7 @@ proptest! {
         };
         let mut rest = queue.clone();
         rest.retain(|contender| contender.node != *beyond);
-        let Place::Behind(after) = place(&rest, &names(&rest), &queue[me]) else {
+        let Place::Blocked(after) = place(&rest, &names(&rest), &queue[me]) else {
             return Err(TestCaseError::fail("the nearest is still ahead"));
         };
         prop_assert_eq!(&after.nearest, &behind.nearest);

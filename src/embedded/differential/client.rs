@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::proto::{
+use crate::jute::Names as Children;
+use crate::jute::{
     Access, ConnectReply, ConnectRequest, Event, OpReply, Reply, ReplyHeader, Request, Stat, xid,
 };
-use crate::protocol::names::Names as Children;
 
 /// One session with one of the servers.
 pub(super) struct Client {

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::proto::{
+use crate::jute::{
     Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
 };
 

@@ -12,10 +12,10 @@ mod travel;
 
 use std::mem;
 
-use zklock::protocol::attempt::{Attempt, Leftover, Mine, Patience};
-use zklock::protocol::dialect::{Dialect, Role};
-use zklock::protocol::farewell::Farewell;
-use zklock::protocol::queue::Contest;
+use zklock::recipe::attempt::{Attempt, Orphan, OwnNode, Patience};
+use zklock::recipe::cleanup::Cleanup;
+use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::queue::Contest;
 
 pub(crate) use self::mutant::Detour;
 pub(crate) use self::steps::Step;
@@ -89,8 +89,8 @@ pub(crate) struct Traveller {
     /// Counts what needs a fresh id.
     pub(crate) ids: u8,
     /// The nodes that were created in all queues, and are not held yet.
-    pub(crate) standing: Vec<Mine>,
-    pub(crate) holds: Vec<Hold>,
+    pub(crate) standing: Vec<OwnNode>,
+    pub(crate) holds: Vec<RawGuard>,
     pub(crate) partings: Vec<Parting>,
     pub(crate) session: i64,
     /// The server has closed the session, and the client has not heard of it.
@@ -105,17 +105,17 @@ pub(crate) struct Traveller {
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Hold {
+pub(crate) struct RawGuard {
     pub(crate) dir: usize,
-    pub(crate) mine: Mine,
+    pub(crate) mine: OwnNode,
     pub(crate) trusted: bool,
 }
 
-/// A farewell, in its directory.
+/// A cleanup, in its directory.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Parting {
     pub(crate) dir: usize,
-    pub(crate) farewell: Farewell,
+    pub(crate) cleanup: Cleanup,
     pub(crate) clears: bool,
 }
 
@@ -243,31 +243,31 @@ impl Traveller {
         self.events.clear();
     }
 
-    pub(crate) fn part_from(&mut self, dir: usize, leftover: Leftover, clears: bool) {
-        let farewell = Farewell::new(leftover);
+    pub(crate) fn part_from(&mut self, dir: usize, orphan: Orphan, clears: bool) {
+        let cleanup = Cleanup::new(orphan);
         self.partings.push(Parting {
             dir,
-            farewell,
+            cleanup,
             clears,
         });
     }
 
     /// Gives up what it holds, and the places where it waits for the rest.
     pub(crate) fn leave(&mut self) {
-        for hold in mem::take(&mut self.holds) {
-            let clears = self.stage == Stage::Inside && self.goal == Goal::Tracked && hold.trusted;
-            self.part_from(hold.dir, Leftover::Node(hold.mine.name), clears);
+        for raw in mem::take(&mut self.holds) {
+            let clears = self.stage == Stage::Inside && self.goal == Goal::Tracked && raw.trusted;
+            self.part_from(raw.dir, Orphan::Node(raw.mine.name), clears);
         }
         for (dir, mine) in mem::take(&mut self.standing).into_iter().enumerate() {
-            self.part_from(dir, Leftover::Node(mine.name), false);
+            self.part_from(dir, Orphan::Node(mine.name), false);
         }
         self.attempt = None;
     }
 
     /// Lets the next one in line go on.
     pub(crate) fn release_line(&mut self) {
-        for hold in mem::take(&mut self.holds) {
-            self.part_from(hold.dir, Leftover::Node(hold.mine.name), false);
+        for raw in mem::take(&mut self.holds) {
+            self.part_from(raw.dir, Orphan::Node(raw.mine.name), false);
         }
     }
 

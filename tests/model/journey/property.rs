@@ -1,7 +1,7 @@
 //! What must hold on every journey.
 
-use zklock::protocol::attempt::{Action, Event, Outcome};
-use zklock::protocol::dialect::{Dialect, Role};
+use zklock::recipe::attempt::{Action, Event, Outcome};
+use zklock::recipe::dialect::{Dialect, Role};
 
 use super::{Goal, Journey, Last, Stage, Traveller};
 use crate::property::{Property, Violation, excludes, name};
@@ -25,7 +25,7 @@ impl Journey {
             one.is_some_and(|one| other.is_some_and(|other| excludes(one, other)))
         };
         if let Some(j) = (0..i).find(clash) {
-            let text = format!("{} and {} hold at once", name(j), name(i));
+            let text = format!("{} and {} raw at once", name(j), name(i));
             self.blame(Property::Exclusion, text);
         }
     }
@@ -34,7 +34,7 @@ impl Journey {
     fn check_permits(&mut self) {
         let out = |t: &&Traveller| {
             let inside = t.stage == Stage::Inside && matches!(t.goal, Goal::Permit(..));
-            inside && t.holds.iter().all(|hold| hold.trusted)
+            inside && t.holds.iter().all(|raw| raw.trusted)
         };
         let out = self.travellers.iter().filter(out).count();
         let few = |t: &Traveller| matches!(t.goal, Goal::Permit(_, permits) if permits < out);
@@ -65,7 +65,7 @@ impl Journey {
             return;
         };
         let watches_own = traveller.guard.is_some();
-        let mut attempt = traveller.attempt.clone().expect("a sleeper has one");
+        let mut attempt = traveller.attempt.clone().expect("a subscriber has one");
         attempt.handle(Event::Woken);
         let names = self.dirs[dir].names(None).unwrap_or_default();
         attempt.handle(Event::Children(names));
@@ -83,7 +83,7 @@ impl Journey {
     /// Who is granted something has its nodes.
     pub(crate) fn check_nodes(&mut self, i: usize) {
         let mut holds = self.travellers[i].holds.iter();
-        if holds.any(|hold| self.dirs[hold.dir].find(&hold.mine.name).is_none()) {
+        if holds.any(|raw| self.dirs[raw.dir].find(&raw.mine.name).is_none()) {
             let text = format!("{} is granted a node that is not there", name(i));
             self.blame(Property::Exclusion, text);
         }
@@ -103,7 +103,7 @@ impl Journey {
     fn check_end(&mut self) {
         match self.travellers.iter().position(|t| !t.is_done()) {
             Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),
-            None => self.blame(Property::Leftover, "something is left behind".to_owned()),
+            None => self.blame(Property::Orphan, "something is left blocked".to_owned()),
         }
     }
 
@@ -123,6 +123,6 @@ impl Traveller {
             (Goal::Lock(role), _) => Some(role),
             (Goal::All | Goal::Tracked, _) => Some(Role::Exclusive),
         };
-        role.filter(|_| self.holds.iter().all(|hold| hold.trusted))
+        role.filter(|_| self.holds.iter().all(|raw| raw.trusted))
     }
 }

@@ -2,29 +2,29 @@
 
 use std::mem;
 
-use zklock::protocol::attempt::{Attempt, Leftover, Mine, Patience};
-use zklock::protocol::dialect::{Dialect, Role};
-use zklock::protocol::name::{NodeName, prefix};
+use zklock::recipe::attempt::{Attempt, Orphan, OwnNode, Patience};
+use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::name::{NodeName, prefix};
 
-use super::{Detour, Goal, Hold, Journey, Last, Stage};
+use super::{Detour, Goal, Journey, Last, RawGuard, Stage};
 use crate::directory::Maker;
 
 impl Journey {
     /// It is at the head of this queue.
-    pub(crate) fn arrive(&mut self, i: usize, dir: usize, mine: Mine) {
+    pub(crate) fn arrive(&mut self, i: usize, dir: usize, mine: OwnNode) {
         let traveller = &mut self.travellers[i];
-        let hold = |mine| Hold {
+        let raw = |mine| RawGuard {
             dir,
             mine,
             trusted: true,
         };
         match (traveller.goal, dir) {
             (Goal::Lock(_), _) => {
-                traveller.holds.push(hold(mine));
+                traveller.holds.push(raw(mine));
                 self.go_inside(i);
             }
             (Goal::Permit(..), 0) => {
-                traveller.holds.push(hold(mine));
+                traveller.holds.push(raw(mine));
                 if self.detour == Detour::LooksAfterItsTurn {
                     traveller.release_line();
                 }
@@ -33,15 +33,15 @@ impl Journey {
             (Goal::Permit(..), _) => {
                 // The line's node is in the same session, and so still there.
                 traveller.release_line();
-                traveller.holds.push(hold(mine));
+                traveller.holds.push(raw(mine));
                 self.go_inside(i);
             }
             (Goal::Downgrade, _) => {
-                traveller.holds.push(hold(mine));
+                traveller.holds.push(raw(mine));
                 traveller.stage = Stage::Downgrade;
                 if self.detour == Detour::DeletesTheWriterFirst {
                     let name = traveller.holds[0].mine.name.clone();
-                    traveller.part_from(0, Leftover::Node(name), false);
+                    traveller.part_from(0, Orphan::Node(name), false);
                 }
             }
             (Goal::All, 0) => self.queue_up(i, 1),
@@ -50,7 +50,7 @@ impl Journey {
                 _ => traveller.stage = Stage::Prove,
             },
             (Goal::Tracked, _) => {
-                traveller.holds.push(hold(mine));
+                traveller.holds.push(raw(mine));
                 traveller.stage = Stage::Look;
                 if self.detour == Detour::MarksInTheQueue {
                     traveller.told = None;
@@ -72,12 +72,12 @@ impl Journey {
     fn hold_all(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         let mines = mem::take(&mut traveller.standing).into_iter().enumerate();
-        let hold = |(dir, mine)| Hold {
+        let raw = |(dir, mine)| RawGuard {
             dir,
             mine,
             trusted: true,
         };
-        traveller.holds = mines.map(hold).collect();
+        traveller.holds = mines.map(raw).collect();
         self.go_inside(i);
     }
 
@@ -122,11 +122,11 @@ impl Journey {
         }
     }
 
-    pub(crate) fn stand(&mut self, i: usize, dir: usize) -> Mine {
+    pub(crate) fn stand(&mut self, i: usize, dir: usize) -> OwnNode {
         let id = self.travellers[i].id(i);
         let prefix = prefix(Dialect::Curator, Role::Exclusive, &id);
-        let (name, born) = self.create(i, dir, &prefix);
-        Mine { name, born }
+        let (name, origin) = self.create(i, dir, &prefix);
+        OwnNode { name, origin }
     }
 
     fn queue_up(&mut self, i: usize, dir: usize) {
@@ -144,14 +144,14 @@ impl Journey {
         let Some(mine) = self.make_reader(i) else {
             // An earlier transaction may have made it, and its reply was lost.
             let prefix = self.reader_prefix(i);
-            self.travellers[i].part_from(0, Leftover::Prefix(prefix), false);
+            self.travellers[i].part_from(0, Orphan::Prefix(prefix), false);
             return self.end(i);
         };
         let traveller = &mut self.travellers[i];
         if self.detour != Detour::DeletesTheWriterFirst {
             traveller.leave();
         }
-        traveller.holds = vec![Hold {
+        traveller.holds = vec![RawGuard {
             dir: 0,
             mine,
             trusted: true,
@@ -163,7 +163,7 @@ impl Journey {
         prefix(Dialect::Curator, Role::Read, &self.travellers[i].id(i))
     }
 
-    pub(crate) fn make_reader(&mut self, i: usize) -> Option<Mine> {
+    pub(crate) fn make_reader(&mut self, i: usize) -> Option<OwnNode> {
         let traveller = &self.travellers[i];
         let unchecked = matches!(
             self.detour,
@@ -182,21 +182,21 @@ impl Journey {
         };
         let session = traveller.session;
         if let Some(node) = self.dirs[0].find(&name) {
-            return Some(Mine {
+            return Some(OwnNode {
                 name,
-                born: node.born,
+                origin: node.origin,
             });
         }
-        let (name, born) = match self.detour {
+        let (name, origin) = match self.detour {
             Detour::TakesANewNumber => self.dirs[0]
                 .create(&prefix, session, maker)
                 .expect("it is there"),
             _ => {
-                let born = self.dirs[0].plant(&name, session, maker);
-                (name, born)
+                let origin = self.dirs[0].plant(&name, session, maker);
+                (name, origin)
             }
         };
-        Some(Mine { name, born })
+        Some(OwnNode { name, origin })
     }
 
     /// The transaction that sets the mark if the node is there.
@@ -205,7 +205,7 @@ impl Journey {
         if self.dirs[0].find(&mine.name).is_none() {
             return false;
         }
-        self.mark = Some(mine.born.czxid);
+        self.mark = Some(mine.origin.czxid);
         if self.last == Last::Released {
             self.last = Last::Open;
         }

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use zklock::protocol::attempt::Action;
-use zklock::protocol::farewell;
+use zklock::recipe::attempt::Action;
+use zklock::recipe::cleanup;
 
 use super::{Journey, Stage, Traveller};
 use crate::explore::Model;
@@ -13,13 +13,13 @@ use crate::property::Violation;
 pub(crate) enum Step {
     /// The traveller's request is carried out and answered.
     Run(usize),
-    /// The sleeper is told what its watch saw.
+    /// The subscriber is told what its watch saw.
     Wake(usize),
-    /// The sleeper is told that the connection was made anew.
+    /// The subscriber is told that the connection was made anew.
     WakeAfterReconnect(usize),
     /// The guard is dropped.
     Release(usize),
-    /// A farewell's action is carried out and answered.
+    /// A cleanup's action is carried out and answered.
     Part(usize, usize),
     /// The client hears that its session is over, and has another.
     Hear(usize),
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     LoseRequest(usize),
     /// So it is, and an open request was carried out.
     LoseReply(usize),
-    /// The connection breaks after a farewell's action was carried out.
+    /// The connection breaks after a cleanup's action was carried out.
     LosePart(usize, usize),
     Cancel(usize),
     Expire(usize),
@@ -57,7 +57,7 @@ impl Model for Journey {
             }
         }
         let nodes = self.dirs.iter().flat_map(|dir| &dir.nodes);
-        let mut owners: Vec<_> = nodes.map(|node| node.born.owner).collect();
+        let mut owners: Vec<_> = nodes.map(|node| node.origin.owner).collect();
         owners.sort_unstable();
         owners.dedup();
         let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));
@@ -126,8 +126,8 @@ impl Journey {
             }
             steps.extend(traveller.loses().then_some(Step::LoseReply(i)));
             let deletes = |nth: &usize| {
-                let action = traveller.partings[*nth].farewell.action();
-                matches!(action, farewell::Action::Delete(_))
+                let action = traveller.partings[*nth].cleanup.action();
+                matches!(action, cleanup::Action::Delete(_))
             };
             let deletes = (0..traveller.partings.len()).filter(deletes);
             steps.extend(deletes.map(|nth| Step::LosePart(i, nth)));

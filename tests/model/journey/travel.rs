@@ -1,9 +1,9 @@
 //! What a traveller does, and what happens to it.
 
-use zklock::protocol::attempt::{Action, Born, Event, Leftover, Outcome};
-use zklock::protocol::dialect::Role;
-use zklock::protocol::farewell;
-use zklock::protocol::name::NodeName;
+use zklock::recipe::attempt::{Action, Event, Origin, Orphan, Outcome};
+use zklock::recipe::cleanup;
+use zklock::recipe::dialect::Role;
+use zklock::recipe::name::NodeName;
 
 use super::{Detour, Goal, Journey, Last, Seen, Stage, Step, Watch};
 use crate::property::Property;
@@ -71,8 +71,8 @@ impl Journey {
                 if self.detour == Detour::MarksInTheQueue {
                     self.mark = Some(0);
                 }
-                let (name, born) = self.create(i, dir, &prefix);
-                Event::Created(name, Some(born))
+                let (name, origin) = self.create(i, dir, &prefix);
+                Event::Created(name, Some(origin))
             }
             Action::Sync => Event::Synced,
             Action::List => Event::Children(children(self)),
@@ -96,13 +96,13 @@ impl Journey {
                 Event::Children(names)
             }
             Action::Inspect(name) => match self.dirs[dir].find(&name) {
-                Some(node) => Event::Inspected(node.born),
+                Some(node) => Event::Inspected(node.origin),
                 None => Event::NoNode,
             },
-            Action::Watch(behind) => self.watch(i, dir, behind.nearest),
+            Action::Watch(blocked) => self.watch(i, dir, blocked.nearest),
             // Who may not read the node beyond waits for the nearest alone.
-            Action::WatchAround(behind, mine) => {
-                let event = self.watch(i, dir, behind.nearest);
+            Action::WatchAround(blocked, mine) => {
+                let event = self.watch(i, dir, blocked.nearest);
                 if self.dirs[dir].find(&mine).is_none() {
                     return Event::Evicted;
                 }
@@ -125,13 +125,13 @@ impl Journey {
         Event::Watching
     }
 
-    pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Born) {
+    pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Origin) {
         let (maker, session) = (self.maker(i, dir), self.travellers[i].session);
         let contest = self.travellers[i].contest(dir);
         if !contest.dialect.is_numbered(contest.role) {
-            let born = self.dirs[dir].plant(prefix, session, maker);
+            let origin = self.dirs[dir].plant(prefix, session, maker);
             self.fire(dir, None);
-            return (prefix.to_owned(), born);
+            return (prefix.to_owned(), origin);
         }
         let made = self.dirs[dir].create(prefix, session, maker);
         self.fire(dir, None);
@@ -153,8 +153,8 @@ impl Journey {
             }
             return;
         };
-        for leftover in attempt.leftovers() {
-            traveller.part_from(dir, leftover, false);
+        for orphan in attempt.orphans() {
+            traveller.part_from(dir, orphan, false);
         }
         traveller.attempt = None;
         traveller.stop_watching();
@@ -175,13 +175,13 @@ impl Journey {
 
     fn part(&mut self, i: usize, nth: usize) {
         let parting = &self.travellers[i].partings[nth];
-        let event = match parting.farewell.action() {
-            farewell::Action::Sync => farewell::Event::Synced,
-            farewell::Action::List => {
+        let event = match parting.cleanup.action() {
+            cleanup::Action::Sync => cleanup::Event::Synced,
+            cleanup::Action::List => {
                 let names = self.dirs[parting.dir].names(None);
-                farewell::Event::Children(names.unwrap_or_default())
+                cleanup::Event::Children(names.unwrap_or_default())
             }
-            _ if self.delete(i, nth) => farewell::Event::Gone,
+            _ if self.delete(i, nth) => cleanup::Event::Gone,
             _ => return,
         };
         self.answer(i, nth, event);
@@ -191,7 +191,7 @@ impl Journey {
     /// whether that is all.
     fn delete(&mut self, i: usize, nth: usize) -> bool {
         let parting = &mut self.travellers[i].partings[nth];
-        let farewell::Action::Delete(name) = parting.farewell.action() else {
+        let cleanup::Action::Delete(name) = parting.cleanup.action() else {
             return true;
         };
         let (dir, clears) = (parting.dir, parting.clears);
@@ -213,10 +213,10 @@ impl Journey {
         }
     }
 
-    fn answer(&mut self, i: usize, nth: usize, event: farewell::Event) {
+    fn answer(&mut self, i: usize, nth: usize, event: cleanup::Event) {
         let partings = &mut self.travellers[i].partings;
-        partings[nth].farewell.handle(event);
-        if partings[nth].farewell.action() == farewell::Action::Done {
+        partings[nth].cleanup.handle(event);
+        if partings[nth].cleanup.action() == cleanup::Action::Done {
             partings.remove(nth);
         }
     }
@@ -299,7 +299,7 @@ impl Journey {
     fn reap(&mut self, session: i64) {
         for dir in 0..2 {
             let nodes = self.dirs[dir].nodes.iter();
-            let theirs = nodes.filter(|node| node.born.owner == session);
+            let theirs = nodes.filter(|node| node.origin.owner == session);
             let names: Vec<_> = theirs.map(|node| node.name.clone()).collect();
             names.iter().for_each(|name| self.remove(dir, name));
         }
@@ -326,7 +326,7 @@ impl Journey {
                     let number = NodeName::parse(&mine.name).map(|name| name.sequence);
                     let digits = format!("{:010}", number.unwrap_or(0));
                     let prefix = mine.name.trim_end_matches(&digits).to_owned();
-                    self.travellers[i].part_from(dir, Leftover::Prefix(prefix), false);
+                    self.travellers[i].part_from(dir, Orphan::Prefix(prefix), false);
                 }
                 self.travellers[i].leave();
                 self.begin(i);
@@ -354,8 +354,8 @@ impl Journey {
         let name = self.dirs[dir].nodes[nth].name.clone();
         for i in 0..self.travellers.len() {
             let holds = self.travellers[i].holds.iter_mut();
-            let held = holds.filter(|hold| hold.dir == dir && hold.mine.name == name);
-            if held.map(|hold| hold.trusted = false).count() > 0 {
+            let held = holds.filter(|raw| raw.dir == dir && raw.mine.name == name);
+            if held.map(|raw| raw.trusted = false).count() > 0 {
                 self.die(i);
             }
         }
@@ -371,7 +371,7 @@ impl Journey {
         traveller
             .holds
             .iter_mut()
-            .for_each(|hold| hold.trusted = false);
+            .for_each(|raw| raw.trusted = false);
     }
 
     fn crash(&mut self, i: usize) {

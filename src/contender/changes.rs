@@ -1,0 +1,220 @@
+//! Watches a lock without being in its queue.
+//!
+//! One watch on each directory that there is, or on its coming into being, and a look at all
+//! of them whenever one fires or the connection was made anew: no event can be missed,
+//! because a watch is set by the request that lists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+
+use crate::contender::Contender;
+use crate::error::Result;
+use crate::guard::GuardEvent;
+use crate::jute::Names;
+use crate::jute::{ErrorCode, Reply, Request};
+use crate::recipe::places::{Places, Spots};
+use crate::session::Session;
+use crate::session::caller::{Caller, over, refused};
+use crate::time::limit::{Limit, LimitReached};
+use crate::transport::{Failure, Fired, Watch, WatchId};
+
+/// One watch on each of several nodes; forgotten when dropped.
+struct Watcher<'a> {
+    session: &'a Session,
+    id: WatchId,
+    to: Sender<Fired>,
+    fired: Receiver<Fired>,
+    nodes: Vec<String>,
+}
+
+impl Session {
+    /// Returns the contenders as soon as they are not the `known` ones, or at the limit.
+    pub(crate) fn contenders_changed(
+        self: &Arc<Self>,
+        path: &str,
+        known: &[Contender],
+        limit: &Limit,
+    ) -> Result<Vec<Contender>> {
+        let mut caller = self.caller();
+        loop {
+            let changes = caller.changes().clone();
+            let mut watcher = Watcher::new(self);
+            let Ok(spots) = watcher.look(path, &mut caller, limit)? else {
+                return Ok(known.to_vec());
+            };
+            if !is_known(&spots, known) {
+                let present = self.contenders(path)?;
+                // Who came may have gone before he was looked at.
+                if !is_same(&present, known) {
+                    return Ok(present);
+                }
+            }
+            if watcher.wait(&changes, &never(), limit).is_err() {
+                return Ok(known.to_vec());
+            }
+        }
+    }
+
+    /// Returns when something has happened to a node or to a guard, or when the node is not
+    /// there; an error at the limit.
+    pub(crate) fn touched(
+        &self,
+        node: &str,
+        events: &Receiver<GuardEvent>,
+        limit: &Limit,
+    ) -> Result<std::result::Result<(), LimitReached>> {
+        let mut caller = self.caller();
+        let changes = caller.changes().clone();
+        let mut watcher = Watcher::new(self);
+        let read = Request::Exists {
+            path: node.to_owned(),
+            watch: true,
+        };
+        Ok(match watcher.ask(read, node, &mut caller, limit)? {
+            Err(LimitReached) => Err(LimitReached),
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => watcher.wait(&changes, events, limit),
+        })
+    }
+}
+
+impl<'a> Watcher<'a> {
+    fn new(session: &'a Session) -> Self {
+        let (to, fired) = unbounded();
+        Self {
+            session,
+            id: session.next_watch(),
+            to,
+            fired,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Sets the watches and tells who is there.
+    fn look(
+        &mut self,
+        path: &str,
+        caller: &mut Caller,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Spots, LimitReached>> {
+        let dirs = Places::of(path);
+        let mut places = Places::default();
+        match self.list(&dirs.own, caller, limit)? {
+            Ok(names) => places.own = names,
+            Err(LimitReached) => return Ok(Err(LimitReached)),
+        }
+        // When one of the others comes, the path's own children tell, but for kazoo's line.
+        let others = [
+            (places.is_curators(), &dirs.leases),
+            (places.is_curators() && places.has("locks"), &dirs.locks),
+            (places.may_be_kazoos(), &dirs.beside),
+        ];
+        let mut found = [None, None, None];
+        for ((_, dir), found) in others.iter().zip(&mut found).filter(|(look, _)| look.0) {
+            match self.list(dir, caller, limit)? {
+                Ok(names) => *found = names,
+                Err(LimitReached) => return Ok(Err(LimitReached)),
+            }
+        }
+        [places.leases, places.locks, places.beside] = found;
+        Ok(Ok(places.spots(path)))
+    }
+
+    /// Sets a watch on a directory and lists it; `None` if it is not there.
+    fn list(
+        &mut self,
+        dir: &str,
+        caller: &mut Caller,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Option<Names>, LimitReached>> {
+        let list = Request::GetChildren {
+            path: dir.to_owned(),
+            watch: true,
+            stat: false,
+        };
+        let await_it = Request::Exists {
+            path: dir.to_owned(),
+            watch: true,
+        };
+        loop {
+            for request in [&list, &await_it] {
+                match self.ask(request.clone(), dir, caller, limit)? {
+                    Err(LimitReached) => return Ok(Err(LimitReached)),
+                    Ok(Some(Reply::Children { names, .. })) => return Ok(Ok(Some(names))),
+                    Ok(None) if *request == await_it => return Ok(Ok(None)),
+                    // It has gone, or has just been made: list it after all.
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Asks with a watch until there is an answer; `None` if the node is not there.
+    fn ask(
+        &mut self,
+        request: Request,
+        node: &str,
+        caller: &mut Caller,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Option<Reply>, LimitReached>> {
+        if !self.nodes.iter().any(|known| known == node) {
+            self.nodes.push(node.to_owned());
+        }
+        loop {
+            if caller.connected(limit)?.is_err() {
+                return Ok(Err(LimitReached));
+            }
+            let watch = Watch::new(self.id, self.to.clone());
+            let call_id = caller.post([(request.clone(), Some(watch))]);
+            let Ok(answered) = caller.wait(call_id, limit) else {
+                return Ok(Err(LimitReached));
+            };
+            match answered {
+                Ok(reply) => return Ok(Ok(Some(reply))),
+                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Ok(Ok(None)),
+                Err(Failure::Refused(code)) => return Err(refused(node, code)),
+                Err(Failure::TooLong(long)) => return Err(long.about(node)),
+                Err(Failure::Closed) => return Err(over(&self.session.status.snapshot())),
+                Err(Failure::Lost | Failure::NotSent) => caller.breathe(),
+            }
+        }
+    }
+
+    /// Waits until a watch fires, a guard has an event or the connection changes.
+    fn wait(
+        &self,
+        changes: &Receiver<()>,
+        events: &Receiver<GuardEvent>,
+        limit: &Limit,
+    ) -> std::result::Result<(), LimitReached> {
+        self.session.transport.attend();
+        select! {
+            recv(self.fired) -> _ => Ok(()),
+            recv(changes) -> _ => Ok(()),
+            recv(events) -> _ => Ok(()),
+            recv(limit.timer()) -> _ => Err(LimitReached),
+            recv(limit.cancel) -> _ => Err(limit.cancelled()),
+        }
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            self.session.transport.unwatch(node, self.id);
+        }
+    }
+}
+
+fn is_known(spots: &Spots, known: &[Contender]) -> bool {
+    let present: BTreeSet<_> = spots.all().map(|spot| spot.node.as_str()).collect();
+    let known: BTreeSet<_> = known.iter().map(Contender::node).collect();
+    present == known
+}
+
+fn is_same(present: &[Contender], known: &[Contender]) -> bool {
+    let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
+    present.iter().map(key).eq(known.iter().map(key))
+}

@@ -1,0 +1,255 @@
+//! Who is in a queue.
+
+mod changes;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::error::Result;
+use crate::guard::FencingToken;
+use crate::jute::{ErrorCode, Reply, Request, Stat};
+use crate::owner::Owner;
+use crate::path;
+use crate::recipe::dialect::Role;
+use crate::recipe::name::NodeName;
+use crate::recipe::permits::number;
+use crate::recipe::places::{Places, Spot};
+use crate::session::Session;
+use crate::session::caller::refused;
+
+/// Someone who holds a lock or waits for it, of this library or another.
+///
+/// It is a picture of the moment at which it was asked for.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// for contender in client.contenders("/locks/nightly-report")? {
+///     let does = if contender.holds() { "holds" } else { "waits" };
+///     println!("{} {does} since {:?}", contender.node(), contender.since());
+///     assert_eq!(contender.node(), guard.node());
+///     contender.revoke()?; // asks it to let go
+/// }
+/// assert_eq!(guard.events().recv()?, zklock::GuardEvent::RevokeRequested);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Contender {
+    session: Arc<Session>,
+    node: String,
+    role: Role,
+    holds: bool,
+    stat: Stat,
+    owner: Owner,
+}
+
+impl Contender {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        node: String,
+        holds: bool,
+        stat: Stat,
+        data: &[u8],
+    ) -> Self {
+        let name = NodeName::parse(path::name(&node));
+        Self {
+            session: session.clone(),
+            role: name.map_or(Role::Exclusive, |name| name.kind.role()),
+            node,
+            holds,
+            stat,
+            owner: Owner::parse(data),
+        }
+    }
+
+    /// Returns the full path of its node.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Returns what it asks for.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns whether it held the lock, or one of the permits, when we looked.
+    pub fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Returns the session that its node belongs to.
+    pub fn session_id(&self) -> i64 {
+        self.stat.ephemeral_owner
+    }
+
+    /// Returns the token that it has, or will have when its turn comes.
+    pub fn token(&self) -> FencingToken {
+        FencingToken::new(self.stat.czxid)
+    }
+
+    /// Returns when it joined the queue, by the server's clock.
+    pub fn since(&self) -> SystemTime {
+        let since = Duration::from_millis(u64::try_from(self.stat.ctime).unwrap_or(0));
+        SystemTime::UNIX_EPOCH
+            .checked_add(since)
+            .unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Returns who it is, by its own words.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Says who it is in a message, as `db1 pid 4711 (report.sh)`.
+    pub(crate) fn named(&self) -> String {
+        let named = self.owner.named();
+        named.unwrap_or_else(|| format!("whoever made {}", self.node))
+    }
+
+    /// Asks it to let go.
+    ///
+    /// A holder of this library hears of it through its guard's
+    /// [`events`](crate::MutexGuard::events), a revocable mutex of Curator's through its
+    /// listener; both decide for themselves, and one that never looks goes on. Blocks for
+    /// one round trip, 15 s at most, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server turns the request down or the client is closed. That the
+    /// contender has gone meanwhile is not an error.
+    pub fn revoke(&self) -> Result<()> {
+        log::info!("asking {} to let go", self.node);
+        let revocation = self.session.revocation(&self.node);
+        self.session.read(&revocation, &self.node)?;
+        Ok(())
+    }
+
+    /// Removes it from the queue, whether it wants or not.
+    ///
+    /// Its node is deleted after a look that it is still the same node of the same
+    /// session. **A holder may go on for a moment**: it hears of it as soon as its client
+    /// does, and one that is paused or cut off not before its deadline. Ask first, with
+    /// [`revoke`](Self::revoke), and evict only who does not answer. Blocks for two round
+    /// trips, 15 s at most each, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server turns the request down or the client is closed. That the
+    /// contender has gone meanwhile is not an error.
+    pub fn evict(&self) -> Result<()> {
+        let look = Request::exists(&self.node);
+        let same = |stat: &Stat| {
+            stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
+        };
+        match self.session.read(&look, &self.node)? {
+            Some(Reply::Stat(stat)) if same(&stat) => {}
+            _ => return Ok(()),
+        }
+        log::warn!("evicting {}", self.node);
+        let eviction = self.session.eviction(&self.node);
+        self.session.read(&eviction, &self.node)?;
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Lists who holds the lock at a path, and then who waits for it, first come first.
+    pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
+        let dirs = Places::of(path);
+        let looks = [
+            Request::list(&dirs.own),
+            Request::list(&dirs.leases),
+            Request::list(&dirs.locks),
+            Request::list(&dirs.beside),
+            Request::get(path),
+        ];
+        let answers = self.look_up(&looks)?;
+        let mut answers = answers.into_iter();
+        let mut names = |dir: &str, counts: bool| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
+            Some(Err(code)) if counts && code != ErrorCode::NO_NODE => Err(refused(dir, code)),
+            _ => Ok(None),
+        };
+        let mut places = Places {
+            own: names(&dirs.own, true)?,
+            ..Places::default()
+        };
+        // What has another name by chance may be closed to us.
+        places.leases = names(&dirs.leases, places.is_curators())?;
+        places.locks = names(&dirs.locks, places.is_curators())?;
+        places.beside = names(&dirs.beside, places.may_be_kazoos())?;
+        let permits = match answers.next() {
+            Some(Ok(Reply::Data { data, .. })) => number(&data).map(|number| number as usize),
+            _ => None,
+        };
+        let spots = places.spots(path);
+        let mut own = self.read_spots(&spots.own)?;
+        if places.may_be_kazoos() {
+            // Their names tell no order.
+            own.sort_by_key(|permit| permit.stat.czxid);
+        }
+        let holders = self.read_spots(&spots.permits)?;
+        let line = self.read_spots(&spots.line)?;
+        own.extend(merged(holders, line, permits));
+        Ok(own)
+    }
+
+    /// Reads what each of them says of itself; who has gone is left out.
+    pub(crate) fn read_spots(self: &Arc<Self>, spots: &[Spot]) -> Result<Vec<Contender>> {
+        let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
+        let mut contenders = Vec::with_capacity(spots.len());
+        for (spot, read) in spots.iter().zip(self.describe(&nodes)?) {
+            let Some((data, stat)) = read else {
+                continue;
+            };
+            let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);
+            contenders.push(Contender {
+                role: spot.role,
+                ..contender
+            });
+        }
+        Ok(contenders)
+    }
+}
+
+/// Puts the line of a semaphore behind its permits.
+///
+/// In Curator's layout the first of the line asks for a permit by making the last one's node,
+/// and has it when there is room for that; it leaves the line then.
+fn merged(
+    mut permits: Vec<Contender>,
+    mut line: Vec<Contender>,
+    most: Option<usize>,
+) -> Vec<Contender> {
+    let both = |last: &Contender, first: &Contender| {
+        last.session_id() == first.session_id() && last.owner.thread == first.owner.thread
+    };
+    if let (Some(last), Some(first)) = (permits.last(), line.first())
+        && both(last, first)
+    {
+        match most {
+            Some(most) if permits.len() <= most => drop(line.remove(0)),
+            _ => drop(permits.pop()),
+        }
+    }
+    permits.append(&mut line);
+    permits
+}
+
+impl fmt::Debug for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contender")
+            .field("node", &self.node)
+            .field("role", &self.role)
+            .field("holds", &self.holds)
+            .field("session_id", &self.session_id())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}

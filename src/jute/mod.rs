@@ -1,0 +1,33 @@
+//! ZooKeeper's wire format ("jute"), in both directions.
+//!
+//! The wire session encodes requests and decodes replies; the embedded server does
+//! the opposite. What is in here is data and its encoding: no sockets, no clock, no
+//! session state. Bytes come from the network, so nothing in here may panic on them,
+//! and no length in them may cause an allocation that the bytes themselves do not
+//! back up.
+
+mod code;
+mod codec;
+mod connect;
+mod multi;
+mod names;
+mod op_code;
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub(crate) use self::code::ErrorCode;
+pub(crate) use self::codec::Malformed;
+pub(crate) use self::connect::{ConnectReply, ConnectRequest};
+pub(crate) use self::multi::{Op, OpReply, failure};
+pub use self::names::Names;
+pub(crate) use self::op_code::OpCode;
+pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
+pub(crate) use self::request::Request;
+pub(crate) use self::types::{
+    Access, CreateMode, Permissions, Secret, Stat, WatchKind, WatchLists,
+};
+#[cfg(any(test, feature = "embedded"))]
+pub(crate) use self::{multi::ReadOp, types::Data};

@@ -1,0 +1,152 @@
+//! Values that several requests and replies share.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// What the server knows about a node.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Stat {
+    pub(crate) czxid: i64,
+    pub(crate) mzxid: i64,
+    pub(crate) ctime: i64,
+    pub(crate) mtime: i64,
+    pub(crate) version: i32,
+    pub(crate) cversion: i32,
+    pub(crate) aversion: i32,
+    pub(crate) ephemeral_owner: i64,
+    pub(crate) data_length: i32,
+    pub(crate) num_children: i32,
+    pub(crate) pzxid: i64,
+}
+
+/// A node's data. ZooKeeper tells none at all, which clients in Java and Python write as
+/// null, from data of no bytes. The default is none.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Data(Option<Vec<u8>>);
+
+impl Data {
+    pub(super) fn as_option(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+}
+
+impl From<Option<&[u8]>> for Data {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        Self(bytes.map(<[u8]>::to_vec))
+    }
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Some(bytes))
+    }
+}
+
+impl From<Data> for Vec<u8> {
+    fn from(data: Data) -> Self {
+        data.0.unwrap_or_default()
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// What a node is: how long it lives, and whether the server numbers it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum CreateMode {
+    Persistent,
+    Ephemeral,
+    PersistentSequential,
+    EphemeralSequential,
+    Container,
+    /// Something that this crate does not make, such as a node with a time to live.
+    Other(i32),
+}
+
+impl CreateMode {
+    pub(crate) fn flag(self) -> i32 {
+        match self {
+            Self::Persistent => 0,
+            Self::Ephemeral => 1,
+            Self::PersistentSequential => 2,
+            Self::EphemeralSequential => 3,
+            Self::Container => 4,
+            Self::Other(flag) => flag,
+        }
+    }
+
+    pub(crate) fn from_flag(flag: i32) -> Self {
+        match flag {
+            0 => Self::Persistent,
+            1 => Self::Ephemeral,
+            2 => Self::PersistentSequential,
+            3 => Self::EphemeralSequential,
+            4 => Self::Container,
+            _ => Self::Other(flag),
+        }
+    }
+}
+
+/// One entry of an access control list.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Access {
+    pub(crate) permissions: Permissions,
+    pub(crate) scheme: String,
+    pub(crate) id: String,
+}
+
+/// What an [`Access`] allows: a set of bits.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Permissions(pub(crate) i32);
+
+impl Permissions {
+    pub(crate) const READ: Self = Self(1);
+    pub(crate) const WRITE: Self = Self(2);
+    pub(crate) const CREATE: Self = Self(4);
+    pub(crate) const DELETE: Self = Self(8);
+    pub(crate) const ADMIN: Self = Self(16);
+    pub(crate) const ALL: Self = Self(31);
+}
+
+/// Credentials: sent, and never shown.
+#[derive(Clone, Eq, PartialEq)]
+pub(crate) struct Secret(pub(crate) Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Which of a node's watches is meant: the numbers of removeWatches and checkWatches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchKind;
+
+impl WatchKind {
+    pub(crate) const CHILDREN: i32 = 1;
+    pub(crate) const DATA: i32 = 2;
+    pub(crate) const ANY: i32 = 3;
+}
+
+/// The watches that a client had on its last connection.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct WatchLists {
+    /// What the client has seen: an event after this is due at once.
+    pub(crate) since_zxid: i64,
+    pub(crate) data: Vec<String>,
+    pub(crate) exists: Vec<String>,
+    pub(crate) children: Vec<String>,
+    pub(crate) persistent: Vec<String>,
+    pub(crate) recursive: Vec<String>,
+}
+
+impl WatchLists {
+    pub(super) fn has_persistent(&self) -> bool {
+        !self.persistent.is_empty() || !self.recursive.is_empty()
+    }
+}

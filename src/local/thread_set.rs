@@ -1,0 +1,76 @@
+//! Which threads of this client stand in which read-write locks.
+//!
+//! They do not wait for each other here, since readers share; but a thread that comes
+//! twice would wait for itself, and is told so instead.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use parking_lot::Mutex;
+
+use crate::local::process::Process;
+
+/// The threads that are present, by path.
+#[derive(Clone, Default)]
+pub(crate) struct ThreadSet {
+    threads: Arc<Mutex<HashMap<String, Vec<ThreadId>>>>,
+    /// In a forked child a thread that does not exist there may hold the lock.
+    process: Process,
+}
+
+/// One thread's entered; dropping it ends it.
+pub(crate) struct Entered {
+    threads: ThreadSet,
+    path: String,
+    thread: ThreadId,
+}
+
+impl ThreadSet {
+    /// Begins a entered, or returns `None` if this thread is there already.
+    pub(crate) fn enter(&self, path: &str) -> Option<Entered> {
+        let thread = thread::current().id();
+        let mut present = self.threads.lock();
+        let threads = present.entry(path.to_owned()).or_default();
+        if threads.contains(&thread) {
+            return None;
+        }
+        threads.push(thread);
+        Some(Entered {
+            threads: self.clone(),
+            path: path.to_owned(),
+            thread,
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.threads.process.is_another() {
+            return;
+        }
+        let mut present = self.threads.threads.lock();
+        let Some(threads) = present.get_mut(&self.path) else {
+            return;
+        };
+        threads.retain(|thread| *thread != self.thread);
+        if threads.is_empty() {
+            present.remove(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for ThreadSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadSet").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}

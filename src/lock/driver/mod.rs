@@ -1,0 +1,357 @@
+//! Carries an attempt out on the caller's thread.
+//!
+//! The protocol decides, this file does: it sends what [`Attempt::action`] asks for,
+//! waits for the answer, the limit or a change of the connection, and reports. However
+//! it ends, by a panic of the caller's closure too, what the attempt leaves in the
+//! directory is handed to the cleaner.
+
+mod steps;
+mod wait;
+mod watch;
+mod watched;
+
+use std::fmt;
+use std::time::Instant;
+
+use self::watched::Watched;
+use super::fresh_id::fresh_id;
+use super::request::{Ahead, LockRequest, Queue};
+use crate::error::{Error, Result};
+use crate::jute::{Request, Stat};
+use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
+use crate::recipe::last_grant::LastGrant;
+use crate::recipe::queue::Blocked;
+use crate::recipe::validity::Stamp;
+use crate::session::Session;
+use crate::session::caller::{Caller, over, refused};
+use crate::session::lease::Lease;
+use crate::time::limit::LimitReached;
+use crate::transport::mailbox::Mailbox;
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Subscription};
+use crate::transport::{Answered, CallId};
+use crate::transport::{Failure, Fired};
+
+/// The head of a queue, reached.
+pub(crate) struct Reached {
+    pub(crate) lease: Lease,
+    pub(crate) mine: OwnNode,
+}
+
+/// Goes through a queue; `None` if the lock is taken or the limit was reached.
+///
+/// `last` is the last grant to the one who asks.
+pub(super) fn acquire(
+    session: &Session,
+    queue: &Queue<'_>,
+    request: &mut LockRequest<'_>,
+    mut last: Option<LastGrant>,
+) -> Result<Option<Reached>> {
+    let since = Instant::now();
+    let mut caller = session.caller();
+    loop {
+        let Ok(snapshot) = caller.connected(&request.limit)? else {
+            return Ok(None);
+        };
+        if queue.is_pointless() {
+            return Ok(None);
+        }
+        let contest = session.contest(queue.role, queue.permits as usize);
+        let resumes = session.transport.capabilities().resumes;
+        let known = resumes.then_some(snapshot.session);
+        let attempt = Attempt::enter(contest, &fresh_id(), known, request.patience);
+        let attempt = attempt.after(last.take());
+        let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
+        driver.since = since;
+        match driver.run()? {
+            Progress::Reached(reached) => return Ok(Some(reached)),
+            Progress::LimitReached => return Ok(None),
+            Progress::Restart => {}
+        }
+    }
+}
+
+/// Waits in a queue where a node of ours stands already, since a moment and a connection
+/// that are given.
+pub(super) fn stand(
+    session: &Session,
+    queue: &Queue<'_>,
+    request: &mut LockRequest<'_>,
+    (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
+) -> Result<Progress> {
+    let mut caller = session.caller();
+    let contest = session.contest(queue.role, queue.permits as usize);
+    let attempt = Attempt::queued(contest, mine, request.patience);
+    let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
+    driver.proven = Some(stamp);
+    driver.run()
+}
+
+/// One attempt on its way.
+struct Driver<'a, 'q> {
+    session: &'a Session,
+    queue: &'a Queue<'a>,
+    request: &'a mut LockRequest<'q>,
+    attempt: Attempt,
+    caller: &'a mut Caller,
+    snapshot: Snapshot,
+    since: Instant,
+    /// The last request that a quorum committed in this session.
+    proven: Option<Stamp>,
+    /// How many proofs were asked for when it was our turn.
+    proofs: u32,
+    /// The listing that was sent in the same write as the create, or when the queue moved.
+    listing: Option<CallId>,
+    watched: Watched,
+    /// What the nearest node told when it was read.
+    seen: (Vec<u8>, Stat),
+    fired: Mailbox<Fired>,
+    /// Changes of the connection are told in the same place.
+    listening: Option<Subscription>,
+    told: Option<(String, usize)>,
+}
+
+/// How an attempt ended.
+pub(crate) enum Progress {
+    Reached(Reached),
+    LimitReached,
+    Restart,
+}
+
+/// What became of a step.
+enum Step {
+    /// The attempt takes this in.
+    Report(Event),
+    /// Nothing: the same step again.
+    Again,
+}
+
+impl<'a, 'q> Driver<'a, 'q> {
+    fn new(
+        session: &'a Session,
+        queue: &'a Queue<'a>,
+        request: &'a mut LockRequest<'q>,
+        attempt: Attempt,
+        caller: &'a mut Caller,
+        snapshot: Snapshot,
+    ) -> Self {
+        Self {
+            session,
+            queue,
+            request,
+            attempt,
+            caller,
+            snapshot,
+            since: Instant::now(),
+            proven: None,
+            proofs: 0,
+            listing: None,
+            watched: Watched::default(),
+            seen: Default::default(),
+            fired: Mailbox::new(),
+            listening: None,
+            told: None,
+        }
+    }
+
+    fn run(mut self) -> Result<Progress> {
+        loop {
+            let action = self.attempt.action();
+            if let Action::Finish(outcome) = action {
+                return self.finish(outcome);
+            }
+            if let Step::Report(event) = self.step(action)? {
+                let event = self.in_session(event);
+                self.attempt.handle(event);
+            }
+        }
+    }
+
+    /// An answer that came through another session says nothing about our node.
+    fn in_session(&self, event: Event) -> Event {
+        match event {
+            // These tell the owner, or end the attempt.
+            Event::Cancel | Event::Created(..) | Event::NewSession | Event::ReplyLost => event,
+            _ if self.session.status.snapshot().session != self.snapshot.session => {
+                Event::NewSession
+            }
+            event => event,
+        }
+    }
+
+    fn finish(self, outcome: Outcome) -> Result<Progress> {
+        match outcome {
+            Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
+            Outcome::Gone => Ok(Progress::LimitReached),
+            Outcome::Restart => Ok(Progress::Restart),
+            Outcome::Evicted(name) => self.evicted(&name),
+            Outcome::Foreign(foreign) => Err(self.session.foreign(self.queue.dir, foreign)),
+        }
+    }
+
+    /// Tells a node that somebody deleted from one that went with its session.
+    ///
+    /// The server tells of the node first, and ends the connection then: who gets an
+    /// answer in the same session after it still has the session.
+    fn evicted(mut self, name: &str) -> Result<Progress> {
+        let node = self.full(name);
+        self.unwatch_own(&node);
+        let look = Request::Exists {
+            path: node.clone(),
+            watch: false,
+        };
+        match self.caller.insist(&look, &self.request.limit)? {
+            Err(LimitReached) => Ok(Progress::LimitReached),
+            Ok(Err(Failure::Closed)) => Err(over(&self.session.status.snapshot())),
+            Ok(_) if self.session.status.snapshot().session != self.snapshot.session => {
+                Ok(Progress::Restart)
+            }
+            Ok(_) => Err(Error::Evicted { node }),
+        }
+    }
+
+    fn reached(&self, mine: OwnNode) -> Reached {
+        if self.listening.is_some() {
+            self.session.counters.waited();
+        }
+        let nodes = vec![self.full(&mine.name)];
+        let session = self.snapshot.session;
+        let bounds = self.session.status.bounds(session);
+        let stamp = self.proven.unwrap_or(Stamp::NEVER);
+        let lease = Lease::new(self.queue.path, nodes, session, bounds, stamp);
+        Reached { lease, mine }
+    }
+
+    fn step(&mut self, action: Action) -> Result<Step> {
+        match action {
+            Action::Create(prefix) => self.create(&prefix),
+            Action::MakeParents => self.make_parents(),
+            Action::Sync => self.sync(),
+            Action::List => self.list(),
+            Action::ListAndWatch(queued) => self.list_and_watch(queued),
+            Action::Inspect(name) => self.inspect(&name),
+            Action::Births(names) => self.births(&names),
+            Action::Watch(blocked) => self.watch(&blocked),
+            Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine),
+            Action::Wait => self.wait(),
+            Action::Prove(name) => self.prove(&name),
+            // `run` does not come here with it.
+            Action::Finish(_) => Ok(Step::Again),
+        }
+    }
+
+    /// Deals with an answer that no step expects.
+    fn trouble(&mut self, answered: Answered) -> Result<Step> {
+        match answered {
+            Err(Failure::Refused(code)) => Err(refused(self.queue.dir, code)),
+            Err(Failure::TooLong(long)) => Err(long.about(self.queue.dir)),
+            Err(Failure::Closed) => Err(over(&self.session.status.snapshot())),
+            Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(),
+        }
+    }
+
+    /// Waits for the connection to come back after a request that failed with it.
+    fn reconnect(&mut self) -> Result<Step> {
+        if self.caller.is_steady(&self.snapshot) {
+            self.caller.breathe();
+        }
+        if self.caller.connected(&self.request.limit)?.is_err() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        Ok(self.changed()?.unwrap_or(Step::Again))
+    }
+
+    /// Looks at the connection: what the attempt has to hear of it, if anything.
+    fn changed(&mut self) -> Result<Option<Step>> {
+        let snapshot = self.session.status.snapshot();
+        if snapshot.is_over() {
+            return Err(over(&snapshot));
+        }
+        if snapshot.state != SessionState::Connected || snapshot.connects == self.snapshot.connects
+        {
+            return Ok(None);
+        }
+        let resumed = snapshot.session == self.snapshot.session;
+        self.snapshot = snapshot;
+        self.listing = None;
+        match resumed {
+            true => {
+                self.unwatch();
+                Ok(Some(Step::Report(Event::Woken)))
+            }
+            false => {
+                // At the server the watches of a session go with it.
+                self.unwatch();
+                self.watched = Watched::default();
+                Ok(Some(Step::Report(Event::NewSession)))
+            }
+        }
+    }
+
+    fn tell(&mut self, blocked: &Blocked) {
+        let place = (blocked.nearest.clone(), blocked.ahead);
+        let news = self.told.as_ref() != Some(&place);
+        if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
+            on_wait(&Ahead {
+                since: self.since.elapsed(),
+                count: blocked.ahead,
+                nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
+                holds: blocked.holds,
+                data: self.seen.0.clone(),
+                stat: self.seen.1,
+            });
+        }
+        self.told = Some(place);
+    }
+
+    fn ask(&mut self, request: Request) -> std::result::Result<Answered, LimitReached> {
+        let call_id = self.post([request]);
+        self.answer(call_id)
+    }
+
+    fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> CallId {
+        let requests = requests.into_iter().map(|request| (request, None));
+        self.caller.post(requests)
+    }
+
+    fn answer(&mut self, call_id: CallId) -> std::result::Result<Answered, LimitReached> {
+        self.caller.wait(call_id, &self.request.limit)
+    }
+
+    fn acl(&self) -> Vec<crate::jute::Access> {
+        self.session.settings.acl.entries().to_vec()
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}/{name}", self.queue.dir)
+    }
+}
+
+impl Drop for Driver<'_, '_> {
+    fn drop(&mut self) {
+        self.unwatch();
+        // Of no effect if the attempt is through.
+        self.attempt.handle(Event::Cancel);
+        let cleaner = self.attempt.orphans();
+        if !cleaner.is_empty() {
+            self.session
+                .cleaner
+                .add(self.queue.dir, self.snapshot.session, cleaner);
+        }
+    }
+}
+
+fn origin(stat: Stat) -> Origin {
+    Origin {
+        owner: stat.ephemeral_owner,
+        czxid: stat.czxid,
+    }
+}
+
+impl fmt::Debug for Driver<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

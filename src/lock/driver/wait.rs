@@ -1,0 +1,72 @@
+//! How a waiting thread sleeps, and what wakes it.
+//!
+//! Watches and changes of the connection are told in one channel, so that a wait without
+//! a cancel needs no `select!`.
+
+use crossbeam_channel::{after, never, select};
+
+use super::{Driver, Step};
+use crate::error::Result;
+use crate::jute::EventKind;
+use crate::recipe::attempt::Event;
+use crate::recipe::overdue::Overdue;
+use crate::time::limit::LimitReached;
+use crate::transport::status::Snapshot;
+use crate::transport::{Fired, Watch};
+
+impl Driver<'_, '_> {
+    /// Sleeps until the watch fires, the connection changes or the limit is reached.
+    pub(super) fn wait(&mut self) -> Result<Step> {
+        self.prefetch_again();
+        if self.request.on_wait.is_some()
+            && let Some(blocked) = self.attempt.blocked().cloned()
+        {
+            self.tell(&blocked);
+        }
+        self.listen();
+        if let Some(step) = self.changed()? {
+            return Ok(step);
+        }
+        if self.queue.is_pointless() {
+            return Ok(Step::Report(Event::Cancel));
+        }
+        let period = self.request.overdue.as_ref().map(Overdue::period);
+        let under = self.queue.under.map(|under| under.events().clone());
+        let fired = match (period, under) {
+            (None, None) => self
+                .fired
+                .recv(&*self.session.transport, &self.request.limit),
+            (period, under) => {
+                self.session.transport.attend();
+                select! {
+                    recv(period.map_or_else(never, after)) -> _ => return self.hurry(),
+                    recv(self.fired.letters()) -> fired => fired.map_err(|_| LimitReached),
+                    recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
+                    recv(self.request.limit.timer()) -> _ => Err(LimitReached),
+                    recv(self.request.limit.cancel) -> _ => Err(self.request.limit.cancelled()),
+                }
+            }
+        };
+        Ok(match fired {
+            Ok(fired) => self.woken(fired),
+            Err(LimitReached) => Step::Report(Event::Cancel),
+        })
+    }
+
+    /// Has changes of the connection told where watches tell.
+    fn listen(&mut self) {
+        if self.listening.is_some() {
+            return;
+        }
+        let Watch { id, to, .. } = self.new_watch();
+        let told = move |_: &Snapshot| to.put(Fired::told(id, EventKind::None));
+        let awake = self.session.status.on_change(told);
+        self.listening = Some(awake);
+    }
+
+    fn woken(&mut self, fired: Fired) -> Step {
+        // What a new connection has to tell comes in any order.
+        let ordered = self.caller.is_steady(&self.snapshot);
+        self.heard(fired, ordered)
+    }
+}

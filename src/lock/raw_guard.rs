@@ -1,0 +1,327 @@
+//! What every guard owns: a place at the head of a queue, and the duty to give it up.
+//!
+//! A [`RawGuard`] is the only thing in the locks that acts when it is dropped; the guards are
+//! plain structs around it, so that they can be taken apart.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use super::driver::{self, Reached};
+use super::request::{LockRequest, Queue};
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, GuardEvent, GuardState};
+use crate::local::turnstile;
+use crate::recipe::dialect::Role;
+use crate::recipe::last_grant::LastGrant;
+use crate::recipe::validity::Stamp;
+use crate::session::Session;
+use crate::session::caller::over;
+use crate::session::cleaner::{Closing, Ended, Release};
+use crate::session::lease::Lease;
+use crate::session::proof::{self, Proof};
+use crate::time::limit::{Limit, from_now};
+use crate::transport::mailbox::Mailbox;
+use crate::transport::slot::Slot;
+use crate::transport::{Answered, Failure};
+
+/// How often to look whether a lock is lost that is held for some time more.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The threads of one client in line for its locks.
+pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant>;
+pub(crate) type Turn = turnstile::Turn<RawGuard, Grant>;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct RawGuard {
+    session: Arc<Session>,
+    lease: Arc<Lease>,
+    token: FencingToken,
+    /// The number of the lease; taken when the nodes are given up.
+    watched: Option<u64>,
+    /// What the release does besides deleting the node.
+    closing: Option<Closing>,
+    /// The nodes are not to go before this.
+    at_least_until: Option<Instant>,
+    /// Where the threads wait that may inherit it, and how many may do so in a row.
+    heirs: Option<(Turnstile, u32)>,
+    /// When it was granted; absent if it does not count as a grant of its own.
+    since: Option<Instant>,
+}
+
+/// A lock, and the turn of the thread that waited for it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    // Fields drop in this order: leave the queue first, then let the next thread in.
+    pub(crate) raw: RawGuard,
+    pub(crate) turn: Turn,
+}
+
+impl Grant {
+    /// As [`RawGuard::release`]; the next thread comes in afterwards.
+    pub(crate) fn release(self) -> Result<()> {
+        let Self { raw, turn } = self;
+        let released = raw.release();
+        drop(turn);
+        released
+    }
+}
+
+impl RawGuard {
+    /// Takes over nodes that are at the head of their queues.
+    pub(super) fn new(session: &Arc<Session>, lease: Lease, token: FencingToken) -> Self {
+        Self::over(session, Arc::new(lease), token)
+    }
+
+    fn over(session: &Arc<Session>, lease: Arc<Lease>, token: FencingToken) -> Self {
+        Self {
+            watched: Some(session.leases.begin(lease.clone())),
+            session: session.clone(),
+            lease,
+            token,
+            closing: None,
+            at_least_until: None,
+            heirs: None,
+            since: None,
+        }
+    }
+
+    /// Goes through a queue; `None` if it is taken or the limit was reached.
+    pub(crate) fn acquire(
+        session: &Arc<Session>,
+        queue: &Queue<'_>,
+        request: &mut LockRequest<'_>,
+    ) -> Result<Option<Self>> {
+        // Whatever comes of it, it is not the last one any more.
+        let before = queue.last.and_then(|last| last.lock().take());
+        let Some(Reached { lease, mine }) = driver::acquire(session, queue, request, before)?
+        else {
+            return Ok(None);
+        };
+        let at_least = request.hold_at_least;
+        if let Some(last) = queue.last {
+            // A node that stays after its guard would be ahead of the next one.
+            let ends = at_least.is_none();
+            *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
+        }
+        let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
+        // A semaphore has a lock in front of it, which is nobody's aim.
+        if queue.dir == queue.path || queue.role == Role::Permit {
+            raw.granted(request.limit.begun.elapsed());
+        }
+        raw.at_least_until = at_least.map(from_now);
+        Ok(Some(raw))
+    }
+
+    /// Counts as a grant, so long after it was asked for.
+    pub(crate) fn granted(&mut self, after: Duration) {
+        self.since = Some(Instant::now());
+        self.session.counters.acquired(after);
+    }
+
+    /// Has come from another thread of this client.
+    pub(super) fn inherited(&mut self, after: Duration) {
+        self.session.counters.handed_on();
+        self.granted(after);
+    }
+
+    /// Lets the threads that wait there inherit it, at most so many in a row.
+    pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
+        self.heirs = (0 < most).then(|| (turnstile.clone(), most));
+    }
+
+    /// Goes to no other thread, but back to the server.
+    pub(crate) fn abandon(mut self) {
+        self.heirs = None;
+    }
+
+    /// Has the release do this besides, unless the holder panics or has lost.
+    pub(super) fn close_with(&mut self, closing: Closing) {
+        self.closing = Some(closing);
+    }
+
+    /// The same lock over other nodes.
+    pub(super) fn renewed(&mut self, lease: Lease) -> Self {
+        let mut renewed = Self::new(&self.session, lease, self.token);
+        renewed.at_least_until = self.at_least_until.take();
+        renewed
+    }
+
+    /// Hands the lock to the next thread of this client, if it may; nothing is left to be
+    /// given up then.
+    fn hand_off(&mut self) -> bool {
+        if self.closing.is_some() || self.at_least_until.is_some() {
+            return false;
+        }
+        let (Some(watched), Some((turnstile, most))) = (self.watched, self.heirs.clone()) else {
+            return false;
+        };
+        let cede = || {
+            let lease = self.session.leases.succeed(watched)?;
+            self.watched = None;
+            Some(Self {
+                session: self.session.clone(),
+                lease,
+                token: self.token,
+                watched: Some(watched),
+                closing: None,
+                at_least_until: None,
+                heirs: self.heirs.clone(),
+                since: None,
+            })
+        };
+        let path = self.lease.clone();
+        let handed = turnstile.hand_off(path.path(), most, cede);
+        if handed {
+            self.count_time();
+        }
+        handed
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    pub(crate) fn nodes(&self) -> &[String] {
+        self.lease.nodes()
+    }
+
+    /// The first of the nodes; a mutex has one only.
+    pub(crate) fn node(&self) -> &str {
+        self.nodes().first().map_or("", String::as_str)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.lease.check()
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        self.lease.state()
+    }
+
+    pub(crate) fn valid_for(&self) -> Duration {
+        self.lease.valid_for()
+    }
+
+    pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
+        self.lease.events()
+    }
+
+    /// Has the quorum confirm the nodes now.
+    pub(crate) fn verify(&self) -> Result<()> {
+        self.check()?;
+        let limit = Limit::after(self.valid_for());
+        let capabilities = self.session.transport.capabilities();
+        let stamp = self.session.status.stamp();
+        let answers = self
+            .session
+            .caller()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
+        self.judge(stamp, proof::judge(capabilities, &answers), &answers)
+    }
+
+    fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
+        match proof {
+            Proof::Confirmed => self.lease.confirm(stamp),
+            Proof::Gone(_) => self.lease.lose(),
+            Proof::Unanswered => {}
+        }
+        self.check()?;
+        if answers.contains(&Err(Failure::Closed)) {
+            return Err(over(&self.session.status.snapshot()));
+        }
+        match proof {
+            Proof::Confirmed => Ok(()),
+            _ => Err(Error::Suspect {
+                path: self.lease.path().to_owned(),
+            }),
+        }
+    }
+
+    /// Gives the nodes up and waits for the answer, at most until the lock is lost.
+    pub(crate) fn release(mut self) -> Result<()> {
+        if let Some(until) = self.at_least_until.take() {
+            self.hold_until(until);
+        }
+        let held = self.check();
+        if held.is_ok() && self.hand_off() {
+            return Ok(());
+        }
+        let limit = Limit::after(self.valid_for());
+        let endings = Mailbox::new();
+        let count = self.nodes().len();
+        self.give_up(Some(&endings.slot()));
+        held?;
+        for _ in 0..count {
+            let ending = endings.recv(&*self.session.transport, &limit);
+            if ending != Ok(Ended::Deleted) {
+                return Err(self.lease.lost());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until this time, or until the lock is lost.
+    fn hold_until(&self, until: Instant) {
+        let changes = self.session.status.changes();
+        while self.check().is_ok() && Instant::now() < until {
+            let next = from_now(self.valid_for().min(LOOK));
+            // An error is the time.
+            let _ = changes.receiver().recv_deadline(next.min(until));
+        }
+    }
+
+    /// Leaves the nodes to another hold.
+    pub(crate) fn hand_over(mut self) {
+        if let Some(watched) = self.watched.take() {
+            self.session.leases.end(watched);
+        }
+    }
+
+    fn give_up(&mut self, waiter: Option<&Slot<Ended>>) {
+        let Some(watched) = self.watched.take() else {
+            return;
+        };
+        self.lease.tell(&self.session.counters);
+        self.count_time();
+        let release = Release {
+            session: self.lease.session(),
+            waiter,
+            closing: self
+                .closing
+                .filter(|_| !thread::panicking() && self.check().is_ok()),
+            not_before: self.at_least_until,
+        };
+        self.session.leases.end(watched);
+        self.session.cleaner.release(self.lease.nodes(), &release);
+    }
+
+    fn count_time(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.session.counters.held(since.elapsed());
+        }
+    }
+}
+
+impl Drop for RawGuard {
+    fn drop(&mut self) {
+        if self.session.is_inherited() {
+            return;
+        }
+        if !self.hand_off() {
+            self.give_up(None);
+        }
+    }
+}

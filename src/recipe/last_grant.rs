@@ -1,0 +1,131 @@
+//! Coming back to a queue that nobody has joined since.
+//!
+//! Whoever is granted a lock has nobody ahead, and whoever comes later uses up a number of
+//! the directory's, which counts every child that is created, whatever its name. So if
+//! somebody lets go of a lock and comes back with the very next number, nobody has come in
+//! between, nobody can be ahead, and the queue need not be looked at.
+//!
+//! A directory that was made anew counts from 0 again. That it is the same one is told by
+//! the number of transactions since: to count as far takes as many, as long as nobody
+//! creates several children of one lock's directory in a single transaction, which no
+//! client does.
+
+use super::attempt::terms::{Origin, OwnNode};
+use super::name::NodeName;
+
+/// After so many times in a row it is expected that nobody comes the next time, either.
+///
+/// To be wrong costs a round trip, to be right saves the server a listing.
+const HABIT: u32 = 16;
+
+/// The last grant of a lock to somebody who has let go of it since.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LastGrant {
+    number: i64,
+    origin: Origin,
+    /// How often in a row nobody had come since the grant before.
+    alone: u32,
+}
+
+impl LastGrant {
+    /// The grant to `mine`, after the one `before`.
+    pub fn new(mine: &OwnNode, before: Option<Self>) -> Option<Self> {
+        let followed = before.filter(|before| before.is_followed_by(mine));
+        Some(Self {
+            number: number(mine)?,
+            origin: mine.origin,
+            alone: followed.map_or(0, |before| before.alone.saturating_add(1)),
+        })
+    }
+
+    /// The number of its node.
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Whether nobody has joined the queue between this grant and the creation of `mine`.
+    ///
+    /// Ids of transactions can be compared within one session. Where there were as many in
+    /// between as the number is large, it may be another directory.
+    pub fn is_followed_by(&self, mine: &OwnNode) -> bool {
+        let transactions = mine.origin.czxid.checked_sub(self.origin.czxid);
+        let same = mine.origin.owner == self.origin.owner
+            && transactions.is_some_and(|count| (1..=self.number).contains(&count));
+        same && number(mine) == self.number.checked_add(1)
+    }
+
+    /// Whether nobody else seems to use the lock.
+    pub fn is_habit(&self) -> bool {
+        HABIT <= self.alone
+    }
+}
+
+fn number(mine: &OwnNode) -> Option<i64> {
+    let name = NodeName::parse(&mine.name).filter(|name| !name.is_exhausted());
+    name.map(|name| name.sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: i64 = 7;
+
+    fn node(number: i64, czxid: i64, owner: i64) -> OwnNode {
+        OwnNode {
+            name: format!("_c_6f9c1c9e-5a0b-8b57-9a3e-0123456789ab-lock-{number:010}"),
+            origin: Origin { owner, czxid },
+        }
+    }
+
+    #[test]
+    fn only_the_next_number_of_the_same_directory_follows() {
+        #[rustfmt::skip]
+        let table = [
+            // Alone, and with other transactions in between.
+            (node(42, 1001, OWNER), true),
+            (node(42, 1002, OWNER), true),
+            (node(42, 1041, OWNER), true),
+            // In a directory made anew, 42 others may have come before it.
+            (node(42, 1042, OWNER), false),
+            (node(42, 1043, OWNER), false),
+            (node(42, 1 << 40, OWNER), false),
+            // Another history of the servers.
+            (node(42, 1000, OWNER), false),
+            (node(42, 900, OWNER), false),
+            (node(42, i64::MIN, OWNER), false),
+            (node(42, 1001, OWNER + 1), false),
+            // Somebody has come in between, or the directory is another one.
+            (node(43, 1002, OWNER), false),
+            (node(41, 1002, OWNER), false),
+            (node(0, 1003, OWNER), false),
+        ];
+        let last = LastGrant::new(&node(41, 1000, OWNER), None).unwrap();
+        for (mine, follows) in table {
+            assert_eq!(last.is_followed_by(&mine), follows, "{mine:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_used_up_follow_nothing() {
+        let last = LastGrant::new(&node(i64::from(i32::MAX) - 1, 1000, OWNER), None).unwrap();
+        let end = node(i64::from(i32::MAX), 1001, OWNER);
+        assert!(!last.is_followed_by(&end));
+        assert_eq!(LastGrant::new(&end, Some(last)), None);
+        assert_eq!(LastGrant::new(&node(-5, 1001, OWNER), None), None);
+    }
+
+    #[test]
+    fn a_habit_takes_a_while_and_ends_at_once() {
+        let grant = |number| node(number, 1000 + 2 * number, OWNER);
+        let mut last = LastGrant::new(&grant(10), None);
+        for number in 11..=25 {
+            last = LastGrant::new(&grant(number), last);
+            assert!(!last.unwrap().is_habit(), "{number}");
+        }
+        last = LastGrant::new(&grant(26), last);
+        assert!(last.unwrap().is_habit());
+        last = LastGrant::new(&grant(28), last);
+        assert!(!last.unwrap().is_habit());
+    }
+}

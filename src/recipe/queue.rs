@@ -1,0 +1,287 @@
+//! Who is ahead of whom, and who has to wait for which node.
+
+use std::collections::HashMap;
+
+use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
+use super::name::NodeName;
+use crate::jute::Names;
+
+/// What we ask of a queue, and in whose words.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Contest {
+    /// The names we use.
+    pub dialect: Dialect,
+    /// What we ask for.
+    pub role: Role,
+    /// How many may hold at once, for permits.
+    pub permits: usize,
+}
+
+/// Where a contender stands.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Place {
+    /// It is not in the queue.
+    Missing,
+    /// Nothing it cannot share with is ahead of it.
+    First,
+    /// It has to wait.
+    Blocked(Blocked),
+    /// It has to wait until the directory has so many children less.
+    Crowded(usize),
+    /// The numbers are used up: the order is that of these nodes' creation ids.
+    Exhausted(Vec<String>),
+    /// There is no exclusion with somebody in this queue.
+    Foreign(Foreign),
+}
+
+/// What is ahead of a contender that has to wait.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Blocked {
+    /// The nearest node whose departure can help.
+    pub nearest: String,
+    /// How many are ahead that we cannot share with.
+    pub ahead: usize,
+    /// Nobody is ahead of `nearest` that it cannot share with.
+    pub holds: bool,
+    /// When `nearest` is deleted, nothing can be ahead any more.
+    ///
+    /// So it is if `nearest` was the only node ahead and nobody turns it into another
+    /// node with the same number, which holders of a read-write lock may do.
+    pub last: bool,
+    /// Whom `nearest` waits for, if its departure may leave nobody but `nearest` ahead, who
+    /// would be `last` then.
+    pub beyond: Option<String>,
+}
+
+/// A contender that would not wait for us.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Foreign {
+    /// Its node.
+    pub node: String,
+    /// The library it looks like.
+    pub library: &'static str,
+    /// The dialect that excludes with it, if there is one.
+    pub dialect: Option<Dialect>,
+    /// It goes by numbers where they are used up; until then it did wait for us.
+    pub by_number: bool,
+}
+
+/// One contender, with the key that orders it.
+struct Entry<'a> {
+    name: NodeName<'a>,
+    sharing: Sharing,
+    order: i64,
+}
+
+impl Contest {
+    /// Says where the contender with the node `mine` stands.
+    pub fn place(self, children: &Names, mine: &str) -> Place {
+        if self.role == Role::Permit {
+            return self.place_in_crowd(children, mine);
+        }
+        let entries = match self.entries(children) {
+            Ok(entries) => entries,
+            Err(foreign) => return Place::Foreign(foreign),
+        };
+        if entries.iter().any(|entry| entry.name.is_exhausted()) {
+            let names = entries.iter().map(|entry| entry.name.text.to_owned());
+            return match entries.iter().any(|entry| entry.name.text == mine) {
+                true => Place::Exhausted(names.collect()),
+                false => Place::Missing,
+            };
+        }
+        self.stand(&entries, mine, true)
+    }
+
+    /// Any child stands for a permit: the others count them, too.
+    fn place_in_crowd(self, children: &Names, mine: &str) -> Place {
+        if let Err(foreign) = self.is_taken(children) {
+            return Place::Foreign(foreign);
+        }
+        match children.len().saturating_sub(self.permits) {
+            _ if !children.contains(mine) => Place::Missing,
+            0 => Place::First,
+            more => Place::Crowded(more),
+        }
+    }
+
+    /// Whether a permit's node is made only where there is room for it.
+    ///
+    /// Curator creates it and counts then; to kazoo every node is a permit that is out.
+    pub fn looks_first(self) -> bool {
+        (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
+    }
+
+    /// As [`place`](Self::place), ordered by creation ids.
+    ///
+    /// A node without one is gone.
+    pub fn place_by_birth(self, births: &HashMap<String, i64>, mine: &str) -> Place {
+        let names: Names = births.keys().collect();
+        let mut entries = match self.entries(&names) {
+            Ok(entries) => entries,
+            Err(foreign) => return Place::Foreign(foreign),
+        };
+        for entry in &mut entries {
+            entry.order = births[entry.name.text];
+        }
+        self.stand(&entries, mine, false)
+    }
+
+    /// Says whether somebody who came now would have to wait, without being in the queue.
+    pub fn is_taken(self, children: &Names) -> Result<bool, Foreign> {
+        if self.looks_first()
+            && let Some(foreign) = beside_semaphore(self.dialect, children)
+        {
+            return Err(foreign);
+        }
+        if self.role == Role::Permit {
+            return Ok(self.permits <= children.len());
+        }
+        let sharing = self.role.sharing();
+        let entries = self.entries(children)?;
+        Ok(entries.iter().any(|entry| entry.sharing.conflicts(sharing)))
+    }
+
+    /// Returns the contenders that this contest is about, first come first.
+    pub fn contenders(self, children: &Names) -> Vec<NodeName<'_>> {
+        let names = children.iter().filter_map(NodeName::parse);
+        let ours = |name: &NodeName<'_>| {
+            matches!(
+                self.dialect.stance(self.role, name.kind),
+                Stance::Contends(_)
+            )
+        };
+        let mut names: Vec<_> = names.filter(ours).collect();
+        names.sort_by_key(|name| name.sequence);
+        names
+    }
+
+    fn entries(self, children: &Names) -> Result<Vec<Entry<'_>>, Foreign> {
+        if self.role != Role::Permit
+            && let Some(foreign) = curators_semaphore(children)
+        {
+            return Err(foreign);
+        }
+        let mut entries = Vec::with_capacity(children.len());
+        for name in children.iter().filter_map(NodeName::parse) {
+            match self.dialect.stance(self.role, name.kind) {
+                Stance::Contends(sharing) => entries.push(Entry {
+                    name,
+                    sharing,
+                    order: name.sequence,
+                }),
+                Stance::Ignored => {}
+                Stance::Refused(dialect) => {
+                    return Err(Foreign {
+                        node: name.text.to_owned(),
+                        library: name.kind.library(),
+                        dialect,
+                        by_number: false,
+                    });
+                }
+            }
+        }
+        match by_number(&entries) {
+            Some(foreign) => Err(foreign),
+            None => Ok(entries),
+        }
+    }
+
+    fn stand(self, entries: &[Entry<'_>], mine: &str, numbered: bool) -> Place {
+        let Some(me) = entries.iter().find(|entry| entry.name.text == mine) else {
+            return Place::Missing;
+        };
+        let conflicts = |entry: &&Entry<'_>| entry.sharing.conflicts(self.role.sharing());
+        let ahead = entries.iter().filter(|entry| entry.order < me.order);
+        let Some(nearest) = ahead
+            .clone()
+            .filter(conflicts)
+            .max_by_key(|entry| entry.order)
+        else {
+            return Place::First;
+        };
+        let blocks = |entry: &Entry<'_>| {
+            entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
+        };
+        let beyond = ahead.clone().filter(|entry| blocks(entry));
+        let beyond = beyond.max_by_key(|entry| entry.order);
+        let plain = numbered && matches!(nearest.name.kind, Kind::Lock | Kind::GoLock);
+        Place::Blocked(Blocked {
+            nearest: nearest.name.text.to_owned(),
+            ahead: ahead.clone().filter(conflicts).count(),
+            holds: beyond.is_none(),
+            last: plain && ahead.count() == 1,
+            beyond: beyond
+                .filter(|_| plain)
+                .map(|entry| entry.name.text.to_owned()),
+        })
+    }
+}
+
+/// Finds somebody in the directory of a semaphore who is not one of its own.
+///
+/// He counts otherwise, and would not wait for us. The permits of most are counted below,
+/// and nobody is to stand here; kazoo's stand here.
+pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
+    let named = children.iter().filter_map(NodeName::parse);
+    let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
+    let mut named = named.filter(other).map(|name| Foreign {
+        node: name.text.to_owned(),
+        library: name.kind.library(),
+        dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
+        by_number: false,
+    });
+    let curators = || {
+        let foreign = curators_semaphore(children).filter(|_| dialect == Dialect::Kazoo)?;
+        Some(Foreign {
+            dialect: Some(Dialect::Curator),
+            ..foreign
+        })
+    };
+    named.next().or_else(curators)
+}
+
+/// Finds the permits of Curator's semaphore in a directory that is to be something else's.
+///
+/// Its line, `locks`, is a container, which the server takes away while nobody waits.
+fn curators_semaphore(children: &Names) -> Option<Foreign> {
+    let leases = children.iter().find(|child| *child == "leases")?;
+    Some(Foreign {
+        node: leases.to_owned(),
+        library: Kind::Lease.library(),
+        dialect: None,
+        by_number: false,
+    })
+}
+
+/// Returns our own nodes, which are those with our prefix, lowest number first.
+pub fn own<'a>(children: &'a Names, prefix: &str) -> Vec<NodeName<'a>> {
+    let names = children.iter().filter(|text| text.starts_with(prefix));
+    let mut names: Vec<_> = names.filter_map(NodeName::parse).collect();
+    names.sort_by_key(|name| name.sequence);
+    names
+}
+
+/// Returns the children that are no contenders of any dialect, for diagnostics.
+pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
+    children
+        .iter()
+        .filter(|text| NodeName::parse(text).is_none())
+}
+
+/// Finds somebody else's contender where numbers are used up: it goes by them and we go by
+/// birth, and the two orders differ.
+fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
+    let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
+    let mut others = entries.iter().filter(|entry| !entry.name.is_ours());
+    let other = used_up.then(|| others.next())??;
+    Some(Foreign {
+        node: other.name.text.to_owned(),
+        library: other.name.kind.library(),
+        dialect: None,
+        by_number: true,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! An ensemble and one client, at random, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::recipe::validity::{Lifetime, Stamp};
+
+/// What is wrong with the client's rule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Broken {
+    Nothing,
+    /// A commit is taken for a touch.
+    CommitsTouch,
+    /// A message counts from its sending, not from its answer.
+    UnansweredMessages,
+    /// A message counts as reported as soon as it is answered.
+    ReportedAtOnce,
+    /// The timeout of the last handshake counts, not the shortest.
+    LastTimeout,
+    /// A guard keeps the timeout that it was granted with.
+    TimeoutOfTheGrant,
+    /// A connect request without an answer changes nothing.
+    LostGreetings,
+    /// A handshake counts from its answer.
+    HandshakeAnswered,
+    /// A proof, and with it what it rests on, counts from its answer.
+    ProofAnswered,
+}
+
+impl Broken {
+    pub(super) const ALL: [Self; 8] = [
+        Self::CommitsTouch,
+        Self::UnansweredMessages,
+        Self::ReportedAtOnce,
+        Self::LastTimeout,
+        Self::TimeoutOfTheGrant,
+        Self::LostGreetings,
+        Self::HandshakeAnswered,
+        Self::ProofAnswered,
+    ];
+}
+
+/// What came of a history.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// How long a check passed after the session had ended.
+    pub(super) late: Duration,
+    /// The longest time for which the guard could be trusted.
+    pub(super) trusted: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Message {
+    Hello,
+    Ping,
+    Proof,
+}
+
+/// A message of the client's on its way, with the connection it belongs to.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Letter {
+    kind: Message,
+    sent: Duration,
+    server: usize,
+    connection: u32,
+    granted: Duration,
+    /// Asks for a session, not for the one that there is.
+    opens: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// A letter reaches the server.
+    Arrives(Letter),
+    /// What a follower forwarded reaches the leader.
+    AtLeader(Letter),
+    /// The answer reaches the client.
+    Answered(Letter),
+    /// This follower answers the leader's ping.
+    Pinged(usize),
+    /// A follower's report reaches the leader.
+    Reported(Duration),
+    /// The client does what is due.
+    Client,
+    /// The leader expires the session, unless it was touched since.
+    Expiry(u32),
+    /// Another leader takes over, and gives every session the timeout of its creation.
+    NewLeader,
+}
+
+const SERVERS: usize = 3;
+const LEADER: usize = 0;
+const HOP: Duration = Duration::from_millis(2);
+const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+struct History {
+    rng: Rng,
+    broken: Broken,
+    now: Duration,
+    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
+    count: u64,
+    tick: Duration,
+    /// When the leader's first tick begins.
+    offset: Duration,
+    asked: Duration,
+    limits: [Duration; SERVERS],
+
+    // The servers.
+    touches: u32,
+    ended: bool,
+    created: Duration,
+    tables: [Option<Duration>; SERVERS],
+    /// When each server falls silent for good.
+    stops: [Duration; SERVERS],
+    /// When the last message leaves each wire, which is first in, first out.
+    to_server: [Duration; SERVERS],
+    to_leader: [Duration; SERVERS],
+    to_client: Duration,
+    /// How many half ticks have begun.
+    half_ticks: [u32; SERVERS],
+
+    // The client.
+    lifetime: Option<Lifetime>,
+    server: usize,
+    connection: u32,
+    connected: bool,
+    last_sent: Duration,
+    guard: Option<Stamp>,
+    at_grant: Duration,
+    paused_until: Duration,
+    seen: Seen,
+}
+
+pub(super) fn run(seed: u64, broken: Broken) -> Seen {
+    let mut history = History::new(seed, broken);
+    let end = 8 * history.asked;
+    while let Some(Reverse((at, _, event))) = history.events.pop() {
+        if at > end {
+            break;
+        }
+        history.now = at;
+        history.take(event);
+        history.judge();
+    }
+    history.seen
+}
+
+impl History {
+    fn new(seed: u64, broken: Broken) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let tick = Duration::from_secs(2);
+        let asked = tick * [2, 3, 4, 10, 20][rng.usize(..5)];
+        let mut limits = [asked; SERVERS];
+        if rng.u32(..3) == 0 {
+            limits = limits.map(|_| tick * rng.u32(2..=20));
+        }
+        let mut history = Self {
+            broken,
+            now: Duration::ZERO,
+            events: BinaryHeap::new(),
+            count: 0,
+            tick,
+            offset: tick.mul_f64(rng.f64()),
+            asked,
+            limits,
+            touches: 0,
+            ended: false,
+            created: Duration::ZERO,
+            tables: [None; SERVERS],
+            stops: [FOREVER; SERVERS],
+            to_server: [Duration::ZERO; SERVERS],
+            to_leader: [Duration::ZERO; SERVERS],
+            to_client: Duration::ZERO,
+            half_ticks: [0; SERVERS],
+            lifetime: None,
+            server: rng.usize(..SERVERS),
+            connection: 0,
+            connected: false,
+            last_sent: Duration::ZERO,
+            guard: None,
+            at_grant: Duration::ZERO,
+            paused_until: Duration::ZERO,
+            seen: Seen::default(),
+            rng,
+        };
+        for server in LEADER + 1..SERVERS {
+            history.at(Duration::ZERO, Event::Pinged(server));
+        }
+        if history.one_in(6) {
+            let at = history.part(4 * asked);
+            history.at(at, Event::NewLeader);
+        }
+        history.connect();
+        history.at(Duration::ZERO, Event::Client);
+        history
+    }
+
+    fn at(&mut self, time: Duration, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse((time, self.count, event)));
+    }
+
+    fn granted_by(&self, server: usize) -> Duration {
+        self.asked.min(self.limits[server]).max(2 * self.tick)
+    }
+
+    /// The shortest timeout that any server grants: what is late is late in terms of it.
+    fn shortest(&self) -> Duration {
+        let granted = (0..SERVERS).map(|server| self.granted_by(server));
+        granted.min().unwrap_or_default()
+    }
+
+    fn one_in(&mut self, many: u32) -> bool {
+        self.rng.u32(..many) == 0
+    }
+
+    fn part(&mut self, of: Duration) -> Duration {
+        of.mul_f64(self.rng.f64())
+    }
+
+    /// Most bytes are quick, and some are very late.
+    fn delay(&mut self) -> Duration {
+        let quick = self.part(Duration::from_millis(20));
+        match self.one_in(8) {
+            true => quick + self.part(self.asked),
+            false => quick,
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Arrives(letter) if self.now < self.stops[letter.server] => self.arrives(letter),
+            Event::AtLeader(letter) => self.at_leader(letter),
+            Event::Answered(letter) if letter.connection == self.connection => {
+                self.answered(letter);
+            }
+            Event::Pinged(server) => self.pinged(server),
+            Event::Reported(granted) => self.touch(granted),
+            Event::Client => self.client(),
+            Event::Expiry(touches) if touches == self.touches => self.ended = true,
+            Event::NewLeader if self.created > Duration::ZERO => self.touch(self.created),
+            _ => {}
+        }
+    }
+
+    // The servers.
+
+    fn touch(&mut self, granted: Duration) {
+        if self.ended {
+            return;
+        }
+        let after = (self.now + granted + self.tick).saturating_sub(self.offset);
+        let ticks = after.as_nanos() / self.tick.as_nanos();
+        let ends = self.offset + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX);
+        self.touches += 1;
+        self.at(ends, Event::Expiry(self.touches));
+    }
+
+    fn arrives(&mut self, letter: Letter) {
+        let server = letter.server;
+        // A precondition: no connect request comes after the answer to a later one.
+        if letter.kind == Message::Hello && letter.connection < self.connection && self.connected {
+            return;
+        }
+        if server == LEADER {
+            return self.at_leader(letter);
+        }
+        if letter.kind != Message::Hello {
+            self.tables[server] = Some(letter.granted);
+        }
+        match letter.kind {
+            Message::Ping => self.reply(letter),
+            Message::Hello | Message::Proof => self.forward(server, Event::AtLeader(letter)),
+        }
+    }
+
+    /// On the one ordered connection of a follower to its leader.
+    fn forward(&mut self, server: usize, event: Event) {
+        let at = self.to_leader[server].max(self.now + self.rng.u32(1..100) * HOP / 100);
+        self.to_leader[server] = at;
+        self.at(at, event);
+    }
+
+    /// Touches what comes from a client, and what opens a session or moves it.
+    fn at_leader(&mut self, letter: Letter) {
+        if letter.opens {
+            if letter.connection != self.connection {
+                // Nobody will hear of that session.
+                return;
+            }
+            self.created = letter.granted;
+        }
+        if letter.server == LEADER || letter.kind == Message::Hello {
+            if self.created.is_zero() {
+                self.created = letter.granted;
+            }
+            self.touch(letter.granted);
+        }
+        if !self.ended && self.now < self.stops[letter.server] {
+            self.reply(letter);
+        }
+    }
+
+    fn reply(&mut self, letter: Letter) {
+        let delay = HOP + self.delay();
+        self.to_client = self.to_client.max(self.now + delay);
+        self.at(self.to_client, Event::Answered(letter));
+    }
+
+    /// Pings come every half tick, and some are late, by T/10 in all with what follows.
+    fn pinged(&mut self, server: usize) {
+        if self.now < self.stops[server]
+            && let Some(granted) = self.tables[server].take()
+        {
+            self.forward(server, Event::Reported(granted));
+        }
+        self.half_ticks[server] += 1;
+        let due = self.offset + self.half_ticks[server] * self.tick / 2;
+        let late = match self.one_in(4) {
+            true => self.part(self.shortest() / 10 - HOP),
+            false => Duration::ZERO,
+        };
+        self.at(due.max(self.now) + late, Event::Pinged(server));
+    }
+
+    // The client.
+
+    fn connect(&mut self) {
+        self.connected = false;
+        self.connection += 1;
+        self.to_client = self.now;
+        if self.lifetime.is_none() {
+            // Who has not heard of a session asks for another one.
+            self.touches += 1;
+            self.created = Duration::ZERO;
+            self.ended = false;
+        }
+        let heeds = self.broken != Broken::LostGreetings;
+        if let Some(lifetime) = self.lifetime.as_mut().filter(|_| heeds) {
+            lifetime.greets(self.now);
+        }
+        self.send(Message::Hello);
+    }
+
+    fn send(&mut self, kind: Message) {
+        let server = self.server;
+        let letter = Letter {
+            kind,
+            sent: self.now,
+            server,
+            connection: self.connection,
+            granted: self.granted_by(server),
+            opens: kind == Message::Hello && self.lifetime.is_none(),
+        };
+        let arrives = self.now + self.delay();
+        self.to_server[server] = self.to_server[server].max(arrives);
+        self.last_sent = self.now;
+        self.at(self.to_server[server], Event::Arrives(letter));
+    }
+
+    fn client(&mut self) {
+        self.at(self.now + self.asked / 40, Event::Client);
+        if self.now < self.paused_until || self.ended {
+            return;
+        }
+        if self.one_in(60) {
+            self.paused_until = self.now + self.part(self.asked);
+            return;
+        }
+        if self.one_in(120) {
+            let stop = self.now + self.part(self.asked);
+            self.stops[self.server] = self.stops[self.server].min(stop);
+        }
+        if self.one_in(80) {
+            // What was on its way to the old server still arrives.
+            self.server = self.rng.usize(..SERVERS);
+            return self.connect();
+        }
+        let Some(lifetime) = self.lifetime.as_ref().filter(|_| self.connected) else {
+            return;
+        };
+        let silent = lifetime.timeout() / 6 <= self.now - self.last_sent;
+        let locks = self.guard.is_none() && self.one_in(30);
+        if locks || (silent && self.guard.is_some()) {
+            self.send(Message::Proof);
+        } else if silent {
+            self.send(Message::Ping);
+        }
+    }
+
+    fn answered(&mut self, letter: Letter) {
+        if self.now < self.paused_until {
+            // It is read when the process goes on.
+            return self.at(self.paused_until, Event::Answered(letter));
+        }
+        match letter.kind {
+            Message::Hello => return self.greeted(letter),
+            Message::Proof => self.proven(letter),
+            Message::Ping => {}
+        }
+        let gap = self.granted_by(self.server) * 7 / 20;
+        let at = match self.broken {
+            Broken::UnansweredMessages => letter.sent,
+            Broken::ReportedAtOnce => self.now.saturating_sub(gap),
+            _ => self.now,
+        };
+        if let Some(lifetime) = &mut self.lifetime {
+            lifetime.answered(letter.sent, at);
+        }
+    }
+
+    fn greeted(&mut self, letter: Letter) {
+        self.connected = true;
+        let sent = match self.broken {
+            Broken::HandshakeAnswered => self.now,
+            _ => letter.sent,
+        };
+        match &mut self.lifetime {
+            Some(lifetime) if self.broken == Broken::LastTimeout => {
+                *lifetime = Lifetime::new(letter.granted, sent);
+            }
+            Some(lifetime) => lifetime.greeted(letter.granted, sent),
+            None => self.lifetime = Some(Lifetime::new(letter.granted, sent)),
+        }
+    }
+
+    fn proven(&mut self, letter: Letter) {
+        let Some(lifetime) = &self.lifetime else {
+            return;
+        };
+        let sent = match self.broken {
+            Broken::ProofAnswered => self.now,
+            _ => letter.sent,
+        };
+        let mut stamp = lifetime.stamp(sent);
+        if self.broken == Broken::CommitsTouch {
+            stamp.touched = stamp.sent;
+        }
+        match &mut self.guard {
+            Some(guard) => {
+                guard.sent = guard.sent.max(stamp.sent);
+                guard.touched = guard.touched.max(stamp.touched);
+            }
+            None => {
+                self.at_grant = lifetime.timeout();
+                self.guard = Some(stamp);
+            }
+        }
+    }
+
+    /// Looks whether a check passes that must not.
+    fn judge(&mut self) {
+        let (Some(lifetime), Some(guard)) = (&self.lifetime, self.guard) else {
+            return;
+        };
+        let until = match self.broken {
+            Broken::TimeoutOfTheGrant => guard.until(self.at_grant).min(lifetime.latest()),
+            _ => lifetime.until(guard),
+        };
+        let left = until.saturating_sub(self.now);
+        if self.ended {
+            self.seen.late = self.seen.late.max(left);
+        } else if left.is_zero() {
+            // Lost is lost; another one is granted later.
+            self.guard = None;
+        } else {
+            self.seen.trusted = self.seen.trusted.max(left);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! A counting semaphore for a whole cluster.
+
+mod count;
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::guard::guard_methods;
+use crate::jute::{ErrorCode, Request};
+use crate::lock::raw_guard::RawGuard;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locks};
+use crate::options::LockOptions;
+use crate::recipe::Names;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
+use crate::recipe::permits::Agreement;
+use crate::session::Session;
+use crate::session::caller::over;
+use crate::session::queries::Lasting;
+use crate::time::limit::Limit;
+use crate::transport::Failure;
+
+/// A semaphore that works across processes and machines: at most so many permits are out.
+///
+/// The layout is that of Curator's `InterProcessSemaphoreV2`, and excludes with it: a
+/// mutex under `locks` that lets one in after the other, and a node under `leases` for
+/// each permit. With [`Dialect::Kazoo`](crate::Dialect::Kazoo) it is that of kazoo's `Semaphore`: the mutex is
+/// beside the path, and the permits are right below it. Only the first in line watches the
+/// permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
+/// left when it has been idle for a while, where the server has containers; kazoo's stays, as
+/// kazoo counts on it.
+///
+/// # How many permits there are
+///
+/// The number is written into the semaphore's own node. All permits of this library that are
+/// out at a time were given by the same number: where a client is told another one, it
+/// replaces the number when no permit is out, in a transaction that proves that it is the first
+/// in the line. Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire)
+/// fail with [`Error::PermitsDisagree`], which says who has a permit since when. A call that has
+/// a time limit waits in its turn until all others are given back, and fails with it at the limit.
+///
+/// So a deploy that goes from three permits to five needs no step by hand: while there are old
+/// clients and new ones, those with a time limit take turns, as readers and writers do, with
+/// three permits or with five.
+/// Curator's clients do not compare the number, and kazoo's do it once: beside them there may
+/// be as many permits out as the largest number that somebody was told, and never more.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// // Three imports at a time, in the whole cluster.
+/// let imports = client.semaphore("/limits/imports", 3)?;
+/// let permit = imports.acquire()?;
+/// drop(permit);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    locks: Arc<Locks>,
+    path: Arc<str>,
+    permits: u32,
+    agreed: Arc<AtomicBool>,
+}
+
+/// One of a semaphore's permits, while it lives, unless it says that it is lost.
+///
+/// It may change threads. There is no fencing token: several are out at a time.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// # let other = zklock::Client::connect(server.hosts())?;
+/// let permit = client.semaphore("/limits/imports", 1)?.acquire()?;
+/// let worker = std::thread::spawn(move || permit.unlock());
+/// worker.join().expect("it does not panic")?;
+/// assert!(other.semaphore("/limits/imports", 1)?.try_acquire()?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the permit is given back when it is dropped"]
+pub struct Permit {
+    raw: RawGuard,
+}
+
+/// What is known of a semaphore at one moment.
+struct Look {
+    agreement: Agreement,
+    /// The permits that are out, and those that the first in the line asks for.
+    out: Names,
+    /// The version of the number.
+    version: i32,
+    /// The semaphore has no node.
+    absent: bool,
+}
+
+/// Whether the first in the line may count the permits by its own number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Counts {
+    Alike,
+    /// The place in the line was lost.
+    Lost,
+    LimitReached,
+}
+
+impl Semaphore {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str, permits: u32) -> Result<Self> {
+        crate::path::check(path)?;
+        if permits == 0 {
+            return Err(Error::Unsupported {
+                what: "a semaphore without permits",
+            });
+        }
+        Ok(Self {
+            locks: locks.clone(),
+            path: path.into(),
+            permits,
+            agreed: Arc::default(),
+        })
+    }
+
+    /// Acquires a permit.
+    ///
+    /// Blocks until those who came before have theirs and one is free. A lost connection
+    /// does not end the wait; it costs the place in the line if the session expires, and
+    /// the first place if it lasts for half a session timeout: we queue again then, at the
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::PermitsDisagree`] if somebody has a permit who counts differently,
+    /// with [`Error::ForeignContender`] if the path is a lock's or a semaphore of another dialect,
+    /// if somebody in the line would not wait for us or deleted our node, if the server turns
+    /// a request down, and if the client is closed. Nothing is left in the line then.
+    pub fn acquire(&self) -> Result<Permit> {
+        lock::for_ever(|| self.acquire_with(LockOptions::new()))
+    }
+
+    /// Acquires a permit if one is free.
+    ///
+    /// Blocks for one round trip if none is, which costs the server no write, and for some
+    /// more if one is; at most for the session timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire). That no permit is free is not an error.
+    pub fn try_acquire(&self) -> Result<Option<Permit>> {
+        let options = LockOptions::within(self.session().status.snapshot().timeout);
+        let request = options.request(self.session(), Patience::Tries);
+        match self.look(&request.limit)? {
+            None => return Ok(None),
+            Some(look) if !matches!(look.agreement, Agreement::Differs(_)) => {
+                let contest = self.session().contest(Role::Permit, self.permits as usize);
+                match contest.is_taken(&look.out) {
+                    Ok(true) => return Ok(None),
+                    Ok(false) => {}
+                    Err(foreign) => return Err(self.session().foreign(&self.leases(), foreign)),
+                }
+            }
+            Some(_) => self.agreed.store(false, Ordering::Relaxed),
+        }
+        self.enter(request)
+    }
+
+    /// Acquires a permit, or returns `None` when `limit` has passed.
+    ///
+    /// Blocks for `limit` at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), but with [`Error::PermitsDisagree`] only when `limit` has
+    /// passed.
+    pub fn try_acquire_for(&self, limit: Duration) -> Result<Option<Permit>> {
+        self.acquire_with(LockOptions::within(limit))
+    }
+
+    /// Acquires a permit, or returns `None` at the `deadline`.
+    ///
+    /// Blocks until then at most, whatever happens to the connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire_for`](Self::try_acquire_for).
+    pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<Permit>> {
+        self.acquire_with(LockOptions::new().deadline(deadline))
+    }
+
+    /// Acquires a permit as the `options` say.
+    ///
+    /// Blocks until one is ours, or until a limit of the options is reached, which gives
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
+    /// [`acquire`](Self::acquire) if they do not.
+    pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
+        self.enter(options.request(self.session(), Patience::Waits))
+    }
+
+    /// Returns the path of the semaphore.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns how many permits there are for this client.
+    pub fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<Permit>> {
+        // The first in the line looks in any case.
+        if !self.agreed.load(Ordering::Relaxed) && !self.is_open(&request)? {
+            return Ok(None);
+        }
+        let (locks, leases, number) = (self.locks(), self.leases(), self.permits.to_string());
+        let patience = mem::replace(&mut request.patience, Patience::Waits);
+        let Some(_turn) = self.locks.turn(&locks, &request)? else {
+            return Ok(None);
+        };
+        let line = Queue {
+            dir: &locks,
+            lasting: match self.speaks_kazoo() {
+                true => Lasting::WhileUsed,
+                false => Lasting::WhileUsedIn(number.as_bytes()),
+            },
+            ..Queue::of(&self.path, Role::Exclusive)
+        };
+        // Of those in the line, nobody has a permit to be hurried for, and all would wait
+        // for one who has let go of his.
+        let overdue = request.overdue.take();
+        request.hold_at_least = None;
+        loop {
+            request.overdue = None;
+            request.patience = Patience::Waits;
+            let Some(first) = RawGuard::acquire(self.session(), &line, &mut request)? else {
+                return Ok(None);
+            };
+            request.overdue = overdue.clone();
+            request.patience = patience;
+            let raw = match self.agree(&first, &mut request)? {
+                Counts::Alike => {
+                    self.agreed.store(true, Ordering::Relaxed);
+                    let lease = Queue {
+                        dir: &leases,
+                        role: Role::Permit,
+                        permits: self.permits,
+                        lasting: match self.speaks_kazoo() {
+                            true => Lasting::Always(number.as_bytes()),
+                            false => line.lasting,
+                        },
+                        under: Some(first.lease()),
+                        ..line
+                    };
+                    Some(RawGuard::acquire(self.session(), &lease, &mut request)?)
+                }
+                Counts::LimitReached => return Ok(None),
+                Counts::Lost => None,
+            };
+            // Who has lost the mutex was not first when the permits were counted, and if he
+            // went on to wait for one, two of them could wait for each other.
+            if let (Some(raw), Ok(())) = (raw, first.check()) {
+                return Ok(raw.map(|raw| Permit { raw }));
+            }
+            if request.limit.is_over() {
+                return Ok(None);
+            }
+            self.is_welcome(&first, &request.limit)?;
+        }
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        &self.locks.session
+    }
+
+    /// Fails if somebody deleted our node in the line, which did not just go with its session.
+    fn is_welcome(&self, first: &RawGuard, limit: &Limit) -> Result<()> {
+        let snapshot = || self.session().status.snapshot();
+        match self
+            .session()
+            .caller()
+            .insist(&Request::exists(first.node()), limit)?
+        {
+            Ok(Err(Failure::Closed)) => Err(over(&snapshot())),
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE)))
+                if self.session().transport.capabilities().resumes
+                    && snapshot().session == first.lease().session() =>
+            {
+                Err(Error::Evicted {
+                    node: first.node().to_owned(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where one waits for one's turn.
+    fn locks(&self) -> String {
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
+    }
+
+    /// Where the permits are that are out.
+    fn leases(&self) -> String {
+        match self.speaks_kazoo() {
+            true => self.path.to_string(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+}
+
+guard_methods!(Permit);
+
+impl Permit {
+    /// Returns the full path of the node that stands for the permit.
+    pub fn node(&self) -> &str {
+        self.raw.node()
+    }
+
+    /// Gives the permit back and waits until the server has confirmed it.
+    ///
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Lost`] if the permit was lost before.
+    pub fn unlock(self) -> Result<()> {
+        self.raw.release()
+    }
+}

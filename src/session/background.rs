@@ -1,0 +1,101 @@
+//! The thread that keeps what guards and attempts have entrusted to it.
+//!
+//! It sleeps while there is nothing to keep. It never waits for an answer: requests are
+//! sent, and answers come through channels.
+
+use std::mem;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
+use parking_lot::Mutex;
+
+use crate::session::cleaner::Cleaner;
+use crate::session::heartbeat::Heartbeat;
+use crate::transport::status::Status;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Background {
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stop: Sender<()>,
+    stopped: Receiver<()>,
+}
+
+impl Background {
+    /// Starts the thread. It looks whenever `woken` is filled.
+    pub(crate) fn start(
+        mut heartbeat: Heartbeat,
+        cleaner: Arc<Cleaner>,
+        status: &Arc<Status>,
+        woken: Receiver<()>,
+    ) -> std::io::Result<Self> {
+        let (stop, stopping) = bounded::<()>(1);
+        let (ended, stopped) = bounded::<()>(0);
+        let changes = status.changes();
+        let run = move || {
+            // Dropped when the thread is through, which is what `stopped` waits for.
+            let _ended = ended;
+            keep(
+                &mut heartbeat,
+                &cleaner,
+                changes.receiver(),
+                &woken,
+                &stopping,
+            );
+        };
+        let thread = thread::Builder::new()
+            .name("zklock-background".to_owned())
+            .spawn(run)?;
+        Ok(Self {
+            thread: Mutex::new(Some(thread)),
+            stop,
+            stopped,
+        })
+    }
+
+    /// Ends the thread, waiting for it no longer than `limit`.
+    pub(crate) fn stop(&self, limit: Duration) {
+        let _ = self.stop.try_send(());
+        let _ = self.stopped.recv_timeout(limit);
+        if let Some(thread) = self.thread.lock().take_if(|thread| thread.is_finished()) {
+            let _ = thread.join();
+        }
+    }
+
+    /// Lets go of a thread that is not of this process.
+    pub(crate) fn forget(&mut self) {
+        mem::forget(self.thread.get_mut().take());
+        mem::forget((self.stop.clone(), self.stopped.clone()));
+    }
+}
+
+fn keep(
+    heartbeat: &mut Heartbeat,
+    cleaner: &Arc<Cleaner>,
+    changes: &Receiver<()>,
+    woken: &Receiver<()>,
+    stopping: &Receiver<()>,
+) {
+    loop {
+        heartbeat.awake();
+        let pause = heartbeat.look();
+        let retry = cleaner.push();
+        let retry = retry.map(|time| time.saturating_duration_since(Instant::now()));
+        let pause = [pause, retry].into_iter().flatten().min();
+        let timer = pause.map_or_else(never, after);
+        let fired = heartbeat.fired().clone();
+        let (probes, read) = (heartbeat.probes().clone(), heartbeat.reads().clone());
+        select! {
+            recv(stopping) -> _ => return,
+            recv(woken) -> _ => {}
+            recv(changes) -> _ => {}
+            recv(timer) -> _ => {}
+            recv(fired) -> fired => if let Ok(fired) = fired { heartbeat.touched(fired) },
+            recv(probes) -> probe => if let Ok((probe, answers)) = probe { heartbeat.probed(probe, &answers) },
+            recv(read) -> read => if let Ok((id, answered)) = read { heartbeat.read(id, &answered) },
+        }
+        heartbeat.take_in_what_came();
+    }
+}

@@ -1,0 +1,510 @@
+//! Nodes that must go, and somebody who sees to it.
+//!
+//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a
+//! panic. An entry leaves when the server has said that its nodes are gone, or when the
+//! session that owns them is over, which takes them along.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use crate::jute::{ErrorCode, Reply, Request, failure};
+use crate::metrics::Counters;
+use crate::path;
+use crate::recipe::attempt::Orphan;
+use crate::recipe::cleanup::{Action, Cleanup, Event};
+use crate::time::limit::never_comes;
+use crate::transport::Answered;
+use crate::transport::session_state::SessionState;
+use crate::transport::slot::Slot;
+use crate::transport::status::Status;
+use crate::transport::{Call, Capabilities, Failure, Transport};
+
+/// How long to wait before a request that was turned down is repeated.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same for one that the server will hardly ever answer otherwise.
+const LONG_PAUSE: Duration = Duration::from_secs(600);
+
+/// See the module's documentation.
+pub(crate) struct Cleaner {
+    status: Arc<Status>,
+    transport: Arc<dyn Transport>,
+    counters: Arc<Counters>,
+    entries: Mutex<Entries>,
+    /// Wakes the background thread, which calls [`push`](Self::push).
+    wake: Sender<()>,
+}
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    open: HashMap<u64, Entry>,
+}
+
+struct Entry {
+    dir: String,
+    session: i64,
+    cleanup: Cleanup,
+    asked: bool,
+    /// Whether an attempt left it, and no guard.
+    left: bool,
+    /// Prefetched before, without an answer: a node that is gone may be so because of us.
+    again: bool,
+    not_before: Option<Instant>,
+    /// `not_before` is a pause after a request that failed, not a wish of the user's.
+    pausing: bool,
+    /// The directory is too long to be listed.
+    crowded: bool,
+    /// What deletes the node, if that is to do more.
+    closing: Option<Closing>,
+    /// Who wants to know how it ended.
+    waiter: Option<Slot<Ended>>,
+}
+
+/// Makes the request that deletes a node in a directory and does something besides.
+pub(crate) type Closing = fn(dir: &str, node: String) -> Request;
+
+/// How a guard's nodes are to go.
+pub(crate) struct Release<'a> {
+    /// The session that owns them.
+    pub(crate) session: i64,
+    /// Who wants to know how it ended, if anybody.
+    pub(crate) waiter: Option<&'a Slot<Ended>>,
+    /// What deletes the nodes, if that is to do more.
+    pub(crate) closing: Option<Closing>,
+    /// Not before this.
+    pub(crate) not_before: Option<Instant>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ended {
+    /// We deleted the node.
+    Deleted,
+    /// The node was gone before.
+    GoneBefore,
+}
+
+impl Entry {
+    fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            session,
+            cleanup: Cleanup::new(orphan),
+            asked: false,
+            left: false,
+            again: false,
+            not_before: None,
+            pausing: false,
+            crowded: false,
+            closing: None,
+            waiter: None,
+        }
+    }
+}
+
+impl Entry {
+    /// Takes in why there is no answer; the background thread asks again. Returns what is worth a line
+    /// in the log.
+    fn put_off(&mut self, failure: Failure) -> Option<String> {
+        let (pause, said) = match failure {
+            Failure::Lost => {
+                self.again = true;
+                return None;
+            }
+            Failure::NotSent | Failure::Closed => return None,
+            Failure::TooLong(_) if !self.crowded => {
+                self.crowded = true;
+                return None;
+            }
+            Failure::TooLong(long) => (LONG_PAUSE, long.about(&self.dir).to_string()),
+            Failure::Refused(code) if self.crowded => (LONG_PAUSE, code.to_string()),
+            Failure::Refused(code) => (PAUSE, code.to_string()),
+        };
+        self.not_before = Some(Instant::now() + pause);
+        self.pausing = true;
+        Some(format!("cannot clear up {}: {said}", self.dir))
+    }
+}
+
+impl Drop for Entry {
+    /// What goes with its session is not known to be deleted by us.
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter.take() {
+            waiter.put(Ended::GoneBefore);
+        }
+    }
+}
+
+impl Cleaner {
+    pub(crate) fn new(
+        status: Arc<Status>,
+        transport: Arc<dyn Transport>,
+        counters: Arc<Counters>,
+        wake: Sender<()>,
+    ) -> Self {
+        Self {
+            status,
+            transport,
+            counters,
+            entries: Mutex::default(),
+            wake,
+        }
+    }
+
+    /// Takes over nodes of guards and sends their deletion, at once if that is due,
+    /// without waiting.
+    pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
+        let mut ids = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let name = path::name(node);
+            let dir = &node[..node.len() - name.len() - 1];
+            let mut entry = Entry::new(dir, release.session, Orphan::Node(name.to_owned()));
+            entry.closing = release.closing;
+            entry.waiter = release.waiter.cloned();
+            entry.not_before = release.not_before;
+            ids.push(self.put(entry));
+        }
+        match release.not_before {
+            Some(time) if Instant::now() < time => {
+                let _ = self.wake.try_send(());
+            }
+            _ => self.send(&ids),
+        }
+    }
+
+    /// Takes over what an attempt left in `dir`, made in this session or, if that has
+    /// changed unnoticed, in a later one. To take the later one does no harm: the node is
+    /// gone then.
+    pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, cleaner: Vec<Orphan>) {
+        let session = match self.status.snapshot().session {
+            0 => session,
+            current => current,
+        };
+        let put = |orphan| {
+            let mut entry = Entry::new(dir, session, orphan);
+            entry.left = true;
+            self.put(entry)
+        };
+        let ids: Vec<_> = cleaner.into_iter().map(put).collect();
+        self.send(&ids);
+    }
+
+    /// Sends what is due; returns when to come again, if something has to wait.
+    pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
+        let snapshot = self.status.snapshot();
+        let resumes = self.transport.capabilities().resumes;
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        if snapshot.is_over() {
+            entries.open.clear();
+        } else if snapshot.state == SessionState::Connected && resumes {
+            // Nodes of a session that is over go with it.
+            entries
+                .open
+                .retain(|_, entry| entry.session == snapshot.session);
+        }
+        let idle = |entry: &&Entry| !entry.asked;
+        let next = entries
+            .open
+            .values()
+            .filter(idle)
+            .filter_map(|entry| entry.not_before)
+            .min();
+        let due = |(id, entry): (&u64, &Entry)| {
+            let due = !entry.asked && entry.not_before.is_none_or(|time| time <= now);
+            due.then_some(*id)
+        };
+        let due: Vec<_> = entries.open.iter().filter_map(due).collect();
+        drop(entries);
+        if snapshot.state == SessionState::Connected {
+            self.send(&due);
+        }
+        next.filter(|time| now < *time)
+    }
+
+    /// How many entries are open.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().open.len()
+    }
+
+    /// Until when locks are to be held whose guards are gone.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        let entries = self.entries.lock();
+        entries
+            .open
+            .values()
+            .filter(|entry| !entry.pausing)
+            .filter_map(|entry| entry.not_before)
+            .filter(|until| !never_comes(*until))
+            .max()
+    }
+
+    fn put(&self, entry: Entry) -> u64 {
+        let mut entries = self.entries.lock();
+        entries.next += 1;
+        let id = entries.next;
+        entries.open.insert(id, entry);
+        id
+    }
+
+    fn send(self: &Arc<Self>, ids: &[u64]) {
+        let calls: Vec<_> = ids.iter().filter_map(|id| self.call(*id)).collect();
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+
+    fn call(self: &Arc<Self>, id: u64) -> Option<Call> {
+        let capabilities = self.transport.capabilities();
+        let mut entries = self.entries.lock();
+        let entry = entries.open.get_mut(&id)?;
+        if std::mem::replace(&mut entry.asked, true) {
+            // The background thread was faster. With two requests under way the answer to one would
+            // be taken for that to the other's successor.
+            return None;
+        }
+        let request = match entry.cleanup.action() {
+            Action::Delete(name) if let Some(closing) = entry.closing => {
+                closing(&entry.dir, format!("{}/{name}", entry.dir))
+            }
+            // Since ZooKeeper 3.6 a session can be asked for its own nodes.
+            Action::List if entry.crowded => Request::GetEphemerals {
+                below: entry.dir.clone(),
+            },
+            action => request(&action, &entry.dir, capabilities)?,
+        };
+        let cleaner = self.clone();
+        Some(Call {
+            request,
+            watch: None,
+            answer: Box::new(move |answered| cleaner.answered(id, answered)),
+        })
+    }
+
+    /// Runs on the transport's thread.
+    fn answered(&self, id: u64, answered: Answered) {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.open.get_mut(&id) else {
+            return;
+        };
+        entry.asked = false;
+        let ended = match &answered {
+            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
+            Ok(_) => Ended::Deleted,
+            Err(_) if entry.again => Ended::Deleted,
+            Err(_) => Ended::GoneBefore,
+        };
+        match event(&entry.cleanup.action(), &entry.dir, answered) {
+            Ok(event) => entry.cleanup.handle(event),
+            Err(Failure::Closed) => {
+                // Who waits hears of it: the background thread may have ended.
+                entries.open.remove(&id);
+                return;
+            }
+            Err(failure) => {
+                let trouble = entry.put_off(failure);
+                drop(entries);
+                let _ = self.wake.try_send(());
+                if let Some(trouble) = trouble {
+                    log::warn!("{trouble}; trying again");
+                }
+                return;
+            }
+        }
+        if entry.cleanup.action() != Action::Done {
+            let _ = self.wake.try_send(());
+            return;
+        }
+        let Some(mut entry) = entries.open.remove(&id) else {
+            return;
+        };
+        drop(entries);
+        if entry.left {
+            self.counters.leftover_deleted();
+        }
+        if let Some(waiter) = entry.waiter.take() {
+            waiter.put(ended);
+        }
+    }
+}
+
+/// The request that carries out an action.
+fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
+    Some(match action {
+        Action::Sync => capabilities.sync(dir),
+        Action::List => Request::list(dir),
+        Action::Delete(name) => Request::Delete {
+            path: format!("{dir}/{name}"),
+            version: -1,
+        },
+        Action::Done => return None,
+    })
+}
+
+/// What the answer to an action says.
+fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failure> {
+    match (action, answered) {
+        (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
+        (Action::List, Ok(Reply::Ephemerals(paths))) => {
+            let name =
+                |path: &'_ String| Some(path.strip_prefix(dir)?.strip_prefix('/')?.to_owned());
+            let names: Vec<_> = paths.iter().filter_map(name).collect();
+            Ok(Event::Children(names.iter().map(String::as_str).collect()))
+        }
+        (Action::Sync, Ok(_)) => Ok(Event::Synced),
+        // A refusal comes through the quorum just as well.
+        (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
+        (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
+            None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
+            Some(code) => Err(Failure::Refused(code)),
+        },
+        (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
+        (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
+        (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
+        (_, Err(failure)) => Err(failure),
+        (_, Ok(_)) => Err(Failure::Lost),
+    }
+}
+
+impl fmt::Debug for Cleaner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cleaner")
+            .field("open", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{Capabilities, TooLong, WatchId};
+
+    /// Keeps what it is to send.
+    #[derive(Debug, Default)]
+    struct Mute(Mutex<Vec<Request>>);
+
+    impl Transport for Mute {
+        fn send(&self, calls: Vec<Call>) {
+            let requests = calls.into_iter().map(|call| call.request);
+            self.0.lock().extend(requests);
+        }
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                multi: true,
+                sync: true,
+                resumes: true,
+            }
+        }
+
+        fn close(&self, _: Duration) {}
+    }
+
+    /// What a lost reply may have left behind, and the number of its entry.
+    fn perhaps_one() -> (Arc<Cleaner>, Arc<Mute>, u64) {
+        let status = Arc::new(Status::new(Duration::from_secs(1), true));
+        status.connected(1);
+        let mute = Arc::new(Mute::default());
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let cleaner = Arc::new(Cleaner::new(status, mute.clone(), Arc::default(), wake));
+        let perhaps = Orphan::Prefix("_c_me-lock-".to_owned());
+        let id = cleaner.put(Entry::new("/m", 1, perhaps));
+        (cleaner, mute, id)
+    }
+
+    #[test]
+    fn one_request_at_a_time_is_under_way_for_each_entry() {
+        let (cleaner, mute, id) = perhaps_one();
+        // The background thread comes between the thread's entry and its request.
+        cleaner.push();
+        cleaner.send(&[id]);
+        assert_eq!(mute.0.lock().len(), 1);
+
+        let synced = Reply::Synced { path: "/m".into() };
+        cleaner.answered(id, Ok(synced.clone()));
+        cleaner.push();
+        let names = ["_c_me-lock-0000000001"].iter().collect();
+        let listed = Reply::Children { names, stat: None };
+        cleaner.answered(id, Ok(listed.clone()));
+        // Nothing but the answer to a deletion says that a node is gone.
+        for stale in [synced, listed] {
+            cleaner.answered(id, Ok(stale));
+            assert_eq!(cleaner.len(), 1);
+        }
+        cleaner.answered(id, Ok(Reply::Nothing));
+        assert_eq!(cleaner.len(), 0);
+    }
+
+    #[test]
+    fn in_a_directory_that_is_too_long_to_be_listed_the_session_is_asked_for_its_own_nodes() {
+        let (cleaner, mute, id) = perhaps_one();
+        let answer = |answered| {
+            cleaner.push();
+            cleaner.answered(id, answered);
+        };
+        answer(Ok(Reply::Synced { path: "/m".into() }));
+        answer(Err(Failure::TooLong(TooLong {
+            reply: true,
+            bytes: 2,
+            limit: 1,
+        })));
+        let paths = ["/m/_c_me-lock-0000000001", "/m/a/b", "/mm/c"];
+        answer(Ok(Reply::Ephemerals(paths.map(str::to_owned).to_vec())));
+        cleaner.push();
+        let sent = mute.0.lock();
+        assert_eq!(sent[2], Request::GetEphemerals { below: "/m".into() });
+        let path = paths[0].to_owned();
+        assert_eq!(sent[3], Request::Delete { path, version: -1 });
+    }
+
+    #[test]
+    fn only_what_is_to_be_held_keeps_a_client_from_its_end() {
+        let status = Arc::new(Status::new(Duration::from_secs(1), true));
+        status.connected(1);
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let cleaner = Cleaner::new(status, Arc::<Mute>::default(), Arc::default(), wake);
+        let cleaner = Arc::new(cleaner);
+        for failure in [
+            Failure::Refused(ErrorCode::NO_AUTH),
+            Failure::TooLong(TooLong {
+                reply: true,
+                bytes: 2,
+                limit: 1,
+            }),
+        ] {
+            let mut refused = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+            refused.crowded = true;
+            let id = cleaner.put(refused);
+            cleaner.send(&[id]);
+            cleaner.answered(id, Err(failure));
+            assert!(cleaner.push().is_some(), "it is tried again");
+            assert_eq!(cleaner.held_until(), None);
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut held = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        held.not_before = Some(until);
+        cleaner.put(held);
+        assert_eq!(cleaner.held_until(), Some(until));
+    }
+
+    #[test]
+    fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
+        let status = Arc::new(Status::new(Duration::from_secs(1), true));
+        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let cleaner = Cleaner::new(status, Arc::<Mute>::default(), Arc::default(), wake);
+        let (to, ended) = crossbeam_channel::bounded(1);
+        let mut entry = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        entry.waiter = Some(to.into());
+        let id = cleaner.put(entry);
+        cleaner.answered(id, Err(Failure::Closed));
+        assert_eq!(ended.try_recv(), Ok(Ended::GoneBefore));
+        assert_eq!(cleaner.len(), 0);
+    }
+}

@@ -1,0 +1,448 @@
+//! The proof of life of every lock that this client holds.
+//!
+//! While there is a guard, the background thread's thread asks the quorum every sixth of the
+//! session timeout, once for all guards, and feeds their leases with what it says. It
+//! also leaves a watch on each node that is held for longer than a moment: an eviction
+//! and a wish to revoke are heard of at once then, and locks that are held for less
+//! than a moment cost nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::Mutex;
+
+use crate::jute::{ErrorCode, EventKind, Reply, Request};
+use crate::metrics::Counters;
+use crate::recipe::validity::Stamp;
+use crate::session::lease::Lease;
+use crate::session::leases::{Leases, WATCH_AFTER};
+use crate::session::proof::{self, Proof};
+use crate::time::clock::Moment;
+use crate::transport::Answered;
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Status};
+use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
+
+/// How many nodes go into one check, so that it stays far below the frame limit.
+const NODES_A_CHECK: usize = 500;
+/// How many bytes their names may take; the least that a client may set its requests to is
+/// several times that.
+const BYTES_A_CHECK: usize = 64 * 1024;
+/// How much is taken in before the next look.
+const AT_ONCE: usize = 1_000;
+
+/// What those who want a holder to let go write into its node.
+const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
+
+/// The background thread's side: what has been asked, and what is answered.
+pub(crate) struct Heartbeat {
+    status: Arc<Status>,
+    transport: Arc<dyn Transport>,
+    leases: Arc<Leases>,
+    counters: Arc<Counters>,
+    next_watch: Arc<AtomicU64>,
+    connects: u64,
+    /// How many leases had begun at the last look.
+    begun: u64,
+    /// A check is due whatever the age of the proofs.
+    urgent: bool,
+    probes: Channel<Probed>,
+    fired: Channel<Fired>,
+    read: Channel<(u64, Answered)>,
+}
+
+/// Both ends of a channel.
+type Channel<T> = (Sender<T>, Receiver<T>);
+
+/// A check, and what it brought.
+pub(crate) type Probed = (Probe, Vec<Answered>);
+
+/// One check that was sent.
+pub(crate) struct Probe {
+    stamp: Stamp,
+    /// Whose nodes were checked, in this order.
+    nodes: Vec<u64>,
+}
+
+impl Heartbeat {
+    pub(crate) fn new(
+        status: Arc<Status>,
+        transport: Arc<dyn Transport>,
+        leases: Arc<Leases>,
+        counters: Arc<Counters>,
+        next_watch: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            status,
+            transport,
+            leases,
+            counters,
+            next_watch,
+            connects: 0,
+            begun: 0,
+            urgent: false,
+            probes: unbounded(),
+            fired: unbounded(),
+            read: unbounded(),
+        }
+    }
+
+    pub(crate) fn fired(&self) -> &Receiver<Fired> {
+        &self.fired.1
+    }
+
+    pub(crate) fn probes(&self) -> &Receiver<Probed> {
+        &self.probes.1
+    }
+
+    pub(crate) fn reads(&self) -> &Receiver<(u64, Answered)> {
+        &self.read.1
+    }
+
+    /// From here on every registration wakes the background thread.
+    pub(crate) fn awake(&self) {
+        self.leases.next_look.store(u64::MAX, Ordering::Release);
+    }
+
+    /// Does what is due, and returns how long nothing will be.
+    pub(crate) fn look(&mut self) -> Option<Duration> {
+        let snapshot = self.status.snapshot();
+        let mut all = self.leases.all();
+        self.follow(&snapshot, &all);
+        for (_, lease) in &all {
+            lease.tell(&self.counters);
+        }
+        // What is lost needs no proof any more.
+        all.retain(|(_, lease)| lease.check().is_ok());
+        let now = Moment::now();
+        if all.is_empty() {
+            self.urgent = false;
+            return self.linger(now);
+        }
+        let connected = snapshot.state == SessionState::Connected;
+        let mut due = self.due(&snapshot);
+        if connected {
+            if self.urgent || due.is_some_and(|due| due <= now.since_boot()) {
+                self.probe(&all);
+                // All of them have just been asked for.
+                due = Some(now.since_boot() + snapshot.timeout / 6);
+            }
+            self.watch_long_holds(now);
+        }
+        // Without a connection there is nothing to do but to tell what fades.
+        let next_beat = due.filter(|_| connected).map(|due| {
+            let pause = due.saturating_sub(now.since_boot());
+            pause.max(Duration::from_millis(1))
+        });
+        let next_watch = (connected && self.leases.any_unwatched()).then_some(WATCH_AFTER);
+        let steady = all.iter().filter_map(|(_, lease)| lease.steady_for()).min();
+        let pauses = [next_beat, next_watch, steady].into_iter().flatten();
+        let pause = pauses.min().unwrap_or(snapshot.timeout / 6);
+        self.leases
+            .next_look
+            .store((now + pause).as_nanos(), Ordering::Release);
+        Some(pause)
+    }
+
+    /// Nothing is held. Where locks come and go, it is cheaper to look now and then than
+    /// to be woken by each.
+    fn linger(&mut self, now: Moment) -> Option<Duration> {
+        let begun = self.leases.next.load(Ordering::Relaxed);
+        if begun == self.begun {
+            return None;
+        }
+        self.begun = begun;
+        let next_look = (now + WATCH_AFTER).as_nanos();
+        self.leases.next_look.store(next_look, Ordering::Release);
+        Some(WATCH_AFTER)
+    }
+
+    /// When the next check is due: each lock is to be proven anew before it is suspect.
+    fn due(&self, snapshot: &Snapshot) -> Option<Duration> {
+        let dues = self.leases.proofs().into_iter().map(|(stamp, asked)| {
+            if stamp.sent < asked {
+                // Not answered yet; if that takes long, it is asked again.
+                return asked + snapshot.timeout / 6;
+            }
+            stamp.due(self.status.better_at(stamp), snapshot.timeout)
+        });
+        dues.min()
+    }
+
+    /// Takes in what has come until now: with many locks, a look for each would take long.
+    pub(crate) fn take_in_what_came(&mut self) {
+        let fired = self.fired.1.clone();
+        let (probes, reads) = (self.probes.1.clone(), self.read.1.clone());
+        fired
+            .try_iter()
+            .take(AT_ONCE)
+            .for_each(|fired| self.touched(fired));
+        for (probe, answers) in probes.try_iter().take(AT_ONCE) {
+            self.probed(probe, &answers);
+        }
+        for (id, answered) in reads.try_iter().take(AT_ONCE) {
+            self.read(id, &answered);
+        }
+    }
+
+    /// Takes in what a check brought.
+    pub(crate) fn probed(&mut self, probe: Probe, answers: &[Answered]) {
+        match proof::judge(self.transport.capabilities(), answers) {
+            Proof::Confirmed => {
+                for lease in probe.nodes.iter().filter_map(|id| self.leases.get(*id)) {
+                    lease.confirm(probe.stamp);
+                }
+            }
+            Proof::Gone(at) => {
+                if let Some(lease) = probe.nodes.get(at).and_then(|id| self.leases.get(*id)) {
+                    // Whoever writes the log may take long.
+                    lease.lose();
+                    log::warn!("a node of the lock {} is gone", lease.path());
+                }
+                // The others were not confirmed by a check that failed.
+                self.urgent = true;
+            }
+            Proof::Unanswered => {}
+        }
+    }
+
+    /// A watch on a node of ours fired.
+    pub(crate) fn touched(&mut self, fired: Fired) {
+        let mut open = self.leases.open.lock();
+        let touched = open
+            .iter_mut()
+            .find(|(_, entry)| entry.watch == Some(fired.id));
+        let Some((_, entry)) = touched else {
+            return;
+        };
+        match fired.kind {
+            EventKind::Deleted => entry.lease.lose(),
+            // Read and watched again at the next look.
+            _ => entry.watch = None,
+        }
+    }
+
+    /// A node of ours was read, and is watched if it is there.
+    pub(crate) fn read(&mut self, id: u64, answered: &Answered) {
+        let mut open = self.leases.open.lock();
+        let Some(entry) = open.get_mut(&id) else {
+            return;
+        };
+        match answered {
+            Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
+                entry.lease.ask_to_let_go();
+            }
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.lease.lose(),
+            Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
+            _ => {}
+        }
+    }
+
+    /// Applies what happened to the connection.
+    fn follow(&mut self, snapshot: &Snapshot, all: &[(u64, Arc<Lease>)]) {
+        let resumes = self.transport.capabilities().resumes;
+        let anew = snapshot.connects != self.connects;
+        let broke = snapshot.state != SessionState::Connected || anew;
+        let over = |lease: &Lease| {
+            snapshot.is_over()
+                || (snapshot.state == SessionState::Connected && lease.session() != snapshot.session)
+                // The server has said that the session expired.
+                || snapshot.session == 0
+                || (broke && !resumes && snapshot.state != SessionState::Connected)
+        };
+        // What was confirmed through this connection was not there when the last one broke.
+        let shaken = |lease: &Lease| {
+            broke
+                && (snapshot.state != SessionState::Connected
+                    || !lease.is_proven_since(snapshot.since))
+        };
+        for (_, lease) in all {
+            if over(lease) {
+                lease.lose();
+            } else if shaken(lease) {
+                lease.shake();
+            }
+        }
+        if anew && snapshot.state == SessionState::Connected {
+            self.connects = snapshot.connects;
+            self.urgent = true;
+        }
+    }
+
+    fn probe(&mut self, all: &[(u64, Arc<Lease>)]) {
+        let mut ids = Vec::new();
+        let mut nodes = Vec::new();
+        for (id, lease) in all {
+            ids.extend(lease.nodes().iter().map(|_| *id));
+            nodes.extend_from_slice(lease.nodes());
+        }
+        let stamp = self.status.stamp();
+        self.leases.asked(stamp.sent);
+        // An answered ping is no proof. The chaos tests are compiled with this as well, to
+        // see that they would find a client that takes it for one.
+        if cfg!(zklock_trust_pings) {
+            let touched = stamp.sent;
+            let stamp = Stamp { touched, ..stamp };
+            all.iter().for_each(|(_, lease)| lease.confirm(stamp));
+            return;
+        }
+        let (mut ids, mut nodes) = (ids.as_slice(), nodes.as_slice());
+        while !nodes.is_empty() {
+            let (now, later) = nodes.split_at(in_one_check(nodes));
+            let (whose, others) = ids.split_at(now.len());
+            let probe = Probe {
+                stamp,
+                nodes: whose.to_vec(),
+            };
+            self.send(probe, now);
+            (ids, nodes) = (others, later);
+        }
+        self.urgent = false;
+    }
+
+    fn send(&self, probe: Probe, nodes: &[String]) {
+        let requests = proof::requests(self.transport.capabilities(), nodes);
+        let gathered = Arc::new(Mutex::new(Gathered {
+            probe: Some(probe),
+            answers: requests.iter().map(|_| None).collect(),
+            to: self.probes.0.clone(),
+        }));
+        let calls = requests.into_iter().enumerate().map(|(at, request)| {
+            let gathered = gathered.clone();
+            Call {
+                request,
+                watch: None,
+                answer: Box::new(move |answered| gathered.lock().put(at, answered)),
+            }
+        });
+        self.transport.send(calls.collect());
+    }
+
+    /// Reads and watches the nodes of locks that are held for longer than a moment.
+    fn watch_long_holds(&self, now: Moment) {
+        let mut calls = Vec::new();
+        for (id, entry) in self.leases.open.lock().iter_mut() {
+            if entry.watch.is_some() || now < entry.since + WATCH_AFTER {
+                continue;
+            }
+            let watch = WatchId(self.next_watch.fetch_add(1, Ordering::Relaxed));
+            entry.watch = Some(watch);
+            let (id, read) = (*id, self.read.0.clone());
+            let nodes = entry.lease.nodes().iter();
+            calls.extend(nodes.map(|path| Call {
+                request: Request::GetData {
+                    path: path.clone(),
+                    watch: true,
+                },
+                watch: Some(Watch::new(watch, self.fired.0.clone())),
+                answer: {
+                    let read = read.clone();
+                    Box::new(move |answered| {
+                        let _ = read.send((id, answered));
+                    })
+                },
+            }));
+        }
+        if !calls.is_empty() {
+            self.transport.send(calls);
+        }
+    }
+}
+
+/// How many of these nodes go into one check, which must fit into one request.
+fn in_one_check(nodes: &[String]) -> usize {
+    let mut bytes = 0;
+    let fit = nodes.iter().take(NODES_A_CHECK).take_while(|node| {
+        bytes += node.len();
+        bytes <= BYTES_A_CHECK
+    });
+    fit.count().max(1)
+}
+
+/// Collects the answers to the requests of one check.
+struct Gathered {
+    probe: Option<Probe>,
+    answers: Vec<Option<Answered>>,
+    to: Sender<Probed>,
+}
+
+impl Gathered {
+    fn put(&mut self, at: usize, answered: Answered) {
+        if let Some(place) = self.answers.get_mut(at) {
+            *place = Some(answered);
+        }
+        if self.answers.iter().any(Option::is_none) {
+            return;
+        }
+        if let Some(probe) = self.probe.take() {
+            let answers = self.answers.drain(..).flatten().collect();
+            let _ = self.to.send((probe, answers));
+        }
+    }
+}
+
+impl fmt::Debug for Heartbeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heartbeat")
+            .field("leases", &self.leases)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+    use crate::transport::native;
+
+    /// A heartbeat whose client was connected, and a lock that it watches over.
+    fn heartbeat() -> (Heartbeat, Arc<Status>) {
+        let status = Arc::new(Status::new(Duration::from_secs(20), true));
+        let config = native::Config {
+            hosts: native::Hosts::parse("127.0.0.1:1").unwrap(),
+            session_timeout: Duration::from_secs(20),
+            auth: Vec::new(),
+            frame_limit: native::FRAME_LIMIT,
+            tls: None,
+        };
+        // It reports elsewhere.
+        let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
+        let leases = Arc::new(Leases::new(bounded(1).0));
+        status.greeted(7, Duration::from_secs(20), Moment::now());
+        status.connected(7);
+        let nodes = vec!["/m/n".to_owned()];
+        let lease = Lease::new("/m", nodes, 7, status.bounds(7), status.stamp());
+        leases.begin(Arc::new(lease));
+        let heartbeat = Heartbeat::new(
+            status.clone(),
+            transport,
+            leases,
+            Arc::default(),
+            Arc::default(),
+        );
+        (heartbeat, status)
+    }
+
+    #[test]
+    fn a_check_of_long_names_fits_into_one_request() {
+        let short = vec!["/m/n".to_owned(); 1_200];
+        assert_eq!(in_one_check(&short), NODES_A_CHECK);
+        let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
+        assert_eq!(in_one_check(&long), BYTES_A_CHECK / 2_001);
+        let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
+        assert_eq!(in_one_check(&longer), 1);
+    }
+
+    #[test]
+    fn without_a_connection_the_keeper_sleeps_until_something_fades() {
+        let (mut heartbeat, status) = heartbeat();
+        heartbeat.leases.asked(Duration::from_nanos(1));
+        status.disconnected();
+        let pause = heartbeat.look().unwrap();
+        assert!(Duration::from_secs(1) < pause, "{pause:?}");
+    }
+}

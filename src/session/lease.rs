@@ -1,0 +1,412 @@
+//! What is known of each lock that this client holds.
+//!
+//! A [`Lease`] is shared by a guard, which asks it, and the background thread, which feeds it. All
+//! of it is atomics: asking costs a look at the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::guard::{GuardEvent, GuardState};
+use crate::metrics::Counters;
+use crate::recipe::validity::Stamp;
+use crate::time::clock::Moment;
+use crate::time::clock::nanos;
+use crate::transport::bounds::Bounds;
+
+/// How many events a guard keeps; the oldest give way to the newest.
+const UNREAD_EVENTS: usize = 16;
+
+/// Stands for the moment of proof of a lock that is lost.
+const LOST: u64 = 0;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    life: Arc<Life>,
+    told: Mutex<GuardState>,
+    events: (Sender<GuardEvent>, Receiver<GuardEvent>),
+}
+
+/// What guards share that have the same nodes one after the other.
+#[derive(Debug)]
+struct Life {
+    path: String,
+    nodes: Vec<String>,
+    session: i64,
+    bounds: Arc<Bounds>,
+    /// The last check that a quorum committed: when it was sent, and when the last message
+    /// was sent that the leader had heard of by then. Both only grow, and a newer one of
+    /// either is as true with an older one of the other.
+    sent: AtomicU64,
+    touched: AtomicU64,
+    /// Disconnected since that check.
+    shaken: AtomicBool,
+    /// Somebody wants the lock to be let go.
+    wanted: AtomicBool,
+}
+
+impl Lease {
+    /// Begins to watch over `nodes` of a session, which a quorum confirmed when asked with
+    /// this stamp.
+    pub(crate) fn new(
+        path: &str,
+        nodes: Vec<String>,
+        session: i64,
+        bounds: Arc<Bounds>,
+        stamp: Stamp,
+    ) -> Self {
+        Self::of(Arc::new(Life {
+            path: path.to_owned(),
+            nodes,
+            session,
+            bounds,
+            sent: AtomicU64::new(nanos(stamp.sent)),
+            touched: AtomicU64::new(nanos(stamp.touched)),
+            shaken: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+        }))
+    }
+
+    /// A lease over the same nodes for another guard, which hears of what is to come; `None`
+    /// unless they are known to be ours and nobody wants them.
+    pub(crate) fn succeed(&self) -> Option<Self> {
+        let free = !self.life.wanted.load(Ordering::Acquire);
+        (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
+    }
+
+    fn of(life: Arc<Life>) -> Self {
+        Self {
+            life,
+            told: Mutex::new(GuardState::Held),
+            events: bounded(UNREAD_EVENTS),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &[String] {
+        &self.life.nodes
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.life.path
+    }
+
+    /// The session that the nodes belong to.
+    pub(crate) fn session(&self) -> i64 {
+        self.life.session
+    }
+
+    pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
+        &self.events.1
+    }
+
+    /// Fails from the moment on when somebody else can have the lock.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.look(now()) {
+            Some(_) => Ok(()),
+            None => Err(self.lost()),
+        }
+    }
+
+    /// The last check that a quorum committed, unless the lock is lost.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.look(now())
+    }
+
+    pub(crate) fn state(&self) -> GuardState {
+        let now = now();
+        let shaken = self.life.shaken.load(Ordering::Acquire);
+        let stamp = self.look(now);
+        stamp.map_or(GuardState::Lost, |stamp| {
+            stamp.state(shaken, self.life.bounds.timeout(), now)
+        })
+    }
+
+    /// Whether the quorum was asked at that time or later, and confirmed the lock.
+    pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
+        moment.as_nanos() <= self.life.sent.load(Ordering::Acquire)
+    }
+
+    /// How long the lock can be trusted if nothing more is heard.
+    pub(crate) fn valid_for(&self) -> Duration {
+        let now = now();
+        let until = self.look(now).map(|stamp| self.until(stamp));
+        until.unwrap_or_default().saturating_sub(now)
+    }
+
+    /// How long it takes until the state changes if nothing more is heard.
+    pub(crate) fn steady_for(&self) -> Option<Duration> {
+        let now = now();
+        let stamp = self.look(now)?;
+        let next = match self.state() {
+            GuardState::Held => stamp.suspect_from(self.life.bounds.timeout()),
+            _ => self.until(stamp),
+        };
+        Some(next.saturating_sub(now))
+    }
+
+    /// A quorum confirmed the nodes when it was asked with this stamp.
+    ///
+    /// Changes nothing if the lock is lost: what the guard was told once stays true.
+    pub(crate) fn confirm(&self, stamp: Stamp) {
+        let Some(old) = self.look(now()) else {
+            return;
+        };
+        let (old, new) = (nanos(old.sent), nanos(stamp.sent.max(old.sent)));
+        let touched = nanos(stamp.touched);
+        self.life.touched.fetch_max(touched, Ordering::AcqRel);
+        // A failure means that somebody has just found the deadline passed.
+        if self
+            .life
+            .sent
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+        {
+            self.life.shaken.store(false, Ordering::Release);
+        }
+    }
+
+    /// The connection broke: the lock is not known to be lost, nor to be held.
+    pub(crate) fn shake(&self) {
+        self.life.shaken.store(true, Ordering::Release);
+    }
+
+    /// The lock is lost.
+    pub(crate) fn lose(&self) {
+        self.life.sent.store(LOST, Ordering::Release);
+    }
+
+    /// Tells the guard's events what changed since it was told last.
+    pub(crate) fn tell(&self, counters: &Counters) {
+        let state = self.state();
+        let mut told = self.told.lock();
+        if *told == state {
+            return;
+        }
+        *told = state;
+        drop(told);
+        match state {
+            GuardState::Held => {}
+            GuardState::Suspect => counters.suspected(),
+            GuardState::Lost => counters.lost(),
+        }
+        let event = match state {
+            GuardState::Held => GuardEvent::Held,
+            GuardState::Suspect => GuardEvent::Suspect,
+            GuardState::Lost => GuardEvent::Lost,
+        };
+        log::log!(
+            if state == GuardState::Held {
+                log::Level::Info
+            } else {
+                log::Level::Warn
+            },
+            "the lock {} is {state:?}",
+            self.life.path,
+        );
+        self.send(event);
+    }
+
+    /// Tells the guard that somebody wants it to let go.
+    pub(crate) fn ask_to_let_go(&self) {
+        self.life.wanted.store(true, Ordering::Release);
+        log::info!("somebody asks for the lock {}", self.life.path);
+        self.send(GuardEvent::RevokeRequested);
+    }
+
+    pub(crate) fn lost(&self) -> Error {
+        Error::Lost {
+            path: self.life.path.clone(),
+        }
+    }
+
+    fn until(&self, stamp: Stamp) -> Duration {
+        self.life.bounds.until(stamp)
+    }
+
+    /// Returns the last proof of the lock, or `None` once it is lost, which is final.
+    fn look(&self, now: Duration) -> Option<Stamp> {
+        loop {
+            let sent = self.life.sent.load(Ordering::Acquire);
+            if sent == LOST {
+                return None;
+            }
+            let touched = self.life.touched.load(Ordering::Acquire);
+            let stamp = Stamp {
+                sent: Duration::from_nanos(sent),
+                touched: Duration::from_nanos(touched),
+            };
+            let until = self.until(stamp);
+            // Looked at last: another session may begin with a longer timeout.
+            if !self.life.bounds.is_over() && now < until {
+                return Some(stamp);
+            }
+            let lost =
+                self.life
+                    .sent
+                    .compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire);
+            if lost.is_ok() {
+                return None;
+            }
+        }
+    }
+
+    fn send(&self, event: GuardEvent) {
+        let (to, from) = &self.events;
+        while to.try_send(event).is_err_and(|error| error.is_full()) {
+            let _ = from.try_recv();
+        }
+    }
+}
+
+fn now() -> Duration {
+    Moment::now().since_boot()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::recipe::validity::Lifetime;
+
+    const T: Duration = Duration::from_secs(60);
+
+    fn stamp(age: Duration) -> Stamp {
+        let sent = now() - age;
+        Stamp {
+            sent,
+            touched: sent - T / 4,
+        }
+    }
+
+    fn lease(age: Duration) -> Lease {
+        let nodes = vec!["/m/n".into()];
+        let bounds = Bounds::new(&Lifetime::new(T, Duration::ZERO));
+        Lease::new("/m", nodes, 1, bounds, stamp(age))
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn trust_fades_with_the_age_of_the_proof() {
+        for (age, state) in [
+            (0, GuardState::Held),
+            (18, GuardState::Held),
+            (21, GuardState::Suspect),
+            (27, GuardState::Suspect),
+            (30, GuardState::Lost),
+        ] {
+            let lease = lease(seconds(age));
+            assert_eq!(lease.state(), state, "{age} s");
+            assert_eq!(lease.check().is_err(), state == GuardState::Lost);
+            assert!(lease.valid_for() <= seconds(30 - age));
+        }
+    }
+
+    #[test]
+    fn lost_is_final() {
+        let lease = lease(Duration::ZERO);
+        lease.lose();
+        lease.confirm(stamp(Duration::ZERO));
+        assert_eq!(lease.state(), GuardState::Lost);
+        assert!(lease.check().unwrap_err().is_lost());
+        assert_eq!(lease.valid_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn another_session_is_the_end_at_once() {
+        let lease = lease(Duration::ZERO);
+        lease.life.bounds.end();
+        assert!(lease.check().is_err());
+    }
+
+    #[test]
+    fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
+        let lease = lease(seconds(3));
+        let mut lifetime = Lifetime::new(T, Duration::ZERO);
+        for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
+            lifetime.greeted(seconds(granted), now());
+            lease.life.bounds.follow(&lifetime);
+            let valid = lease.valid_for();
+            assert!(
+                seconds(least) <= valid && valid <= seconds(most),
+                "{granted} s"
+            );
+        }
+        assert!(lease.check().is_err());
+    }
+
+    #[test]
+    fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
+        let lease = lease(seconds(3));
+        let mut lifetime = Lifetime::new(T, Duration::ZERO);
+        lifetime.greets(now());
+        lease.life.bounds.follow(&lifetime);
+        assert!(lease.valid_for() <= seconds(4));
+        lifetime.greeted(T, now());
+        lease.life.bounds.follow(&lifetime);
+        assert!(lease.valid_for() > seconds(20));
+    }
+
+    #[test]
+    fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
+        for _ in 0..10_000 {
+            let lease = lease(seconds(3));
+            let stamp = lease.stamp().unwrap();
+            let mut lifetime = Lifetime::new(T, Duration::ZERO);
+            lifetime.greets(stamp.sent);
+            lease.life.bounds.follow(&lifetime);
+            lifetime.greeted(seconds(4), now());
+            let longest = thread::scope(|scope| {
+                let looks = scope.spawn(|| {
+                    let mut longest = Duration::ZERO;
+                    while lease.life.bounds.timeout() == T {
+                        longest = longest.max(lease.until(stamp));
+                    }
+                    longest
+                });
+                lease.life.bounds.follow(&lifetime);
+                looks.join().unwrap()
+            });
+            // Before the answer, what any server grants; after it, half of what it granted.
+            let most = stamp.sent + seconds(4);
+            assert!(longest <= most, "{:?} too long", longest - most);
+        }
+    }
+
+    #[test]
+    fn a_disconnect_is_forgiven_by_a_proof_only() {
+        let lease = lease(Duration::ZERO);
+        lease.shake();
+        assert_eq!(lease.state(), GuardState::Suspect);
+        assert_eq!(lease.check(), Ok(()));
+        lease.confirm(stamp(Duration::ZERO));
+        assert_eq!(lease.state(), GuardState::Held);
+    }
+
+    #[test]
+    fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
+        let lease = lease(Duration::ZERO);
+        lease.tell(&Counters::default());
+        lease.shake();
+        lease.tell(&Counters::default());
+        lease.tell(&Counters::default());
+        lease.confirm(stamp(Duration::ZERO));
+        lease.tell(&Counters::default());
+        let events: Vec<_> = lease.events().try_iter().collect();
+        assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
+        for _ in 0..2 * UNREAD_EVENTS {
+            lease.ask_to_let_go();
+        }
+        lease.lose();
+        lease.tell(&Counters::default());
+        assert_eq!(lease.events().try_iter().last(), Some(GuardEvent::Lost));
+    }
+}

@@ -1,0 +1,119 @@
+//! The leases of all locks that a client holds.
+//!
+//! Locks register from their threads; the heartbeat, on the background thread's, looks after them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use parking_lot::Mutex;
+
+use crate::recipe::validity::Stamp;
+use crate::session::lease::Lease;
+use crate::time::clock::Moment;
+use crate::transport::WatchId;
+
+/// A lock that is held for less than this is not watched.
+pub(super) const WATCH_AFTER: Duration = Duration::from_millis(50);
+
+/// See the module's documentation.
+pub(crate) struct Leases {
+    pub(super) open: Mutex<HashMap<u64, Entry>>,
+    pub(super) next: AtomicU64,
+    /// When the background thread will look next; later registrations need not wake it.
+    pub(super) next_look: AtomicU64,
+    wake: Sender<()>,
+}
+
+pub(super) struct Entry {
+    pub(super) lease: Arc<Lease>,
+    pub(super) since: Moment,
+    /// When the quorum was last asked for it.
+    pub(super) asked: Duration,
+    pub(super) watch: Option<WatchId>,
+}
+
+impl Leases {
+    pub(crate) fn new(wake: Sender<()>) -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            next_look: AtomicU64::new(u64::MAX),
+            wake,
+        }
+    }
+
+    /// Begins to keep a lease; returns the number to end it with.
+    pub(crate) fn begin(&self, lease: Arc<Lease>) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let since = Moment::now();
+        let entry = Entry {
+            lease,
+            since,
+            asked: Duration::ZERO,
+            watch: None,
+        };
+        self.open.lock().insert(id, entry);
+        if (since + WATCH_AFTER).as_nanos() < self.next_look.load(Ordering::Acquire) {
+            let _ = self.wake.try_send(());
+        }
+        id
+    }
+
+    /// Lets another guard go on with a lease, if the nodes are known to be ours.
+    pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Lease>> {
+        let mut open = self.open.lock();
+        let entry = open.get_mut(&id)?;
+        // What was asked of the quorum for the old one is answered to the new one.
+        let next = Arc::new(entry.lease.succeed()?);
+        entry.lease = next.clone();
+        Some(next)
+    }
+
+    /// Ends a lease.
+    pub(crate) fn end(&self, id: u64) {
+        self.open.lock().remove(&id);
+    }
+
+    pub(super) fn all(&self) -> Vec<(u64, Arc<Lease>)> {
+        let open = self.open.lock();
+        open.iter()
+            .map(|(id, entry)| (*id, entry.lease.clone()))
+            .collect()
+    }
+
+    /// The last proof of each lock that is not lost, and when the quorum was last asked.
+    pub(super) fn proofs(&self) -> Vec<(Stamp, Duration)> {
+        let open = self.open.lock();
+        open.values()
+            .filter_map(|entry| Some((entry.lease.stamp()?, entry.asked)))
+            .collect()
+    }
+
+    /// The quorum is asked for all of them.
+    pub(super) fn asked(&self, now: Duration) {
+        for entry in self.open.lock().values_mut() {
+            entry.asked = now;
+        }
+    }
+
+    pub(super) fn any_unwatched(&self) -> bool {
+        let open = self.open.lock();
+        open.values().any(|entry| entry.watch.is_none())
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Lease>> {
+        self.open.lock().get(&id).map(|entry| entry.lease.clone())
+    }
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases")
+            .field("open", &self.open.lock().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! A clock that goes on while the machine sleeps.
+//!
+//! `std::time::Instant` stops during suspend on Linux, and a guard that slept through
+//! its deadline must know it. Everything that decides about the validity of a lock
+//! reads this clock; plain timeouts use `Instant`.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point in time, good for comparison within this boot of this machine.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// Returns the present.
+    #[cfg(unix)]
+    pub(crate) fn now() -> Self {
+        use rustix::time::{ClockId, clock_gettime};
+
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        const CLOCK: ClockId = ClockId::Boottime;
+        // On the BSDs and macOS this one counts suspend.
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        const CLOCK: ClockId = ClockId::Monotonic;
+
+        let time = clock_gettime(CLOCK);
+        Self(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+
+    /// Returns the present.
+    #[cfg(not(unix))]
+    pub(crate) fn now() -> Self {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+
+        // Counts suspend on Windows.
+        static START: OnceLock<Instant> = OnceLock::new();
+        Self(1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+    }
+
+    /// Returns the moment that [`as_nanos`](Self::as_nanos) was taken of.
+    #[cfg(any(test, feature = "zookeeper"))]
+    pub(crate) fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Returns a number that fits into an atomic.
+    pub(crate) fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the time since the boot.
+    pub(crate) fn since_boot(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// Returns the time from `earlier` to `self`, or zero if it is not earlier.
+    pub(crate) fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+/// A duration in the unit in which it is kept in atomics.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_forward_and_never_wraps() {
+        let before = Moment::now();
+        assert!(before <= Moment::now());
+        assert!(before < before + Duration::from_nanos(1));
+        assert_eq!(before + Duration::MAX, Moment::from_nanos(u64::MAX));
+        assert_eq!(
+            before.saturating_since(before + Duration::from_secs(1)),
+            Duration::ZERO
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a thread waits for what other threads tell it.
+//!
+//! A channel whose reader goes to sleep at once. crossbeam's own wait for a message looks
+//! again and again for about ten microseconds before it sleeps, which pays where the
+//! answer comes from a thread next door, and not where it comes from a server: there it
+//! only keeps the processor from whoever has the answer.
+
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::Transport;
+use super::slot::Slot;
+use crate::time::limit::{Limit, LimitReached};
+
+/// The end that one thread reads.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    slot: Slot<T>,
+    letters: Receiver<T>,
+}
+
+impl<T> Mailbox<T> {
+    /// Makes a mailbox for the calling thread.
+    pub(crate) fn new() -> Self {
+        let (to, letters) = unbounded();
+        let reader = Some(thread::current());
+        Self {
+            slot: Slot { to, reader },
+            letters,
+        }
+    }
+
+    pub(crate) fn slot(&self) -> Slot<T> {
+        self.slot.clone()
+    }
+
+    /// The channel, for a wait that has other things to look at as well.
+    pub(crate) fn letters(&self) -> &Receiver<T> {
+        &self.letters
+    }
+
+    /// Takes the next letter out, and sleeps in the transport's way until there is one; only
+    /// for the thread that made the mailbox.
+    pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
+        if limit.is_cancellable() {
+            transport.attend();
+            return limit.recv(&self.letters);
+        }
+        loop {
+            if let Ok(letter) = self.letters.try_recv() {
+                return Ok(letter);
+            }
+            if limit
+                .deadline()
+                .is_some_and(|until| until <= Instant::now())
+            {
+                return Err(LimitReached);
+            }
+            // Whoever puts a letter in wakes us after that, so none is slept over.
+            transport.rest(&|| !self.letters.is_empty(), limit.deadline());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transport::{Call, Capabilities, WatchId};
+
+    /// Has nothing to read.
+    #[derive(Debug)]
+    struct Parked;
+
+    impl Transport for Parked {
+        fn send(&self, _: Vec<Call>) {}
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn capabilities(&self) -> Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn close(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn letters_come_in_their_order_and_a_limit_ends_the_wait_for_more() {
+        let mailbox = Mailbox::new();
+        let slot = mailbox.slot();
+        let forever = Limit::new(None, None);
+        thread::scope(|scope| {
+            scope.spawn(move || (0..1000).for_each(|letter| slot.put(letter)));
+            for expected in 0..1000 {
+                assert_eq!(mailbox.recv(&Parked, &forever), Ok(expected));
+            }
+        });
+        let short = Limit::after(Duration::from_millis(1));
+        assert_eq!(mailbox.recv(&Parked, &short), Err(LimitReached));
+        mailbox.slot().put(7);
+        assert_eq!(
+            mailbox.recv(&Parked, &short),
+            Ok(7),
+            "what is there is taken"
+        );
+    }
+}

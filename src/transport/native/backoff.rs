@@ -1,0 +1,101 @@
+//! How long to rest between two rounds of attempts to connect.
+
+use std::time::Duration;
+
+/// The first rest; each further one is twice as long.
+const FIRST: Duration = Duration::from_millis(100);
+/// A connection that lived for so long was worth making.
+const WORTHWHILE: Duration = Duration::from_millis(500);
+/// The longest rest is a third of the session timeout, within these bounds: short
+/// enough to keep the session, long enough not to be a burden.
+const CAP: (Duration, Duration) = (Duration::from_millis(1300), Duration::from_millis(2500));
+
+#[derive(Debug)]
+pub(super) struct Backoff {
+    cap: Duration,
+    failures: u32,
+}
+
+impl Backoff {
+    pub(super) fn new(session_timeout: Duration) -> Self {
+        Self {
+            cap: (session_timeout / 3).clamp(CAP.0, CAP.1),
+            failures: 0,
+        }
+    }
+
+    /// Nobody served us.
+    pub(super) fn after_failure(&mut self) -> Duration {
+        let rest = FIRST.saturating_mul(1 << self.failures.min(10));
+        self.failures += 1;
+        // Clients that lost the same server do not come back in step.
+        rest.min(self.cap).mul_f64(0.8 + 0.4 * fastrand::f64())
+    }
+
+    /// There was a connection: it may come back at once, unless it never lasts.
+    pub(super) fn after_service(&mut self, lived: Duration) -> Duration {
+        if lived < WORTHWHILE {
+            return self.after_failure();
+        }
+        self.failures = 0;
+        Duration::ZERO
+    }
+
+    /// The server is there and waits for us to ask for a new session.
+    pub(super) fn after_expiry(&mut self) -> Duration {
+        match self.failures {
+            0 => {
+                self.failures = 1;
+                Duration::ZERO
+            }
+            _ => self.after_failure(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn attempts_in_a_minute(
+        timeout: Duration,
+        mut rest: impl FnMut(&mut Backoff) -> Duration,
+    ) -> u32 {
+        let mut backoff = Backoff::new(timeout);
+        let (mut attempts, mut time) = (0, Duration::ZERO);
+        while time < MINUTE {
+            attempts += 1;
+            time += rest(&mut backoff);
+        }
+        attempts
+    }
+
+    #[test]
+    fn a_server_that_refuses_us_sees_fewer_than_sixty_attempts_a_minute() {
+        for seconds in [1, 4, 10, 40] {
+            let timeout = Duration::from_secs(seconds);
+            let refused = attempts_in_a_minute(timeout, Backoff::after_failure);
+            let cut =
+                attempts_in_a_minute(timeout, |backoff| backoff.after_service(Duration::ZERO));
+            let expired = attempts_in_a_minute(timeout, Backoff::after_expiry);
+            for attempts in [refused, cut, expired] {
+                assert!((15..60).contains(&attempts), "{attempts} with {timeout:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_lasted_is_made_again_at_once() {
+        let mut backoff = Backoff::new(Duration::from_secs(4));
+        for _ in 0..9 {
+            backoff.after_failure();
+        }
+        assert_eq!(
+            backoff.after_service(Duration::from_secs(1)),
+            Duration::ZERO
+        );
+        assert!(backoff.after_failure() < Duration::from_millis(200));
+    }
+}

@@ -1,0 +1,153 @@
+//! Turns plain bytes into those of TLS, and back.
+//!
+//! The reading thread and the writing thread share one TLS connection. They hold its
+//! lock while they compute, never while they wait for the socket.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::time::clock::Moment;
+
+/// What is read from the socket at once: a whole TLS record.
+const ROOM: usize = 18 * 1024;
+
+/// Keys, certificates and whom to trust; see [`Tls`](crate::Tls).
+#[derive(Clone)]
+pub(crate) struct Security(pub(crate) Arc<ClientConfig>);
+
+pub(super) struct Cipher {
+    connection: Mutex<ClientConnection>,
+    incoming: Mutex<Incoming>,
+    /// TLS has something to say that nobody queued, such as new keys.
+    has_more: AtomicBool,
+}
+
+/// Encrypted bytes that came in.
+struct Incoming {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Cipher {
+    pub(super) fn new(security: &Security, host: &str) -> Result<Self, String> {
+        // The zone of an address says where it is valid, and is in no certificate.
+        let name = host
+            .split_once('%')
+            .map_or(host, |(address, _zone)| address);
+        let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
+        let connection = ClientConnection::new(Arc::clone(&security.0), name);
+        let mut connection = connection.map_err(|error| error.to_string())?;
+        connection.set_buffer_limit(None);
+        let incoming = Incoming {
+            bytes: vec![0; ROOM],
+            start: 0,
+            end: 0,
+        };
+        Ok(Self {
+            connection: Mutex::new(connection),
+            incoming: Mutex::new(incoming),
+            has_more: AtomicBool::new(false),
+        })
+    }
+
+    /// Agrees on keys with the server and checks its certificate.
+    ///
+    /// The stream's own patience bounds each read; `limit` bounds them all.
+    pub(super) fn shake_hands(&self, mut stream: &TcpStream, limit: Duration) -> io::Result<()> {
+        let deadline = Moment::now() + limit;
+        let mut out = Vec::new();
+        while Moment::now() < deadline {
+            self.seal(&mut Vec::new(), &mut out);
+            stream.write_all(&out)?;
+            out.clear();
+            if !self.connection.lock().is_handshaking() {
+                return Ok(());
+            }
+            let read = self.take_in(stream);
+            if read.is_err() {
+                // Whatever went wrong, TLS has an alert for the other side.
+                self.seal(&mut Vec::new(), &mut out);
+                let _ = stream.write_all(&out);
+            }
+            if read? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more.load(Ordering::Relaxed)
+    }
+
+    /// Encrypts all of `plain`, and takes along whatever else there is to send.
+    pub(super) fn seal(&self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) {
+        self.has_more.store(false, Ordering::Relaxed);
+        let mut connection = self.connection.lock();
+        // Writing into memory, and without a limit, does not fail.
+        let _ = connection.writer().write_all(plain);
+        plain.clear();
+        while connection.wants_write() && connection.write_tls(wire).is_ok_and(|sent| sent > 0) {}
+    }
+
+    /// Reads plain bytes, from the socket if there are none, and waits for it once at most: a
+    /// part of a record must not keep the caller past its time. 0 is the end of the stream.
+    pub(super) fn read(&self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        let mut waited = false;
+        loop {
+            let read = self.connection.lock().reader().read(into);
+            match read {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !waited => waited = true,
+                // ZooKeeper closes without a cleanup; frames tell whether one is cut off.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            if self.take_in(stream)? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Feeds TLS with bytes, from the socket if there are none; returns how many.
+    fn take_in(&self, mut stream: &TcpStream) -> io::Result<usize> {
+        let mut incoming = self.incoming.lock();
+        let incoming = &mut *incoming;
+        if incoming.start == incoming.end {
+            incoming.end = stream.read(&mut incoming.bytes)?;
+            incoming.start = 0;
+        }
+        let mut connection = self.connection.lock();
+        let mut waiting = incoming
+            .bytes
+            .get(incoming.start..incoming.end)
+            .unwrap_or_default();
+        let taken = connection.read_tls(&mut waiting)?;
+        incoming.start += taken;
+        let processed = connection.process_new_packets();
+        self.has_more
+            .store(connection.wants_write(), Ordering::Relaxed);
+        processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        Ok(taken)
+    }
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Security")
+    }
+}
+
+impl fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cipher")
+    }
+}

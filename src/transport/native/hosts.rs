@@ -1,0 +1,296 @@
+//! The connect string, and the addresses it stands for.
+
+use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use crate::error::{Error, Result};
+use crate::path::is_refused;
+
+const DEFAULT_PORT: u16 = 2181;
+
+/// The servers of an ensemble, and the node that the client takes for the root.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Hosts {
+    servers: Vec<Server>,
+    chroot: String,
+}
+
+/// One server as the user named it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Server {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// One address of a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Target {
+    pub(super) server: Server,
+    pub(super) address: SocketAddr,
+}
+
+impl Hosts {
+    /// Reads `host:port,host:port/chroot`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        parse(text).map_err(|reason| Error::BadHosts {
+            hosts: text.to_owned(),
+            reason,
+        })
+    }
+
+    /// What to put before every path: empty, or a path without a slash at its end.
+    pub(super) fn chroot(&self) -> &str {
+        &self.chroot
+    }
+
+    /// Resolves every name anew and returns all addresses in random order.
+    ///
+    /// `unknown` hears of names that cannot be resolved; as long as there are others,
+    /// they are no more than a nuisance.
+    pub(super) fn resolve(&self, mut unknown: impl FnMut(&Server, String)) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for server in &self.servers {
+            match (server.host.as_str(), server.port).to_socket_addrs() {
+                Ok(addresses) => targets.extend(addresses.map(|address| Target {
+                    server: server.clone(),
+                    address,
+                })),
+                Err(error) => unknown(server, format!("the name cannot be resolved: {error}")),
+            }
+        }
+        fastrand::shuffle(&mut targets);
+        targets
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+impl Target {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        let server = Server {
+            host: address.ip().to_string(),
+            port: address.port(),
+        };
+        Self { server, address }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.address.ip().to_string() == self.server.host {
+            fmt::Display::fmt(&self.server, f)
+        } else {
+            write!(f, "{} ({})", self.server, self.address.ip())
+        }
+    }
+}
+
+fn parse(text: &str) -> std::result::Result<Hosts, String> {
+    let (list, chroot) = match text.find('/') {
+        Some(slash) => text.split_at(slash),
+        None => (text, ""),
+    };
+    if list.trim().is_empty() {
+        return Err("it names no server".to_owned());
+    }
+    let servers = list.split(',').map(|entry| server(entry.trim()));
+    Ok(Hosts {
+        servers: servers.collect::<std::result::Result<_, _>>()?,
+        chroot: root(chroot.trim_end())?,
+    })
+}
+
+fn server(entry: &str) -> std::result::Result<Server, String> {
+    if entry.is_empty() {
+        return Err("there is an empty entry".to_owned());
+    }
+    let (host, port) = match entry.strip_prefix('[') {
+        Some(rest) => bracketed(entry, rest)?,
+        None => plain(entry)?,
+    };
+    let port = port.map_or(Ok(DEFAULT_PORT), |digits| number(entry, digits))?;
+    Ok(Server {
+        host: host.to_owned(),
+        port,
+    })
+}
+
+/// A host, and the digits after the colon if there are any.
+type Split<'a> = (&'a str, Option<&'a str>);
+
+fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, String> {
+    let Some((host, after)) = rest.split_once(']') else {
+        return Err(format!("{entry:?} lacks the closing bracket"));
+    };
+    let (address, zone) = match host.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (host, None),
+    };
+    if address.parse::<Ipv6Addr>().is_err() || zone.is_some_and(|zone| !is_name(zone)) {
+        return Err(format!("{host:?} is not an IPv6 address"));
+    }
+    match after.strip_prefix(':') {
+        Some(digits) => Ok((host, Some(digits))),
+        None if after.is_empty() => Ok((host, None)),
+        None => Err(format!("{entry:?} goes on after the closing bracket")),
+    }
+}
+
+fn plain(entry: &str) -> std::result::Result<Split<'_>, String> {
+    let (host, digits) = match entry.split_once(':') {
+        Some((host, digits)) => (host, Some(digits)),
+        None => (entry, None),
+    };
+    if digits.is_some_and(|digits| digits.contains(':')) {
+        return Err(format!("{entry:?} needs brackets if it is an IPv6 address"));
+    }
+    if digits == Some("") && entry.len() > 1 {
+        return Err(format!("{entry:?} has no port after the colon"));
+    }
+    if !is_name(host) {
+        return Err(format!("{host:?} is not a host name"));
+    }
+    Ok((host, digits))
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    !text.is_empty() && text.chars().all(allowed)
+}
+
+fn number(entry: &str, digits: &str) -> std::result::Result<u16, String> {
+    let only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    match digits.parse() {
+        Ok(port) if port > 0 && only_digits => Ok(port),
+        _ => Err(format!("{entry:?} has a bad port")),
+    }
+}
+
+fn root(chroot: &str) -> std::result::Result<String, String> {
+    let Some(names) = chroot.strip_prefix('/') else {
+        return Ok(String::new());
+    };
+    if names.is_empty() {
+        return Ok(String::new());
+    }
+    for name in names.split('/') {
+        let reason = match name {
+            "" => "has an empty name in it",
+            "." | ".." => "has a relative name in it",
+            name if name.chars().any(is_refused) => "has a control or unassigned character in it",
+            _ => continue,
+        };
+        return Err(format!("the chroot {chroot:?} {reason}"));
+    }
+    Ok(chroot.to_owned())
+}
+
+#[cfg(test)]
+mod mistakes;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Vec<(String, u16)>, String) {
+        let hosts = Hosts::parse(text).unwrap();
+        let servers = hosts.servers.into_iter();
+        let pairs = servers.map(|server| (server.host, server.port));
+        (pairs.collect(), hosts.chroot)
+    }
+
+    #[test]
+    fn a_connect_string_is_read() {
+        #[rustfmt::skip]
+        let table = [
+            ("zk",                    &[("zk", 2181)][..],              ""),
+            ("zk:1",                  &[("zk", 1)],                     ""),
+            ("zk1:65535, zk2 ,zk3:3", &[("zk1", 65535), ("zk2", 2181), ("zk3", 3)], ""),
+            ("zk/",                   &[("zk", 2181)],                  ""),
+            ("zk1,zk2:5/app",         &[("zk1", 2181), ("zk2", 5)],     "/app"),
+            ("127.0.0.1:7/a/b",       &[("127.0.0.1", 7)],              "/a/b"),
+            ("[::1]:9",               &[("::1", 9)],                    ""),
+            ("[fe80::1%eth0],b/x y",  &[("fe80::1%eth0", 2181), ("b", 2181)], "/x y"),
+            ("my_zk-1.example.org:2", &[("my_zk-1.example.org", 2)],    ""),
+        ];
+        for (text, servers, chroot) in table {
+            let servers = servers.iter().map(|(host, port)| (host.to_string(), *port));
+            assert_eq!(read(text), (servers.collect(), chroot.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        #[rustfmt::skip]
+        let table = [
+            ("",               "names no server"),
+            ("  ",             "names no server"),
+            ("/app",           "names no server"),
+            (",",              "empty entry"),
+            ("a,,b",           "empty entry"),
+            ("a,",             "empty entry"),
+            ("a:",             "no port after the colon"),
+            (":2181",          "is not a host name"),
+            ("a:0",            "bad port"),
+            ("a:65536",        "bad port"),
+            ("a:-1",           "bad port"),
+            ("a:+1",           "bad port"),
+            ("a:x",            "bad port"),
+            ("::1",            "needs brackets"),
+            ("::1:2181",       "needs brackets"),
+            ("[::1",           "closing bracket"),
+            ("[::1]2181",      "after the closing bracket"),
+            ("[::1]:",         "bad port"),
+            ("[zk]:2181",      "not an IPv6 address"),
+            ("a b:2181",       "is not a host name"),
+            ("me@zk:2181",     "is not a host name"),
+            ("zk://zk:2181",   "no port after the colon"),
+            ("zk//a",          "empty name"),
+            ("zk/a/",          "empty name"),
+            ("zk/a//b",        "empty name"),
+            ("zk/a/../b",      "relative name"),
+            ("zk/./b",         "relative name"),
+            ("zk/a\0b",        "control or unassigned character"),
+            ("zk/a\u{fffd}",   "control or unassigned character"),
+            ("[fe80::1%]:1",   "not an IPv6 address"),
+            ("[fe80::1%a\n]",  "not an IPv6 address"),
+        ];
+        for (text, expected) in table {
+            let error = Hosts::parse(text).unwrap_err();
+            assert!(error.is_bad_input());
+            let shown = error.to_string();
+            assert!(shown.contains(expected), "{text:?}: {shown}");
+        }
+    }
+
+    #[test]
+    fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
+        let hosts = Hosts::parse("127.0.0.1:1,no-such-host.invalid:2,[::1]:3").unwrap();
+        let mut unknown = Vec::new();
+        let targets = hosts.resolve(|server, _| unknown.push(server.to_string()));
+        assert_eq!(unknown, ["no-such-host.invalid:2"]);
+        let mut found: Vec<String> = targets.iter().map(Target::to_string).collect();
+        found.sort();
+        assert_eq!(found, ["127.0.0.1:1", "[::1]:3"]);
+    }
+
+    #[test]
+    fn the_order_is_random() {
+        let hosts = Hosts::parse("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
+        let firsts = (0..200).filter_map(|_| {
+            let targets = hosts.resolve(|_, _| {});
+            targets.first().map(|target| target.server.port)
+        });
+        let firsts: std::collections::BTreeSet<u16> = firsts.collect();
+        assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}

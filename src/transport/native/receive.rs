@@ -1,0 +1,373 @@
+//! What is done with what the server sends, for as long as a connection lives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::channel::{Channel, is_timeout};
+use super::end::End;
+use super::features::older;
+use super::identity::Identity;
+use super::inbox::{Frame, Inbox};
+use super::queue::Pending;
+use super::reading::Read;
+use super::root::{below, strip};
+use super::shared::{Shared, Stage, State, path_of};
+use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
+use crate::time::clock::Moment;
+use crate::transport::{Failure, TooLong};
+
+/// A read waits no less than this for the sake of the connection.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// What reads a connection and acts on what it reads; one thread at a time has it.
+#[derive(Debug)]
+pub(super) struct Reader {
+    inbox: Inbox,
+    pub(super) connection: Connection,
+}
+
+/// One connection in use.
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    channel: Arc<Channel>,
+    session: i64,
+    /// The newest change that the client has heard of.
+    pub(super) last_zxid: i64,
+    timeout: Duration,
+    /// How many answers to our credentials are due before requests are served.
+    auths: usize,
+    heard: Moment,
+    /// How long a read waits at present.
+    patience: Duration,
+}
+
+impl Reader {
+    pub(super) fn new(inbox: Inbox, connection: Connection) -> Self {
+        Self { inbox, connection }
+    }
+
+    fn act(&mut self) -> Result<(), End> {
+        let limit = self.inbox.limit();
+        while let Some(frame) = self.inbox.frame()? {
+            match frame {
+                Frame::Whole(frame) => self.connection.frame(frame)?,
+                Frame::TooLong { head, length } => {
+                    self.connection.too_long(head, length, limit)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for Reader {
+    type End = End;
+
+    /// Lets requests in, if the server knows who we are already.
+    fn begin(&mut self) -> Result<(), End> {
+        self.connection.welcome()?;
+        // What came along with the greeting is here already.
+        self.act()
+    }
+
+    /// Waits for bytes, for as long as the connection can do without us and until the time
+    /// has come, and acts on what came.
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
+        self.connection.set_patience(until)?;
+        match self.inbox.fill(&self.connection.channel) {
+            Ok(0) => return Err(self.connection.hung_up()),
+            Ok(_) => self.connection.heard = Moment::now(),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                return Err(self.connection.hung_up());
+            }
+            Err(error) => return Err(End::Broken(error.to_string())),
+        }
+        self.act()?;
+        self.connection.tick()
+    }
+
+    fn panicked() -> End {
+        End::Broken("the thread that read panicked".to_owned())
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        channel: &Arc<Channel>,
+        session: &Identity,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            channel: Arc::clone(channel),
+            session: session.id,
+            last_zxid: session.last_zxid,
+            timeout,
+            auths: shared.config.auth.len(),
+            heard: Moment::now(),
+            patience: Duration::ZERO,
+        }
+    }
+
+    /// Has a read wait for as long as the connection can do without us, or for less.
+    fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
+        let longest = (self.timeout / 12).max(SHORTEST);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let patience = left.map_or(longest, |left| {
+            left.clamp(Duration::from_millis(1), longest)
+        });
+        if self.patience != patience {
+            let set = self.channel.set_patience(patience);
+            set.map_err(|error| End::Broken(error.to_string()))?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
+
+    /// Lets requests in once the server knows who we are.
+    fn welcome(&self) -> Result<(), End> {
+        if self.auths > 0 {
+            return Ok(());
+        }
+        if !self.shared.serve() {
+            return Err(End::Closed);
+        }
+        self.shared.status.connected(self.session);
+        Ok(())
+    }
+
+    fn hung_up(&self) -> End {
+        match self.shared.state.lock().stage {
+            Stage::Closing { .. } | Stage::Over => End::Closed,
+            Stage::Away | Stage::Serving => End::HungUp,
+        }
+    }
+
+    /// Keeps the connection alive, or finds that it is not.
+    fn tick(&mut self) -> Result<(), End> {
+        let now = Moment::now();
+        let mut state = self.shared.state.lock();
+        if let Stage::Closing { until, .. } = state.stage
+            && now >= until
+        {
+            return Err(End::Closed);
+        }
+        let silence = now.saturating_since(self.heard);
+        if silence >= self.timeout * 2 / 3 {
+            let silence = silence.as_secs_f64();
+            return Err(End::Broken(format!("nothing was heard for {silence:.1} s")));
+        }
+        if now.saturating_since(state.queue.sent) >= self.timeout / 6 {
+            state.queue.ping();
+        }
+        self.shared.flush(state);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &[u8]) -> Result<(), End> {
+        let (header, body) = ReplyHeader::decode(frame)?;
+        match header.xid {
+            xid::EVENT => self.event(Event::decode(body)?),
+            xid::PING => self.pong(),
+            xid::AUTH if header.code != ErrorCode::OK => return Err(End::AuthFailed),
+            xid::AUTH => {
+                self.auths = self.auths.saturating_sub(1);
+                self.welcome_once()?;
+            }
+            xid::SET_WATCHES if header.code != ErrorCode::OK => {
+                let code = header.code;
+                return Err(End::Broken(format!("the watches were not set: {code}")));
+            }
+            xid::SET_WATCHES => {}
+            _ => {
+                // The events of a change come before the replies that know of it, which
+                // cannot be said of the answers to pings.
+                self.last_zxid = self.last_zxid.max(header.zxid);
+                return self.reply(header, body);
+            }
+        }
+        Ok(())
+    }
+
+    fn pong(&self) {
+        let sent = self.shared.state.lock().queue.pong();
+        if let Some(sent) = sent {
+            self.shared.status.answered(sent, self.heard);
+        }
+    }
+
+    fn welcome_once(&self) -> Result<(), End> {
+        match self.shared.state.lock().stage {
+            Stage::Away => {}
+            _ => return Ok(()),
+        }
+        self.welcome()
+    }
+
+    fn event(&self, event: Event) {
+        if event.kind == EventKind::None {
+            log::debug!("the server reports state {}", event.state);
+            return;
+        }
+        if let Some(path) = below(self.root(), &event.path) {
+            let due = self.shared.state.lock().watches.fire(path, event.kind);
+            for then in due {
+                self.shared.send(then());
+            }
+        }
+    }
+
+    fn reply(&self, header: ReplyHeader, body: &[u8]) -> Result<(), End> {
+        let mut state = self.shared.state.lock();
+        if let Stage::Closing { reply, .. } = state.stage {
+            return match reply {
+                Some(xid) if xid == header.xid => Err(End::Closed),
+                _ => Ok(()),
+            };
+        }
+        let Some(pending) = state.queue.pop() else {
+            return Err(End::Broken("a reply came that nobody waits for".to_owned()));
+        };
+        if pending.xid != header.xid {
+            state.forget_watch(&pending);
+            drop(state);
+            pending.answer(Err(Failure::Lost));
+            return Err(End::Broken("a reply came out of order".to_owned()));
+        }
+        self.shared.status.answered(pending.queued, self.heard);
+        if header.code == ErrorCode::OK {
+            state.features.succeeded(&pending.request);
+        } else if state.features.refused(&pending.request, header.code) {
+            let request = older(pending.request);
+            state.push_again(&self.shared.config, request, pending.answer);
+            self.shared.flush(state);
+            return Ok(());
+        }
+        state.settle_watch(&pending, header.code);
+        drop(state);
+        self.answer(pending, header.code, body)
+    }
+
+    /// A frame came that nobody wants to keep in memory. Only the one who asked for it is
+    /// told; the rest of it is skipped.
+    fn too_long(&mut self, head: &[u8], bytes: usize, limit: usize) -> Result<(), End> {
+        let broken = || Err(End::Broken(format!("a frame of {bytes} bytes came")));
+        let (header, _) = ReplyHeader::decode(head)?;
+        let mut state = self.shared.state.lock();
+        if matches!(state.stage, Stage::Closing { .. }) {
+            return Ok(());
+        }
+        let Some(pending) = state.queue.pop() else {
+            return broken();
+        };
+        // Of a write it could not be said what became of it.
+        let read = header.code == ErrorCode::OK && is_read(&pending.request);
+        if pending.xid != header.xid || !read {
+            state.forget_watch(&pending);
+            state.queue.unpop(pending, Failure::Lost);
+            return broken();
+        }
+        self.last_zxid = self.last_zxid.max(header.zxid);
+        drop(state);
+        if let Some(id) = pending.watch {
+            self.shared.unwatch(path_of(&pending.request), id);
+        }
+        pending.answer(Err(Failure::TooLong(TooLong {
+            reply: true,
+            bytes,
+            limit,
+        })));
+        Ok(())
+    }
+
+    fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
+        let (failure, end) = match code {
+            ErrorCode::OK => return self.deliver(pending, body),
+            // Nothing was carried out, but this is about the session, not the request.
+            ErrorCode::SESSION_EXPIRED => (Failure::NotSent, End::Expired),
+            ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY => {
+                (Failure::NotSent, End::Broken(code.to_string()))
+            }
+            // The server gave up on the request and cannot say what became of it.
+            ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT => {
+                (Failure::Lost, End::Broken(code.to_string()))
+            }
+            // Some servers say with the header that a multi failed, and with the body why.
+            code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
+                let reply = Reply::decode(OpCode::MULTI, body);
+                pending.answer(reply.map_err(|_| Failure::Refused(code)));
+                return Ok(());
+            }
+            code => {
+                pending.answer(Err(Failure::Refused(code)));
+                return Ok(());
+            }
+        };
+        // The status hears of the end first, so that nobody asks again too early.
+        self.shared.state.lock().queue.unpop(pending, failure);
+        Err(end)
+    }
+
+    fn deliver(&self, pending: Pending, body: &[u8]) -> Result<(), End> {
+        match Reply::decode(pending.request.op(), body) {
+            Ok(mut reply) => {
+                strip(self.root(), &mut reply);
+                pending.answer(Ok(reply));
+                Ok(())
+            }
+            Err(malformed) => {
+                let mut state = self.shared.state.lock();
+                state.forget_watch(&pending);
+                state.queue.unpop(pending, Failure::Lost);
+                Err(malformed.into())
+            }
+        }
+    }
+
+    fn root(&self) -> &str {
+        self.shared.config.hosts.chroot()
+    }
+}
+
+impl State {
+    /// Keeps the watch of a request only if the server has set it.
+    fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
+        let Some(id) = pending.watch else { return };
+        match (&pending.request, code) {
+            (_, ErrorCode::OK) => {}
+            (Request::Exists { path, .. }, ErrorCode::NO_NODE) => {
+                self.watches.awaits_creation(path, id);
+            }
+            _ => self.forget_watch(pending),
+        }
+    }
+
+    fn forget_watch(&mut self, pending: &Pending) {
+        if let Some(id) = pending.watch {
+            self.watches.remove(path_of(&pending.request), id);
+        }
+    }
+}
+
+/// Whether a request changes nothing, so that its reply may be thrown away.
+fn is_read(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::GetAcl { .. }
+            | Request::GetChildren { .. }
+            | Request::GetEphemerals { .. }
+    )
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,317 @@
+//! What the callers' threads and the I/O thread share.
+//!
+//! There is one lock. Nobody waits for the network under it, and no answer runs under it. Who queues a frame also writes it,
+//! unless another thread is writing already: then that one takes the frame along.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::channel::{Channel, is_timeout};
+use super::config::Config;
+use super::features::Features;
+use super::queue::{Pending, Queue};
+use super::watches::{Kind, Watches};
+use crate::jute::Request;
+use crate::time::clock::Moment;
+use crate::transport::status::Status;
+use crate::transport::{Answer, Call, Failure, WatchId};
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) status: Arc<Status>,
+    pub(super) state: Mutex<State>,
+    /// Wakes the I/O thread from its rest between two attempts to connect.
+    pub(super) stop: Condvar,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) stage: Stage,
+    /// The connection that there is, or is being made.
+    pub(super) channel: Option<Arc<Channel>>,
+    /// Counts connections, so that a late writer does not take one for another.
+    connection: u64,
+    pub(super) queue: Queue,
+    pub(super) watches: Watches,
+    pub(super) features: Features,
+}
+
+/// How far the transport is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// There is no connection that requests could use.
+    Away,
+    Serving,
+    /// The end of the session was asked for; `reply` is the number of that request.
+    Closing {
+        reply: Option<i32>,
+        until: Moment,
+    },
+    Over,
+}
+
+impl Shared {
+    pub(super) fn new(config: Config, status: Arc<Status>) -> Self {
+        let state = State {
+            stage: Stage::Away,
+            channel: None,
+            connection: 0,
+            queue: Queue::new(),
+            watches: Watches::default(),
+            features: Features::default(),
+        };
+        Self {
+            config,
+            status,
+            state: Mutex::new(state),
+            stop: Condvar::new(),
+        }
+    }
+
+    pub(super) fn send(&self, calls: Vec<Call>) {
+        let mut refused = Vec::new();
+        let mut state = self.state.lock();
+        for call in calls {
+            if let Err(back) = state.push(&self.config, call) {
+                refused.push(back);
+            }
+        }
+        self.flush(state);
+        for (answer, failure) in refused {
+            answer(Err(failure));
+        }
+    }
+
+    pub(super) fn unwatch(&self, path: &str, id: WatchId) {
+        let mut state = self.state.lock();
+        let idle = state.watches.remove(path, id);
+        if let Some(kind) = idle
+            && state.stage == Stage::Serving
+            && state.features.removes_watches()
+        {
+            let path = path.to_owned();
+            state.push_silently(&self.config, Request::RemoveWatches { path, kind });
+            self.flush(state);
+        }
+    }
+
+    /// Writes what is queued, unless another thread is writing.
+    pub(super) fn flush(&self, mut state: MutexGuard<'_, State>) {
+        let connection = state.connection;
+        let Some(channel) = state.channel.clone() else {
+            return;
+        };
+        let Some(mut lane) = state.queue.take_lane() else {
+            return;
+        };
+        while state.queue.load(&mut lane) || channel.has_more() {
+            let written = MutexGuard::unlocked(&mut state, || channel.write(&mut lane));
+            if state.connection != connection {
+                return;
+            }
+            if let Err(error) = written {
+                state.queue.put_lane(lane);
+                drop(state);
+                // The rest leaves with the next request, or whoever reads sends it.
+                if !is_timeout(&error) {
+                    channel.shut_down();
+                }
+                return;
+            }
+        }
+        state.queue.put_lane(lane);
+    }
+
+    /// Makes a connection the one that is used, though not by requests yet.
+    ///
+    /// Returns `false` if the transport is to end instead.
+    pub(super) fn attach(&self, channel: &Arc<Channel>) -> bool {
+        let mut state = self.state.lock();
+        if state.stage != Stage::Away {
+            return false;
+        }
+        state.channel = Some(Arc::clone(channel));
+        state.connection += 1;
+        state.queue = Queue::new();
+        true
+    }
+
+    /// Lets requests use the connection. Returns `false` if the transport is to end.
+    pub(super) fn serve(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.stage != Stage::Away {
+            return false;
+        }
+        state.stage = Stage::Serving;
+        true
+    }
+
+    /// Takes the connection away. What is open is to be failed, after the status knows.
+    pub(super) fn detach(&self, by_peer: bool) -> Detached {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let served = state.stage == Stage::Serving;
+        if served {
+            state.stage = Stage::Away;
+        }
+        if let Some(channel) = state.channel.take() {
+            channel.shut_down();
+        }
+        state.connection += 1;
+        if served && by_peer {
+            state.features.hung_up_on(state.queue.oldest());
+        }
+        let mut open = VecDeque::new();
+        for pending in state.queue.take_pending() {
+            if let Some(id) = pending.watch {
+                state.watches.remove(path_of(&pending.request), id);
+            }
+            let failure = state.queue.failure(&pending);
+            open.push_back((pending, failure));
+        }
+        Detached { served, open }
+    }
+
+    /// Begins the end. Returns `false` if that was done before.
+    ///
+    /// The guards hear of it before the server, which may give their locks to somebody else
+    /// at once.
+    pub(super) fn begin_close(&self, limit: Duration) -> bool {
+        let mut state = self.state.lock();
+        let until = Moment::now() + limit;
+        let served = match state.stage {
+            Stage::Closing { .. } | Stage::Over => return false,
+            Stage::Away => {
+                if let Some(channel) = &state.channel {
+                    channel.shut_down();
+                }
+                false
+            }
+            Stage::Serving => true,
+        };
+        // From here on nothing else is sent.
+        state.stage = Stage::Closing { reply: None, until };
+        let open = state.queue.take_pending();
+        drop(state);
+        self.status.closed();
+        let mut state = self.state.lock();
+        if served && matches!(state.stage, Stage::Closing { .. }) {
+            let reply = state.push_silently(&self.config, Request::Close);
+            state.stage = Stage::Closing { reply, until };
+        }
+        self.stop.notify_all();
+        self.flush(state);
+        answer_all(open, Failure::Closed);
+        true
+    }
+
+    pub(super) fn shut_down(&self) {
+        if let Some(channel) = &self.state.lock().channel {
+            channel.shut_down();
+        }
+    }
+
+    /// Waits before the next attempt. Returns `false` if the transport is to end.
+    pub(super) fn rest(&self, time: Duration) -> bool {
+        let end = Moment::now() + time;
+        let mut state = self.state.lock();
+        while state.stage == Stage::Away {
+            let left = end.saturating_since(Moment::now());
+            if left.is_zero() {
+                return true;
+            }
+            self.stop.wait_for(&mut state, left);
+        }
+        false
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.stage = Stage::Over;
+        state.watches.clear();
+    }
+}
+
+/// What a connection left behind.
+pub(super) struct Detached {
+    pub(super) served: bool,
+    pub(super) open: VecDeque<(Pending, Failure)>,
+}
+
+impl State {
+    fn push(&mut self, config: &Config, call: Call) -> Result<(), (Answer, Failure)> {
+        match self.stage {
+            Stage::Serving => {}
+            Stage::Away => return Err((call.answer, Failure::NotSent)),
+            Stage::Closing { .. } | Stage::Over => return Err((call.answer, Failure::Closed)),
+        }
+        let request = self.features.fit(call.request);
+        let watch = call.watch.as_ref().map(|watch| watch.id);
+        let entry = call.watch.and_then(|watch| {
+            let kind = kind_of(&request)?;
+            Some((path_of(&request).to_owned(), kind, watch))
+        });
+        let root = config.hosts.chroot();
+        let pushed = self
+            .queue
+            .push(request, root, config.frame_limit, watch, Some(call.answer));
+        match pushed {
+            Ok(_) => {
+                if let Some((path, kind, watch)) = entry {
+                    self.watches.add(path, kind, watch);
+                }
+                Ok(())
+            }
+            Err((too_long, Some(answer))) => Err((answer, Failure::TooLong(too_long))),
+            Err((_, None)) => Ok(()),
+        }
+    }
+
+    /// Queues a request whose reply nobody needs; returns its number.
+    pub(super) fn push_silently(&mut self, config: &Config, request: Request) -> Option<i32> {
+        let root = config.hosts.chroot();
+        let pushed = self
+            .queue
+            .push(request, root, config.frame_limit, None, None);
+        pushed.ok()
+    }
+
+    /// Sends a request again in words that an older server knows.
+    pub(super) fn push_again(&mut self, config: &Config, request: Request, answer: Option<Answer>) {
+        let root = config.hosts.chroot();
+        // It fits: it is no longer than it was.
+        let _ = self
+            .queue
+            .push(request, root, config.frame_limit, None, answer);
+    }
+}
+
+pub(super) fn answer_all(open: VecDeque<Pending>, failure: Failure) {
+    for pending in open {
+        pending.answer(Err(failure));
+    }
+}
+
+/// What a request that sets a watch waits for.
+fn kind_of(request: &Request) -> Option<Kind> {
+    match request {
+        Request::GetData { .. } | Request::Exists { .. } => Some(Kind::Data),
+        Request::GetChildren { .. } => Some(Kind::Children),
+        _ => None,
+    }
+}
+
+/// The path of a request that sets a watch.
+pub(super) fn path_of(request: &Request) -> &str {
+    match request {
+        Request::GetData { path, .. }
+        | Request::Exists { path, .. }
+        | Request::GetChildren { path, .. } => path,
+        _ => "",
+    }
+}

@@ -1,0 +1,196 @@
+//! Against a real ZooKeeper, through a network that misbehaves.
+
+use std::fs;
+use std::thread;
+
+use super::*;
+use crate::support::proxy::Proxy;
+use crate::support::{eventually, timed};
+
+/// The server's tick is 500 ms.
+const SHORT: Duration = Duration::from_secs(6);
+const LONG: Duration = Duration::from_secs(10);
+
+/// A client behind a proxy.
+fn behind_proxy(timeout: Duration) -> (Proxy, Rig) {
+    let proxy = Proxy::start(&server().hosts());
+    let rig = Rig::connect(&proxy.hosts(), timeout);
+    (proxy, rig)
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn session_and_watches_survive_a_cut() {
+    let (proxy, rig) = behind_proxy(LONG);
+    let other = Rig::connect(&server().hosts(), LONG);
+    let (session, path, missing) = (rig.session(), node(), node());
+    rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
+    let (_, on_data) = rig.watch(data(&path, true), 1);
+    let (_, on_children) = rig.watch(children("/", true), 2);
+    let (_, on_missing) = rig.watch(exists(&missing, true), 3);
+    let (_, stays) = rig.watch(data(&path, true), 4);
+    drop(stays);
+
+    proxy.refuse();
+    rig.disconnected();
+    assert_eq!(rig.ask(data("/", false)), Err(Failure::NotSent));
+    other.ask(create(&missing, CreateMode::Ephemeral)).unwrap();
+    other.ask(delete(&path)).unwrap();
+    proxy.accept();
+    rig.reconnected();
+    assert_eq!(rig.session(), session);
+    assert_eq!(fires(&on_data), (1, EventKind::Deleted));
+    assert_eq!(fires(&on_children), (2, EventKind::ChildrenChanged));
+    assert_eq!(fires(&on_missing), (3, EventKind::Created));
+
+    // And one that saw nothing while we were away is still there afterwards.
+    let (_, later) = rig.watch(data(&missing, true), 5);
+    proxy.cut();
+    rig.reconnected();
+    other.ask(delete(&missing)).unwrap();
+    assert_eq!(fires(&later), (5, EventKind::Deleted));
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn what_was_open_when_the_connection_broke_is_lost_and_answered_once() {
+    let (proxy, rig) = behind_proxy(LONG);
+    let path = node();
+    proxy.drop_next_reply_to(15);
+    let made = create(&path, CreateMode::Ephemeral);
+    let answers = rig.send(vec![made, children("/", false)]);
+    assert_eq!(one(&answers), Err(Failure::Lost));
+    assert_eq!(one(&answers), Err(Failure::Lost));
+    rig.reconnected();
+    assert!(rig.ask(exists(&path, false)).is_ok());
+    assert!(answers.try_recv().is_err());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_truncated_reply_is_the_end_of_the_connection_and_no_more() {
+    let (proxy, rig) = behind_proxy(LONG);
+    let session = rig.session();
+    proxy.truncate_next_reply();
+    assert_eq!(rig.ask(children("/", false)), Err(Failure::Lost));
+    rig.reconnected();
+    assert!(rig.ask(children("/", false)).is_ok());
+    assert_eq!(rig.session(), session);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn an_idle_connection_is_kept_and_a_silent_one_given_up() {
+    let (proxy, rig) = behind_proxy(SHORT);
+    let session = rig.session();
+    thread::sleep(SHORT + SHORT / 2);
+    assert_eq!(rig.status.snapshot().connects, 1);
+    assert_eq!(rig.status.snapshot().state, SessionState::Connected);
+    let pings = proxy.requests(11);
+    assert!((3..=8).contains(&pings), "{pings} pings in 1.5 timeouts");
+
+    proxy.blackhole();
+    let ((), noticed) = timed(|| rig.disconnected());
+    assert!(noticed < SHORT, "{noticed:?}");
+    proxy.cut();
+    proxy.heal();
+    rig.reconnected();
+    assert_eq!(rig.session(), session);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_session_that_expired_is_reported_and_replaced_without_its_watches() {
+    let (proxy, rig) = behind_proxy(SHORT);
+    let (session, path) = (rig.session(), node());
+    rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
+    let (_, fired) = rig.watch(data(&path, true), 1);
+    proxy.refuse();
+    let other = Rig::connect(&server().hosts(), LONG);
+    eventually("the server expires the session", || {
+        other.ask(exists(&path, false)) == NO_NODE
+    });
+    proxy.accept();
+    let mut seen = vec![rig.events.recv_timeout(PATIENCE).unwrap()];
+    while !matches!(seen.last(), Some(SessionEvent::Connected { .. })) {
+        seen.push(rig.events.recv_timeout(PATIENCE).unwrap());
+    }
+    let new = rig.session();
+    assert_ne!(new, session);
+    let connected = SessionEvent::Connected { session: new };
+    use SessionEvent::{Disconnected, Expired};
+    assert_eq!(seen, [Disconnected, Expired, connected]);
+    rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
+    rig.ask(delete(&path)).unwrap();
+    assert!(fired.try_recv().is_err());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn close_is_bounded_in_a_blackhole_and_what_is_open_is_answered() {
+    let (proxy, rig) = behind_proxy(LONG);
+    proxy.blackhole();
+    let answers = rig.send(vec![data("/", false)]);
+    let ((), took) = timed(|| rig.wire.close(Duration::from_millis(300)));
+    assert!(took < LONG / 2, "{took:?}");
+    assert_eq!(one(&answers), Err(Failure::Closed));
+    assert!(answers.try_recv().is_err());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn connections_leave_no_thread_and_no_descriptor_behind() {
+    let count = |what: &str| fs::read_dir(format!("/proc/self/{what}")).map(Iterator::count);
+    let Ok(_) = count("fd") else { return };
+    let cycle = || {
+        let (proxy, rig) = behind_proxy(LONG);
+        proxy.cut();
+        rig.disconnected();
+        rig.reconnected();
+        rig.wire.close(PATIENCE);
+    };
+    cycle();
+    let ours = || {
+        let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = threads.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.filter(|name| name.trim() == "zklock-io").count()
+    };
+    for _ in 0..5 {
+        cycle();
+    }
+    // Other tests run beside this one, in threads of the same process.
+    eventually("few are left", || ours() < 20);
+}
+
+/// More paths than one setWatches frame may hold.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn thousands_of_watches_survive_a_cut() {
+    let (proxy, rig) = behind_proxy(LONG);
+    let other = Rig::connect(&server().hosts(), LONG);
+    let paths: Vec<String> = (0..1500).map(|i| format!("{}-{i:0>150}", node())).collect();
+    let (to, fired) = unbounded();
+    let (answer, answers) = unbounded();
+    let set = |(id, path): (usize, &String)| {
+        let watch = Watch::new(WatchId(id as u64), to.clone());
+        call(exists(path, true), Some(watch), &answer)
+    };
+    rig.wire.send(paths.iter().enumerate().map(set).collect());
+    assert!(paths.iter().all(|_| one(&answers) == NO_NODE));
+    let session = rig.session();
+    proxy.cut();
+    rig.disconnected();
+    rig.reconnected();
+    assert_eq!(rig.session(), session);
+    eventually("two frames set them", || proxy.requests(101) == 2);
+    let made = other.send(
+        paths
+            .iter()
+            .map(|path| create(path, CreateMode::Ephemeral))
+            .collect(),
+    );
+    assert!(paths.iter().all(|_| one(&made).is_ok()));
+    let mut ids: Vec<u64> = paths.iter().map(|_| fires(&fired).0).collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..1500));
+}

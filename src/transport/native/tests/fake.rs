@@ -1,0 +1,165 @@
+//! A server that does as the test says, however wrong that is.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Reply, ReplyHeader, Request};
+
+/// What the server does about a request.
+pub(super) enum Act {
+    Reply(Reply),
+    Refuse(ErrorCode),
+    RefuseAndClose(ErrorCode),
+    Close,
+    Ignore,
+    /// These bytes, and then the connection is closed.
+    Raw(Vec<u8>),
+    /// These bytes, whatever they answer.
+    Say(Vec<u8>),
+}
+
+/// How the server greets, and what it does about requests.
+pub(super) struct Script {
+    pub(super) greet: Box<dyn FnMut(ConnectRequest) -> Option<Vec<u8>> + Send>,
+    pub(super) act: Box<dyn FnMut(i32, Request) -> Act + Send>,
+}
+
+pub(super) struct Fake {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A greeting with this session and a timeout of 4 s.
+pub(super) fn greeting(session: i64) -> Vec<u8> {
+    let reply = ConnectReply {
+        timeout_ms: 4000,
+        session,
+        password: vec![9; 16],
+        read_only: false,
+    };
+    let mut out = Vec::new();
+    reply.encode(&mut out);
+    out
+}
+
+impl Script {
+    /// Greets everyone with the same session.
+    pub(super) fn new(act: impl FnMut(i32, Request) -> Act + Send + 'static) -> Self {
+        Self {
+            greet: Box::new(|_| Some(greeting(7))),
+            act: Box::new(act),
+        }
+    }
+}
+
+impl Fake {
+    pub(super) fn start(script: Script) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connections, stop) = (Arc::default(), Arc::default());
+        let (count, stopped) = (Arc::clone(&connections), Arc::clone(&stop));
+        let script = Arc::new(Mutex::new(script));
+        let thread = thread::spawn(move || accept(&listener, &script, &count, &stopped));
+        Self {
+            address,
+            connections,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub(super) fn hosts(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One connection after the other, as a client makes them.
+fn accept(
+    listener: &TcpListener,
+    script: &Mutex<Script>,
+    connections: &AtomicUsize,
+    stop: &AtomicBool,
+) {
+    for stream in listener.incoming().flatten() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        connections.fetch_add(1, Ordering::Relaxed);
+        // Whatever fails here is a client that hung up.
+        let _ = serve(stream, script, stop);
+    }
+}
+
+fn serve(mut stream: TcpStream, script: &Mutex<Script>, stop: &AtomicBool) -> Option<()> {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .ok()?;
+    let hello = ConnectRequest::decode(&frame(&mut stream, stop)?).ok()?;
+    let greeting = (script.lock().ok()?.greet)(hello)?;
+    stream.write_all(&greeting).ok()?;
+    loop {
+        let (xid, request) = Request::decode(&frame(&mut stream, stop)?).ok()?;
+        let act = (script.lock().ok()?.act)(xid, request);
+        let header = |code| ReplyHeader { xid, zxid: 1, code };
+        let mut out = Vec::new();
+        let mut more = true;
+        match act {
+            Act::Reply(reply) => header(ErrorCode::OK).encode(Some(&reply), &mut out),
+            Act::Refuse(code) => header(code).encode(None, &mut out),
+            Act::RefuseAndClose(code) => {
+                header(code).encode(None, &mut out);
+                more = false;
+            }
+            Act::Raw(bytes) => {
+                out = bytes;
+                more = false;
+            }
+            Act::Say(bytes) => out = bytes,
+            Act::Close => more = false,
+            Act::Ignore => {}
+        }
+        stream.write_all(&out).ok()?;
+        if !more {
+            return None;
+        }
+    }
+}
+
+fn frame(stream: &mut TcpStream, stop: &AtomicBool) -> Option<Vec<u8>> {
+    let length = i32::from_be_bytes(exactly(stream, 4, stop)?.try_into().ok()?);
+    exactly(stream, usize::try_from(length).ok()?, stop)
+}
+
+fn exactly(stream: &mut TcpStream, count: usize, stop: &AtomicBool) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    let mut done = 0;
+    while done < count && !stop.load(Ordering::Relaxed) {
+        match stream.read(&mut bytes[done..]) {
+            Ok(0) => return None,
+            Ok(read) => done += read,
+            Err(error) if super::super::channel::is_timeout(&error) => {}
+            Err(_) => return None,
+        }
+    }
+    (done == count).then_some(bytes)
+}

@@ -1,0 +1,191 @@
+//! The transport against real servers, and against servers that lie.
+
+mod broken;
+mod fake;
+mod lying;
+mod old;
+mod real;
+#[cfg(feature = "tls")]
+mod tls;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
+use crate::jute::{
+    Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
+};
+use crate::support::zookeeper::ZooKeeper;
+use crate::transport::session_state::{SessionEvent, SessionState};
+use crate::transport::status::Status;
+use crate::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
+
+/// Far longer than anything that is waited for should take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Outcome = Result<Reply, Failure>;
+
+/// A transport, its status, and what both said.
+struct Rig {
+    status: Arc<Status>,
+    events: Receiver<SessionEvent>,
+    wire: Arc<dyn Transport>,
+}
+
+impl Rig {
+    /// Connects, and waits until that is done.
+    fn connect(hosts: &str, timeout: Duration) -> Self {
+        let rig = Self::open(config(hosts, timeout));
+        rig.hear(|event| matches!(event, SessionEvent::Connected { .. }));
+        rig
+    }
+
+    fn open(config: Config) -> Self {
+        let status = Arc::new(Status::new(config.session_timeout, true));
+        let events = status.events();
+        let wire = open(config, Arc::clone(&status));
+        Self {
+            status,
+            events,
+            wire,
+        }
+    }
+
+    /// Waits for an event, passing over others.
+    fn hear(&self, wanted: impl Fn(&SessionEvent) -> bool) -> SessionEvent {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let event = self.events.recv_deadline(deadline);
+            let event = event.expect("the status said nothing of the kind");
+            if wanted(&event) {
+                return event;
+            }
+        }
+    }
+
+    fn reconnected(&self) {
+        self.hear(|event| matches!(event, SessionEvent::Connected { .. }));
+    }
+
+    fn disconnected(&self) {
+        self.hear(|event| matches!(event, SessionEvent::Disconnected));
+    }
+
+    fn session(&self) -> i64 {
+        self.status.snapshot().session
+    }
+
+    /// Sends requests in one batch and returns a channel with their answers in order.
+    fn send(&self, requests: Vec<Request>) -> Receiver<Outcome> {
+        let (to, answers) = unbounded();
+        let call = |request| call(request, None, &to);
+        self.wire.send(requests.into_iter().map(call).collect());
+        answers
+    }
+
+    /// Sends a request and waits for its answer.
+    fn ask(&self, request: Request) -> Outcome {
+        one(&self.send(vec![request]))
+    }
+
+    /// As `ask`, with a watch.
+    fn watch(&self, request: Request, id: u64) -> (Outcome, Receiver<Fired>) {
+        let (to, fired) = bounded(1);
+        let watch = Watch::new(WatchId(id), to);
+        let (to, answers) = unbounded();
+        self.wire.send(vec![call(request, Some(watch), &to)]);
+        (one(&answers), fired)
+    }
+}
+
+fn node() -> String {
+    format!("/{:016x}", fastrand::u64(..))
+}
+
+fn server() -> &'static ZooKeeper {
+    ZooKeeper::shared()
+}
+
+fn config(hosts: &str, timeout: Duration) -> Config {
+    Config {
+        hosts: Hosts::parse(hosts).unwrap(),
+        session_timeout: timeout,
+        auth: Vec::new(),
+        frame_limit: FRAME_LIMIT,
+        tls: None,
+    }
+}
+
+fn call(request: Request, watch: Option<Watch>, to: &Sender<Outcome>) -> Call {
+    let to = to.clone();
+    let answer: Answer = Box::new(move |outcome| {
+        let _ = to.send(outcome);
+    });
+    Call {
+        request,
+        watch,
+        answer,
+    }
+}
+
+#[track_caller]
+fn one(answers: &Receiver<Outcome>) -> Outcome {
+    answers.recv_timeout(PATIENCE).expect("there was no answer")
+}
+
+#[track_caller]
+fn fires(fired: &Receiver<Fired>) -> (u64, EventKind) {
+    let fired = fired.recv_timeout(PATIENCE).expect("the watch is silent");
+    (fired.id.0, fired.kind)
+}
+
+fn open_acl() -> Vec<Access> {
+    vec![Access {
+        permissions: Permissions::ALL,
+        scheme: "world".to_owned(),
+        id: "anyone".to_owned(),
+    }]
+}
+
+fn create(path: &str, mode: CreateMode) -> Request {
+    Request::Create {
+        path: path.to_owned(),
+        data: b"data".to_vec().into(),
+        acl: open_acl(),
+        mode,
+        stat: true,
+    }
+}
+
+fn delete(path: &str) -> Request {
+    Request::Delete {
+        path: path.to_owned(),
+        version: -1,
+    }
+}
+
+fn data(path: &str, watch: bool) -> Request {
+    Request::GetData {
+        path: path.to_owned(),
+        watch,
+    }
+}
+
+fn exists(path: &str, watch: bool) -> Request {
+    Request::Exists {
+        path: path.to_owned(),
+        watch,
+    }
+}
+
+fn children(path: &str, watch: bool) -> Request {
+    Request::GetChildren {
+        path: path.to_owned(),
+        watch,
+        stat: true,
+    }
+}
+
+const NO_NODE: Outcome = Err(Failure::Refused(ErrorCode::NO_NODE));

@@ -1,0 +1,236 @@
+//! Encrypted, against a real ZooKeeper that wants to see our certificate.
+
+use std::fs;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{io, thread};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use super::*;
+use crate::Tls;
+use crate::support::zookeeper::{Folder, ZooKeeper};
+use crate::support::{eventually, free_port};
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// An authority, and what it has signed.
+struct Keys {
+    folder: Folder,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "zklock test authority");
+        let certificate = params.self_signed(&key).unwrap();
+        fs::write(folder.path("ca.pem"), certificate.pem()).unwrap();
+        let issuer = Issuer::new(params, key);
+        Self { folder, issuer }
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.folder.path("ca.pem")
+    }
+
+    /// Writes `name.pem`, `name.key`, and both in one file as ZooKeeper wants them.
+    fn sign(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().unwrap();
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let file = |extension: &str| self.folder.path(format!("{name}.{extension}"));
+        fs::write(file("pem"), certificate.pem()).unwrap();
+        fs::write(file("key"), key.serialize_pem()).unwrap();
+        let both = format!("{}{}", key.serialize_pem(), certificate.pem());
+        fs::write(file("both.pem"), both).unwrap();
+        (file("pem"), file("key"))
+    }
+}
+
+/// Passes bytes on whatever they are, until it is told to cut.
+struct Relay {
+    port: u16,
+    sockets: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sockets: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (open, server) = (Arc::clone(&sockets), server.to_owned());
+        // It ends with the test's process.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(&server).unwrap();
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    open.lock().unwrap().push(from.try_clone().unwrap());
+                    thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { port, sockets }
+    }
+
+    fn hosts(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn cut(&self) {
+        for socket in self.sockets.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Starts a server whose certificate is for these hosts; returns its secure address.
+fn server(keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
+    keys.sign("server", hosts);
+    let port = free_port();
+    let shown = |file: &Path| file.display().to_string();
+    let both = shown(&keys.folder.path("server.both.pem"));
+    let zk = ZooKeeper::builder()
+        .fsync(false)
+        .line(&format!("secureClientPort={port}"))
+        .line("secureClientPortAddress=127.0.0.1")
+        .line("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+        .property("zookeeper.ssl.keyStore.location", &both)
+        .property("zookeeper.ssl.keyStore.type", "PEM")
+        .property("zookeeper.ssl.trustStore.location", &shown(&keys.ca()))
+        .property("zookeeper.ssl.trustStore.type", "PEM")
+        .property("zookeeper.ssl.clientAuth", "need")
+        .start();
+    eventually("the secure port is open", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    (zk, format!("127.0.0.1:{port}"))
+}
+
+fn secure(hosts: &str, tls: &Tls) -> Config {
+    Config {
+        tls: Some(tls.configure().unwrap()),
+        ..config(hosts, LONG)
+    }
+}
+
+/// Connects, until that has worked.
+fn let_in(hosts: &str, tls: &Tls) {
+    let rig = Rig::open(secure(hosts, tls));
+    rig.reconnected();
+    rig.wire.close(PATIENCE);
+}
+
+/// Tries to connect, until the transport says what was wrong.
+///
+/// Which words the other side has for it is up to its version of Java.
+#[track_caller]
+fn turned_away(hosts: &str, tls: &Tls) {
+    let rig = Rig::open(secure(hosts, tls));
+    let mut trouble = Vec::new();
+    let seen = crate::support::within(PATIENCE, || {
+        trouble = rig.status.trouble();
+        !trouble.is_empty()
+    });
+    assert!(seen, "nothing is said of {hosts}");
+    println!("{trouble:?}");
+    assert_eq!(rig.status.snapshot().connects, 0);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn an_encrypted_session_works_and_survives_a_cut() {
+    let keys = Keys::new();
+    let (chain, key) = keys.sign("client", &[]);
+    let (_zk, hosts) = server(&keys, &["127.0.0.1"]);
+    let tls = Tls::new().ca_file(keys.ca()).client_cert(chain, key);
+    let relay = Relay::start(&hosts);
+    let rig = Rig::open(secure(&relay.hosts(), &tls));
+    rig.reconnected();
+    let session = rig.session();
+    rig.ask(create("/a", CreateMode::Ephemeral)).unwrap();
+    let big = vec![7; 900_000];
+    let write = Request::SetData {
+        path: "/a".to_owned(),
+        data: big.clone().into(),
+        version: -1,
+    };
+    rig.ask(write).unwrap();
+    let batch = (0..50).map(|_| exists("/a", false)).collect();
+    let answers = rig.send(batch);
+    assert!((0..50).all(|_| one(&answers).is_ok()));
+    let (read, fired) = rig.watch(data("/a", true), 1);
+    assert!(matches!(read, Ok(Reply::Data { data, .. }) if data[..] == big));
+
+    relay.cut();
+    rig.disconnected();
+    rig.reconnected();
+    assert_eq!(rig.session(), session);
+    rig.ask(delete("/a")).unwrap();
+    assert_eq!(fires(&fired), (1, EventKind::Deleted));
+    rig.wire.close(PATIENCE);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_server_or_a_client_that_cannot_prove_who_it_is_gets_nowhere() {
+    let keys = Keys::new();
+    let (chain, key) = keys.sign("client", &[]);
+    let mine = Tls::new().ca_file(keys.ca()).client_cert(&chain, &key);
+    let strange = Keys::new();
+
+    let (_zk, hosts) = server(&keys, &["other.example.org"]);
+    turned_away(&hosts, &mine);
+
+    // Each of the others differs in one thing from what is let in.
+    let (zk, hosts) = server(&keys, &["127.0.0.1"]);
+    let_in(&hosts, &mine);
+    turned_away(
+        &hosts,
+        &Tls::new().ca_file(strange.ca()).client_cert(&chain, &key),
+    );
+    turned_away(&hosts, &Tls::new().ca_file(keys.ca()));
+    let (chain, key) = strange.sign("client", &[]);
+    turned_away(
+        &hosts,
+        &Tls::new().ca_file(keys.ca()).client_cert(chain, key),
+    );
+    turned_away(&zk.hosts(), &mine);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let keys = Keys::new();
+    let (chain, key) = keys.sign("client", &[]);
+    let other = keys.sign("other", &[]).1;
+    let none = keys.folder.path("none.pem");
+    fs::write(keys.folder.path("empty.pem"), "").unwrap();
+    let empty = keys.folder.path("empty.pem");
+    let tls = || Tls::new().ca_file(keys.ca());
+    for (bad, named) in [
+        (Tls::new().ca_file(&none), "none.pem"),
+        (Tls::new().ca_file(&empty), "empty.pem"),
+        (Tls::new().ca_file(&key), "client.key"),
+        (tls().client_cert(&none, &key), "none.pem"),
+        (tls().client_cert(&chain, &none), "none.pem"),
+        (tls().client_cert(&chain, &chain), "client.pem"),
+        (tls().client_cert(&chain, &other), "client.pem"),
+    ] {
+        let error = bad.configure().unwrap_err();
+        assert!(error.is_bad_input());
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    assert!(tls().client_cert(chain, key).configure().is_ok());
+}

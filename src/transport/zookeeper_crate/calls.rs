@@ -1,0 +1,174 @@
+//! Our requests in the words of the `zookeeper` crate, and its replies in ours.
+
+use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
+
+use super::watches::Watches;
+use crate::jute::{self, Access, ErrorCode, Reply, Request, Stat};
+use crate::transport::{Failure, Watch};
+
+/// Carries out one request. Blocks until the crate returns, which may be never.
+pub(super) fn perform(
+    handle: &ZooKeeper,
+    request: Request,
+    watch: Option<Watch>,
+    watches: &Watches,
+) -> Result<Reply, Failure> {
+    let id = watch.as_ref().map(|watch| watch.id);
+    let leaves_a_watch_on_nothing = matches!(request, Request::Exists { .. });
+    let answer = match watch {
+        Some(watch) => read_and_watch(handle, &request, watch, watches),
+        None => None,
+    };
+    let answer = answer.unwrap_or_else(|| carry_out(handle, request));
+    let watched = answer.is_ok() || (leaves_a_watch_on_nothing && answer == no_node());
+    if let Some(id) = id.filter(|_| !watched) {
+        watches.remove(id);
+    }
+    answer
+}
+
+/// Carries out a request that can leave a watch; returns nothing if this one can't.
+fn read_and_watch(
+    handle: &ZooKeeper,
+    request: &Request,
+    watch: Watch,
+    watches: &Watches,
+) -> Option<Result<Reply, Failure>> {
+    Some(match request {
+        Request::Exists { path, watch: true } => found(handle.exists_w(path, watches.add(watch))),
+        Request::GetData { path, watch: true } => data(handle.get_data_w(path, watches.add(watch))),
+        Request::GetChildren {
+            path, watch: true, ..
+        } => children(handle.get_children_w(path, watches.add(watch))),
+        _ => return None,
+    })
+}
+
+fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
+    match request {
+        Request::Create {
+            path,
+            data,
+            acl,
+            mode,
+            ..
+        } => {
+            let acl = acl.iter().map(access).collect();
+            let created = handle.create(&path, data.into(), acl, create_mode(mode));
+            created
+                .map(|path| Reply::Created { path, stat: None })
+                .map_err(failure)
+        }
+        Request::Delete { path, version } => handle
+            .delete(&path, wanted(version))
+            .map(|()| Reply::Nothing)
+            .map_err(failure),
+        Request::SetData {
+            path,
+            data,
+            version,
+        } => handle
+            .set_data(&path, data.into(), wanted(version))
+            .map(|found| Reply::Stat(stat(&found)))
+            .map_err(failure),
+        Request::Exists { path, .. } => found(handle.exists(&path, false)),
+        Request::GetData { path, .. } => data(handle.get_data(&path, false)),
+        Request::GetChildren { path, .. } => children(handle.get_children(&path, false)),
+        Request::Sync { path } => sync(handle, path),
+        // The crate has no call for the rest.
+        _ => Err(Failure::Refused(ErrorCode::UNIMPLEMENTED)),
+    }
+}
+
+/// The crate has no sync, but a write is as good, even one that comes to nothing: its
+/// refusal comes through the quorum.
+fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
+    match handle
+        .delete(&format!("{path}/_sync"), None)
+        .map_err(failure)
+    {
+        Err(Failure::Lost) => Err(Failure::Lost),
+        _ => Ok(Reply::Synced { path }),
+    }
+}
+
+fn found(answer: ZkResult<Option<zookeeper::Stat>>) -> Result<Reply, Failure> {
+    match answer {
+        Ok(Some(found)) => Ok(Reply::Stat(stat(&found))),
+        Ok(None) => no_node(),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+fn data(answer: ZkResult<(Vec<u8>, zookeeper::Stat)>) -> Result<Reply, Failure> {
+    let (data, found) = answer.map_err(failure)?;
+    let (data, stat) = (data.into(), stat(&found));
+    Ok(Reply::Data { data, stat })
+}
+
+fn children(answer: ZkResult<Vec<String>>) -> Result<Reply, Failure> {
+    let names = answer.map_err(failure)?.into_iter().collect();
+    Ok(Reply::Children { names, stat: None })
+}
+
+fn no_node() -> Result<Reply, Failure> {
+    Err(Failure::Refused(ErrorCode::NO_NODE))
+}
+
+fn failure(error: ZkError) -> Failure {
+    match error {
+        // The crate has no reply, or none that it could read.
+        ZkError::ConnectionLoss
+        | ZkError::MarshallingError
+        | ZkError::OperationTimeout
+        | ZkError::SessionExpired => Failure::Lost,
+        error => Failure::Refused(ErrorCode(error as i32)),
+    }
+}
+
+fn wanted(version: i32) -> Option<i32> {
+    (0 <= version).then_some(version)
+}
+
+fn create_mode(mode: jute::CreateMode) -> CreateMode {
+    match mode {
+        jute::CreateMode::Persistent => CreateMode::Persistent,
+        jute::CreateMode::Ephemeral => CreateMode::Ephemeral,
+        jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
+        jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
+        // A container has a request of its own, which the crate does not know. It would
+        // ask for this and hope.
+        jute::CreateMode::Container | jute::CreateMode::Other(_) => CreateMode::Persistent,
+    }
+}
+
+fn access(access: &Access) -> Acl {
+    let known = [
+        (jute::Permissions::READ, Permission::READ),
+        (jute::Permissions::WRITE, Permission::WRITE),
+        (jute::Permissions::CREATE, Permission::CREATE),
+        (jute::Permissions::DELETE, Permission::DELETE),
+        (jute::Permissions::ADMIN, Permission::ADMIN),
+    ];
+    let given = known
+        .iter()
+        .filter(|(ours, _)| access.permissions.0 & ours.0 != 0)
+        .fold(Permission::NONE, |given, (_, theirs)| given | *theirs);
+    Acl::new(given, &access.scheme, &access.id)
+}
+
+fn stat(stat: &zookeeper::Stat) -> Stat {
+    Stat {
+        czxid: stat.czxid,
+        mzxid: stat.mzxid,
+        ctime: stat.ctime,
+        mtime: stat.mtime,
+        version: stat.version,
+        cversion: stat.cversion,
+        aversion: stat.aversion,
+        ephemeral_owner: stat.ephemeral_owner,
+        data_length: stat.data_length,
+        num_children: stat.num_children,
+        pzxid: stat.pzxid,
+    }
+}
