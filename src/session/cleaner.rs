@@ -52,7 +52,7 @@ struct Entry {
     asked: bool,
     /// Whether an attempt left it, and no guard.
     left: bool,
-    /// Prefetched before, without an answer: a node that is gone may be so because of us.
+    /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
     /// `not_before` is a pause after a request that failed, not a wish of the user's.

@@ -10,10 +10,11 @@ mod wait;
 mod watch;
 mod watched;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Instant;
 
-use self::watched::Watched;
+use self::watched::{Listing, Watched};
 use super::fresh_id::fresh_id;
 use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -101,11 +102,15 @@ struct Driver<'a, 'q> {
     /// How many proofs were asked for when it was our turn.
     proofs: u32,
     /// The listing that was sent in the same write as the create, or when the queue moved.
-    listing: Option<CallId>,
+    listing: Option<Listing>,
     watched: Watched,
+    /// Counts what was prefetched.
+    prefetches: u64,
     /// What the nearest node told when it was read.
     seen: (Vec<u8>, Stat),
     fired: Mailbox<Fired>,
+    /// What was heard while the driver waited for a prefetch.
+    heard_early: VecDeque<Fired>,
     /// Changes of the connection are told in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
@@ -147,8 +152,10 @@ impl<'a, 'q> Driver<'a, 'q> {
             proofs: 0,
             listing: None,
             watched: Watched::default(),
+            prefetches: 0,
             seen: Default::default(),
             fired: Mailbox::new(),
+            heard_early: VecDeque::new(),
             listening: None,
             told: None,
         }

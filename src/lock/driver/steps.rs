@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::watched::Listing;
 use super::{Driver, Step, origin};
 use crate::error::Result;
 use crate::jute::{CreateMode, ErrorCode, Reply, Request};
@@ -59,7 +60,7 @@ impl Driver<'_, '_> {
         match answered {
             Ok(Reply::Created { path, stat }) => {
                 self.proven = Some(stamp);
-                self.listing = pipelined.then(|| call_id.next());
+                self.listing = pipelined.then(|| Listing::Asked(call_id.next()));
                 let name = path::name(&path).to_owned();
                 self.warn_half_way(&name);
                 Ok(Step::Report(Event::Created(name, stat.map(origin))))
@@ -105,7 +106,9 @@ impl Driver<'_, '_> {
 
     pub(super) fn list(&mut self) -> Result<Step> {
         let answered = match self.listing.take() {
-            Some(call_id) => self.answer(call_id),
+            Some(Listing::Asked(call_id)) => self.answer(call_id),
+            Some(Listing::Prefetching(number)) => self.prefetched(number),
+            Some(Listing::Read(answered)) => Ok(answered),
             None => self.ask(Request::list(self.queue.dir)),
         };
         match answered {

@@ -17,6 +17,9 @@ use crate::transport::{Fired, Watch};
 impl Driver<'_, '_> {
     /// Sleeps until the watch fires, the connection changes or the limit is reached.
     pub(super) fn wait(&mut self) -> Result<Step> {
+        if let Some(fired) = self.heard_early.pop_front() {
+            return Ok(self.woken(fired));
+        }
         self.prefetch_again();
         if self.request.on_wait.is_some()
             && let Some(blocked) = self.attempt.blocked().cloned()

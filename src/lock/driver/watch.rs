@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::watched::{Prefetch, Watched};
+use super::watched::{Listing, Watched};
 use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
@@ -16,8 +16,7 @@ use crate::recipe::attempt::Event;
 use crate::recipe::queue::Blocked;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::LimitReached;
-use crate::transport::{Answered, CallId};
-use crate::transport::{Failure, Fired, Prefetched, Then, Watch, WatchId};
+use crate::transport::{Answered, CallId, Failure, Fired, Prefetch, Prefetched, Watch, WatchId};
 
 impl Driver<'_, '_> {
     pub(super) fn watch(&mut self, blocked: &Blocked) -> Result<Step> {
@@ -25,7 +24,7 @@ impl Driver<'_, '_> {
         let path = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&path);
         self.prefetch(false);
-        watch.then = Some(self.then(&watch));
+        watch.prefetch = Some(self.watched.prefetch.clone());
         let call_id = self.caller.post([(read(path), Some(watch))]);
         self.watching(blocked, call_id)
     }
@@ -59,7 +58,7 @@ impl Driver<'_, '_> {
         let nearest = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&nearest);
         self.prefetch(blocked.last);
-        watch.then = Some(self.then(&watch));
+        watch.prefetch = Some(self.watched.prefetch.clone());
         // One that was set before stands until the node goes; of one whose answer did not
         // come nobody knows.
         if !self.watched.own_is_set {
@@ -78,7 +77,7 @@ impl Driver<'_, '_> {
         if let Some(beyond) = &blocked.beyond {
             let path = self.full(beyond);
             let mut watch = self.new_watch();
-            watch.then = Some(self.then(&watch));
+            watch.prefetch = Some(self.watched.prefetch.clone());
             self.watched.beyond = Some((path.clone(), watch.id));
             calls.push((read(path), Some(watch)));
         }
@@ -158,6 +157,7 @@ impl Driver<'_, '_> {
     fn watch_instead(&mut self, path: &str) -> Watch {
         self.unwatch();
         self.watched.prefetch = Arc::default();
+        self.watched.relisting = None;
         let watch = self.new_watch();
         self.watched.nearest = Some((path.to_owned(), watch.id));
         watch
@@ -185,46 +185,30 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Makes ready what is to be sent when the queue moves: a listing, and a proof of our
-    /// session if that is due by then; if the queue was `listed`, both only if they are due.
+    /// Has a listing prefetched when the queue moves, and a proof of our session if that is
+    /// due by then; if the queue was `listed`, both only if they are due.
     fn prefetch(&mut self, listed: bool) {
         let node = self.attempt.node().map(|name| self.full(name));
         let proof = proof::requests(self.session.transport.capabilities(), node.as_slice());
-        let call_ids = self.caller.reserve(1 + proof.len());
-        self.watched.relisting = (!listed).then_some(call_ids.first);
+        self.prefetches += 1;
+        let number = self.prefetches;
+        self.watched.relisting = (!listed).then_some(number);
         *self.watched.prefetch.lock() = Some(Prefetch {
+            number,
             listing: Request::list(self.queue.dir),
             listed,
             proof,
             proven: self.proven,
-            status: self.session.status.clone(),
-            call_ids,
         });
     }
 
-    /// Makes ready what is to be sent when the last one ahead goes, for which the queue was
-    /// listed.
+    /// As [`prefetch`](Self::prefetch), for when the last one ahead goes, for which the
+    /// queue was listed.
     pub(super) fn prefetch_again(&mut self) {
         let last = self.attempt.blocked().is_some_and(|blocked| blocked.last);
         if last && self.watched.prefetch.lock().is_none() {
             self.prefetch(true);
         }
-    }
-
-    fn then(&self, watch: &Watch) -> Then {
-        let (prefetch, id, to) = (self.watched.prefetch.clone(), watch.id, watch.to.clone());
-        let kind = EventKind::Deleted;
-        Box::new(move || {
-            let tell = move |asked| to.put(Fired { id, kind, asked });
-            let prefetch = prefetch.lock().take();
-            match prefetch {
-                Some(prefetch) => prefetch.calls(tell),
-                None => {
-                    tell(None);
-                    Vec::new()
-                }
-            }
-        })
     }
 
     /// What an event of a watch says to the attempt; `ordered` if it came in its turn.
@@ -237,7 +221,7 @@ impl Driver<'_, '_> {
             return Step::Report(Event::Woken);
         }
         let event = if self.watched.nearest.take_if(is).is_some() {
-            match fired.asked {
+            match fired.prefetched {
                 None if self.is_proven() => Event::Deleted,
                 // The queue is looked at, whatever was known of it.
                 _ => Event::Woken,
@@ -251,32 +235,53 @@ impl Driver<'_, '_> {
         if fired.kind != EventKind::Deleted || !ordered {
             return Step::Report(Event::Woken);
         }
-        self.take_in(fired.asked);
+        self.take_in(fired.prefetched);
         Step::Report(event)
     }
 
-    /// Takes in what was asked for when the queue moved; perhaps the other watch had asked
-    /// before.
-    fn take_in(&mut self, asked: Option<Prefetched>) {
-        let Some(asked) = asked else {
-            let sent = self.watched.prefetch.lock().take().is_none();
-            self.listing = self.watched.relisting.take().filter(|_| sent);
-            return;
-        };
-        self.watched.relisting = None;
-        self.listing = Some(asked.listing);
-        if asked.proof == 0 {
-            return;
+    /// Takes in what was prefetched when the queue moved; perhaps the other watch has it, or
+    /// will have it.
+    fn take_in(&mut self, prefetched: Option<Prefetched>) {
+        let relisting = self.watched.relisting.take();
+        match prefetched {
+            Some(prefetched) => {
+                let listing = self.proven_by(prefetched);
+                self.listing = Some(Listing::Read(listing));
+            }
+            None => {
+                let sent = self.watched.prefetch.lock().take().is_none();
+                self.listing = relisting.filter(|_| sent).map(Listing::Prefetching);
+            }
         }
-        let proof = asked.listing.next();
-        let proof = self
-            .caller
-            .wait_for_all(proof, asked.proof, &self.request.limit);
-        // Whatever else came of it is found out by the next proof.
+    }
+
+    /// Waits for the prefetch of this number; what else is heard meanwhile is kept.
+    pub(super) fn prefetched(
+        &mut self,
+        number: u64,
+    ) -> std::result::Result<Answered, LimitReached> {
+        loop {
+            let fired = self
+                .fired
+                .recv(&*self.session.transport, &self.request.limit)?;
+            match fired.prefetched {
+                Some(prefetched) if prefetched.number == number => {
+                    return Ok(self.proven_by(prefetched));
+                }
+                _ => self.heard_early.push_back(fired),
+            }
+        }
+    }
+
+    /// Takes in the proof of a prefetch; the listing is returned.
+    fn proven_by(&mut self, prefetched: Prefetched) -> Answered {
+        // Whatever else came of the proof is found out by the next one.
         let capabilities = self.session.transport.capabilities();
-        if proof.is_ok_and(|proof| proof::judge(capabilities, &proof) == Proof::Confirmed) {
-            self.proven = Some(asked.stamp);
+        let Prefetched { stamp, proof, .. } = &prefetched;
+        if !proof.is_empty() && proof::judge(capabilities, proof) == Proof::Confirmed {
+            self.proven = Some(*stamp);
         }
+        prefetched.listing.map_err(Failure::sorted)
     }
 }
 

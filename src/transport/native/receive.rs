@@ -15,7 +15,7 @@ use super::root::{below, strip};
 use super::shared::{Shared, Stage, State, path_of};
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
 use crate::time::clock::Moment;
-use crate::transport::{Failure, TooLong};
+use crate::transport::{Failure, TooLong, prefetch};
 
 /// A read waits no less than this for the sake of the connection.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -214,8 +214,11 @@ impl Connection {
         }
         if let Some(path) = below(self.root(), &event.path) {
             let due = self.shared.state.lock().watches.fire(path, event.kind);
-            for then in due {
-                self.shared.send(then());
+            for watch in due {
+                let calls = prefetch::calls(watch, &self.shared.status);
+                if !calls.is_empty() {
+                    self.shared.send(calls);
+                }
             }
         }
     }
