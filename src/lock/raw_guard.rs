@@ -96,14 +96,15 @@ impl<'a> Queue<'a> {
     where
         'a: 'q,
     {
+        let contest = session.contest(self.role, self.permits as usize);
         Acquisition {
             path: self.path,
             dir: self.dir,
-            contest: session.contest(self.role, self.permits as usize),
+            contest,
             patience,
             note: options.note.as_deref(),
             on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
-            overdue: options.overdue.map(Overdue::new),
+            overdue: options.overdue.map(|rule| Overdue::new(rule, contest)),
             lasting: self.lasting,
             under: self.under.map(RawGuard::lease),
             // Whatever comes of it, it is not the last one any more.

@@ -1,7 +1,7 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Driver, Step, origin};
 use crate::error::Result;
@@ -10,12 +10,13 @@ use crate::path;
 use crate::recipe::attempt::Event;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
-use crate::recipe::overdue::Verdict;
+use crate::recipe::overdue;
 use crate::recipe::queue::{Blocked, strangers};
-use crate::session::caller::{not_made, refused};
+use crate::session::caller::{Answered, not_made, refused};
 use crate::session::proof::{self, Proof, pause_until};
 use crate::session::queries::Refusals;
 use crate::session::{list, sync};
+use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 
@@ -181,46 +182,57 @@ impl Driver<'_, '_> {
 
     /// Does something about a holder that has held for too long.
     pub(super) fn hurry(&mut self, limit: &Limit) -> Result<Step> {
-        let names = match self.ask(list(self.wanted.dir), limit) {
-            Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) => names,
-            Ok(_) => return Ok(Step::Again),
-        };
-        let Some(head) = self.wanted.contest.contenders(&names).first().copied() else {
+        let Some(mut overdue) = self.wanted.overdue.take() else {
             return Ok(Step::Again);
         };
-        // What we wait for is no contender, or has just gone.
-        if self.attempt.node() == Some(head.text) {
-            return Ok(Step::Again);
+        overdue.handle(overdue::Event::Elapsed);
+        loop {
+            let answered = match overdue.action() {
+                overdue::Action::Sleep(_) => break,
+                overdue::Action::List => self.ask(list(self.wanted.dir), limit),
+                overdue::Action::Look(name) => {
+                    let path = self.full(&name);
+                    self.ask(Request::Exists { path, watch: false }, limit)
+                }
+                overdue::Action::Ask(name) => {
+                    let head = self.full(&name);
+                    log::warn!("{head} has held for too long: asking it to let go");
+                    self.press(&head, &self.session.revocation(&head), limit)?
+                }
+                overdue::Action::Evict(name) => {
+                    let head = self.full(&name);
+                    log::warn!("{head} has not let go within its grace: evicting it");
+                    self.press(&head, &self.session.eviction(&head), limit)?
+                }
+            };
+            overdue.handle(match &answered {
+                Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
+                Ok(Ok(Reply::Children { names, .. })) => {
+                    overdue::Event::Children(names, self.attempt.node())
+                }
+                Ok(Ok(Reply::Stat(stat))) => {
+                    overdue::Event::Born(stat.czxid, Moment::now().since_boot())
+                }
+                Ok(_) => overdue::Event::Failed,
+            });
         }
-        let head = self.full(head.text);
-        let look = Request::Exists {
-            path: head.clone(),
-            watch: false,
-        };
-        let stat = match self.ask(look, limit) {
-            Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Stat(stat))) => stat,
-            Ok(_) => return Ok(Step::Again),
-        };
-        let overdue = self.wanted.overdue.as_mut();
-        let request = match overdue.map(|overdue| overdue.saw(stat.czxid, Instant::now())) {
-            None | Some(Verdict::Wait) => return Ok(Step::Again),
-            Some(Verdict::Ask) => {
-                log::warn!("{head} has held for too long: asking it to let go");
-                self.session.revocation(&head)
-            }
-            Some(Verdict::Evict) => {
-                log::warn!("{head} has not let go within its grace: evicting it");
-                self.session.eviction(&head)
-            }
-        };
-        match self.caller.insist(&request, limit)? {
-            Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
+        self.wanted.overdue = Some(overdue);
+        Ok(Step::Again)
+    }
+
+    /// Asks the holder with this node to let go, or makes it.
+    fn press(
+        &mut self,
+        head: &str,
+        request: &Request,
+        limit: &Limit,
+    ) -> Result<std::result::Result<Answered, LimitReached>> {
+        let answered = self.caller.insist(request, limit)?;
+        match answered {
             Ok(Err(Failure::Refused(code))) if code != ErrorCode::NO_NODE => {
-                Err(refused(&head, code))
+                Err(refused(head, code))
             }
-            Ok(_) => Ok(Step::Again),
+            answered => Ok(answered),
         }
     }
 

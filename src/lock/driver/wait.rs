@@ -9,7 +9,7 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
 use crate::recipe::attempt::Event;
-use crate::recipe::overdue::Overdue;
+use crate::recipe::overdue::{self, Overdue};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::{Fired, Watch};
 
@@ -29,7 +29,11 @@ impl Driver<'_, '_> {
         if self.wanted.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
-        let period = self.wanted.overdue.as_ref().map(Overdue::period);
+        let overdue = self.wanted.overdue.as_ref().map(Overdue::action);
+        let period = overdue.and_then(|action| match action {
+            overdue::Action::Sleep(period) => Some(period),
+            _ => None,
+        });
         let under = self.wanted.under.map(|under| under.events().clone());
         let fired = match (period, under) {
             (None, None) => self.fired.recv(&*self.session.transport, limit),
