@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acl::Acl;
-use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::jute::Secret;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
-use crate::session::Settings;
-use crate::time::limit::Limit;
+use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
 use crate::transport::status::Status;
 
@@ -51,7 +49,7 @@ pub struct ClientBuilder {
     note: Option<String>,
     local_handoffs: u32,
     #[cfg(feature = "tls")]
-    tls: Option<crate::Tls>,
+    tls: Option<crate::tls::Tls>,
 }
 
 impl ClientBuilder {
@@ -154,20 +152,13 @@ impl ClientBuilder {
 
     /// Encrypts the connection and checks who the server is. Defaults to no encryption.
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: crate::Tls) -> Self {
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Connects to the first server that answers.
-    ///
-    /// Blocks until there is a session, at most for the connect timeout.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
-    /// [`max_buffer`](Self::max_buffer) out of bounds.
-    pub fn connect(self) -> Result<Client> {
+    /// Begins to connect, and does not wait.
+    pub(crate) fn open(self) -> Result<Opened> {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::Unsupported {
                 what: "a max_buffer of less than 256 KiB or more than 512 MiB",
@@ -192,19 +183,16 @@ impl ClientBuilder {
             card: Card::new(self.note.as_deref()),
             local_handoffs: self.local_handoffs,
         };
-        let client = Client::new(status, transport, settings)?;
-        let limit = Limit::after(self.connect_timeout);
-        match client.session.caller().connected(&limit)? {
-            Ok(_) => Ok(client),
-            Err(_) => {
-                let tried = client.session.status.trouble();
-                // There is no session whose end could be waited for.
-                client.session.transport.close(Duration::ZERO);
-                Err(Error::ConnectTimeout {
-                    limit: self.connect_timeout,
-                    tried,
-                })
-            }
-        }
+        let session = Session::new(status, transport, settings)?;
+        Ok(Opened {
+            session,
+            connect_timeout: self.connect_timeout,
+        })
     }
+}
+
+/// A session that is being made.
+pub(crate) struct Opened {
+    pub(crate) session: Session,
+    pub(crate) connect_timeout: Duration,
 }

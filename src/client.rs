@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::builder::ClientBuilder;
+use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::lock::Locks;
 use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
@@ -16,8 +17,8 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session, Settings};
 use crate::time::limit::Limit;
-use crate::transport::Transport;
-use crate::transport::status::{SessionEvent, SessionState, Status};
+use crate::transport::session_state::{SessionEvent, SessionState};
+use crate::transport::status::Status;
 
 /// A session with ZooKeeper, shared by all clones.
 ///
@@ -71,7 +72,7 @@ use crate::transport::status::{SessionEvent, SessionState, Status};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(crate) session: Arc<Session>,
+    pub(crate) locks: Arc<Locks>,
 }
 
 impl Client {
@@ -161,16 +162,12 @@ impl Client {
             believed,
             status.clone(),
         );
-        Self::new(status, transport, Settings::default())
+        Session::new(status, transport, Settings::default()).map(Self::over)
     }
 
-    pub(crate) fn new(
-        status: Arc<Status>,
-        transport: Arc<dyn Transport>,
-        settings: Settings,
-    ) -> Result<Self> {
-        let session = Arc::new(Session::new(status, transport, settings)?);
-        Ok(Self { session })
+    fn over(session: Session) -> Self {
+        let locks = Arc::new(Locks::new(Arc::new(session)));
+        Self { locks }
     }
 
     /// Returns the mutex at `path`, an absolute path such as `/locks/nightly-report`.
@@ -181,7 +178,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn mutex(&self, path: &str) -> Result<Mutex> {
-        Mutex::new(&self.session, path)
+        Mutex::new(&self.locks, path)
     }
 
     /// Returns the reentrant mutex at `path`, which excludes with the mutex there.
@@ -192,7 +189,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn reentrant_mutex(&self, path: &str) -> Result<ReentrantMutex> {
-        ReentrantMutex::new(&self.session, path)
+        ReentrantMutex::new(&self.locks, path)
     }
 
     /// Returns the read-write lock at `path`.
@@ -203,7 +200,7 @@ impl Client {
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock.
     pub fn rwlock(&self, path: &str) -> Result<RwLock> {
-        RwLock::new(&self.session, path)
+        RwLock::new(&self.locks, path)
     }
 
     /// Returns the semaphore at `path`, of which `permits` may be out at a time.
@@ -215,7 +212,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
     /// [`Error::Unsupported`] for no permits.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
-        Semaphore::new(&self.session, path, permits)
+        Semaphore::new(&self.locks, path, permits)
     }
 
     /// Returns a lock of several mutexes at once.
@@ -228,7 +225,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
     /// [`Error::Unsupported`] if there is none.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
-        MultiLock::new(&self.session, paths)
+        MultiLock::new(&self.locks, paths)
     }
 
     /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
@@ -242,7 +239,7 @@ impl Client {
     /// turns a request down or does not answer.
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
-        self.session.contenders(path)
+        self.locks.session.contenders(path)
     }
 
     /// Waits until other contenders are at `path` than the `known` ones, and lists them.
@@ -276,13 +273,14 @@ impl Client {
         limit: Duration,
     ) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
-        self.session
+        self.locks
+            .session
             .contenders_changed(path, known, &Limit::after(limit))
     }
 
     /// Returns the id of the current session, or 0 while there is none.
     pub fn session_id(&self) -> i64 {
-        self.session.status.snapshot().session
+        self.locks.session.status.snapshot().session
     }
 
     /// Returns the shortest session timeout that was negotiated in this session.
@@ -290,25 +288,25 @@ impl Client {
     /// A server that grants a longer one later does not change it: guards, pings and checks
     /// go by this one until there is another session.
     pub fn session_timeout(&self) -> Duration {
-        self.session.status.snapshot().timeout
+        self.locks.session.status.snapshot().timeout
     }
 
     /// Returns the state of the session.
     pub fn state(&self) -> SessionState {
-        self.session.status.snapshot().state
+        self.locks.session.status.snapshot().state
     }
 
     /// Returns a channel with everything that happens to the session from now on.
     ///
     /// It keeps the first 1,024 events that are not taken out of it.
     pub fn events(&self) -> Receiver<SessionEvent> {
-        self.session.status.events()
+        self.locks.session.status.events()
     }
 
     /// Returns what this client has done so far, in numbers. Costs no I/O.
     pub fn metrics(&self) -> Metrics {
-        let status = &self.session.status;
-        let mut metrics = self.session.counters.snapshot();
+        let status = &self.locks.session.status;
+        let mut metrics = self.locks.session.counters.snapshot();
         metrics.reconnects = status.snapshot().connects.saturating_sub(1);
         metrics.expiries = status.expiries();
         metrics
@@ -328,9 +326,37 @@ impl Client {
     /// session in time. A connection that the server ends is taken for that, because some
     /// servers answer in no other way. To close a client twice is no error.
     pub fn close(&self) -> Result<()> {
-        match self.session.close() {
+        match self.locks.session.close() {
             true => Ok(()),
             false => Err(Error::Unconfirmed { limit: CLOSE_LIMIT }),
         }
+    }
+}
+
+impl ClientBuilder {
+    /// Connects to the first server that answers.
+    ///
+    /// Blocks until there is a session, at most for the connect timeout.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
+    /// [`max_buffer`](Self::max_buffer) out of bounds.
+    pub fn connect(self) -> Result<Client> {
+        let Opened {
+            session,
+            connect_timeout,
+        } = self.open()?;
+        let limit = Limit::after(connect_timeout);
+        if session.caller().connected(&limit)?.is_ok() {
+            return Ok(Client::over(session));
+        }
+        let tried = session.status.trouble();
+        // There is no session whose end could be waited for.
+        session.transport.close(Duration::ZERO);
+        Err(Error::ConnectTimeout {
+            limit: connect_timeout,
+            tried,
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::result;
 use std::time::{Duration, SystemTime};
 
-use crate::Dialect;
+use crate::recipe::dialect::Dialect;
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;

@@ -6,45 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::error::Result;
-
-/// What a guard knows about its lock.
-///
-/// ```text
-/// Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
-///   ▲                                                        │
-///   └──────(same session, own node verified)─────────────────┘
-/// ```
-///
-/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
-/// after the last check that a quorum has committed was sent, or earlier after a silence.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// use zklock::GuardState;
-///
-/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
-/// let next = match guard.state() {
-///     GuardState::Held => "go on",
-///     GuardState::Suspect => "begin nothing new",
-///     GuardState::Lost => "stop",
-/// };
-/// assert_eq!(next, "go on");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum GuardState {
-    /// A quorum confirmed the lock lately, at most T/3 ago.
-    Held,
-    /// No quorum confirmed it lately; until the deadline nobody else can have it.
-    Suspect,
-    /// Someone else may have it. This is final.
-    Lost,
-}
+pub use crate::recipe::validity::GuardState;
 
 /// What a holder is told while it holds; see [`LockGuard::events`].
 ///

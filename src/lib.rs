@@ -313,4 +313,4 @@ pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;
-pub use crate::transport::status::{SessionEvent, SessionState};
+pub use crate::transport::session_state::{SessionEvent, SessionState};

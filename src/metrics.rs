@@ -3,13 +3,10 @@
 //! Counting costs an atomic addition. With the feature `metrics` every number goes to the
 //! recorder of the `metrics` crate as well, under names that begin with `zklock_`.
 
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::jute::{OpCode, Request};
-use crate::transport::{Call, Capabilities, Transport, WatchId};
 
 /// The number of buckets of a histogram; the last one holds all that takes longer.
 const BUCKETS: usize = 32;
@@ -171,7 +168,7 @@ impl Counters {
         count!(self.leftovers_deleted, "zklock_leftovers_deleted_total");
     }
 
-    fn requested(&self, request: &Request) {
+    pub(crate) fn requested(&self, request: &Request) {
         macro_rules! kind {
             ($counter:ident, $name:literal) => {
                 count!(self.$counter, "zklock_requests_total", "kind" => $name)
@@ -246,58 +243,6 @@ pub(crate) fn reconnected() {
 pub(crate) fn expired() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_expiries_total").increment(1);
-}
-
-/// A transport whose requests are counted.
-pub(crate) struct Counted {
-    inner: Arc<dyn Transport>,
-    counters: Arc<Counters>,
-}
-
-impl Counted {
-    pub(crate) fn over(inner: Arc<dyn Transport>, counters: &Arc<Counters>) -> Arc<dyn Transport> {
-        let counters = counters.clone();
-        Arc::new(Self { inner, counters })
-    }
-}
-
-impl Transport for Counted {
-    fn send(&self, calls: Vec<Call>) {
-        for call in &calls {
-            self.counters.requested(&call.request);
-        }
-        self.inner.send(calls);
-    }
-
-    fn unwatch(&self, path: &str, id: WatchId) {
-        self.inner.unwatch(path, id);
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        self.inner.rest(awake, until);
-    }
-
-    fn attend(&self) {
-        self.inner.attend();
-    }
-
-    fn close(&self, limit: Duration) {
-        self.inner.close(limit);
-    }
-
-    fn leave(&self) {
-        self.inner.leave();
-    }
-}
-
-impl fmt::Debug for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, guard_methods};
-use crate::local::turnstile::{Entry, Turn};
-use crate::lock::raw_guard::RawGuard;
+use crate::lock::raw_guard::{RawGuard, Turn};
+use crate::lock::request::LockRequest;
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
-use crate::session::Session;
-use crate::time::limit::Limit;
 
 /// Several mutexes that are locked together: all or none.
 ///
@@ -42,7 +41,7 @@ use crate::time::limit::Limit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MultiLock {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     /// Sorted, each once.
     paths: Arc<[String]>,
 }
@@ -75,7 +74,7 @@ pub struct MultiGuard {
 
 impl MultiLock {
     pub(crate) fn new<'a>(
-        session: &Arc<Session>,
+        locks: &Arc<Locks>,
         paths: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self> {
         let mut paths: Vec<_> = paths.into_iter().map(String::from).collect();
@@ -90,7 +89,7 @@ impl MultiLock {
             });
         }
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             paths: paths.into(),
         })
     }
@@ -106,12 +105,7 @@ impl MultiLock {
     /// As [`Mutex::lock`](crate::Mutex::lock), for any of the paths. None of them is locked
     /// then, and nothing is left in their queues.
     pub fn lock(&self) -> Result<MultiGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.lock_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
     /// Acquires all mutexes if nobody has any of them or waits for one.
@@ -122,19 +116,8 @@ impl MultiLock {
     ///
     /// As [`lock`](Self::lock). That a mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
-        let mut options = LockOptions::within(self.session.status.snapshot().timeout);
-        let mut turns = Vec::with_capacity(self.paths.len());
-        for path in self.paths.iter() {
-            match self.turn(
-                path,
-                self.session.turnstile.try_enter(&Arc::from(path.as_str())),
-            )? {
-                Some(turn) => turns.push(turn),
-                None => return Ok(None),
-            }
-        }
-        let limit = options.limit();
-        self.enter(turns, Patience::Tries, &mut options, &limit)
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.enter(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires all mutexes, or returns `None` when `limit` has passed.
@@ -167,19 +150,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    pub fn lock_with(&self, mut options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
-        let limit = options.limit();
-        let mut turns = Vec::with_capacity(self.paths.len());
-        for path in self.paths.iter() {
-            let line = Arc::from(path.as_str());
-            let turnstile = &self.session.turnstile;
-            let entry = turnstile.enter(&line, false, &limit, &self.session.status);
-            match self.turn(path, entry)? {
-                Some(turn) => turns.push(turn),
-                None => return Ok(None),
-            }
-        }
-        self.enter(turns, Patience::Waits, &mut options, &limit)
+    pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
+        self.enter(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the paths, in alphabetical order.
@@ -187,27 +159,17 @@ impl MultiLock {
         self.paths.iter().map(String::as_str)
     }
 
-    fn turn(&self, path: &str, entry: Entry) -> Result<Option<Turn>> {
-        match entry {
-            Entry::Turn(turn, _) => Ok(Some(turn)),
-            Entry::Taken => Ok(None),
-            Entry::OwnTurn => Err(Error::WouldDeadlock {
-                path: path.to_owned(),
-            }),
-            Entry::Closed => Err(self.session.over()),
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MultiGuard>> {
+        let mut turns = Vec::with_capacity(self.paths.len());
+        for path in self.paths.iter() {
+            match self.locks.turn(path, &request)? {
+                Some(turn) => turns.push(turn),
+                None => return Ok(None),
+            }
         }
-    }
-
-    fn enter(
-        &self,
-        turns: Vec<Turn>,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<MultiGuard>> {
-        let taken = RawGuard::take_all(&self.session, &self.paths, patience, options, limit)?;
+        let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
         Ok(taken.map(|(mut raw, tokens)| {
-            raw.granted(limit.begun.elapsed());
+            raw.granted(request.limit.begun.elapsed());
             MultiGuard {
                 raw,
                 turns,

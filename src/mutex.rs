@@ -4,17 +4,15 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
-use crate::guard::{FencingToken, GuardState, guard_methods};
-use crate::local::turnstile::{Entry, Turn};
-use crate::lock::mark::{CLEAN, Tracking};
-use crate::lock::raw_guard::{LastTurn, Queue, RawGuard};
+use crate::error::Result;
+use crate::guard::{FencingToken, guard_methods};
+use crate::lock::raw_guard::Grant;
+use crate::lock::request::{LastTurn, LockRequest, Queue};
+use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
-use crate::session::Session;
 use crate::session::queries::Lasting;
-use crate::time::limit::Limit;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
@@ -41,7 +39,7 @@ use crate::time::limit::Limit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mutex {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
     tracking: Option<Tracking>,
     last: Arc<LastTurn>,
@@ -73,9 +71,7 @@ pub struct Mutex {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
-    // Fields drop in this order: leave the queue first, then let the next thread in.
-    raw: RawGuard,
-    turn: Turn,
+    grant: Grant,
     abandoned: Option<FencingToken>,
     /// The thread that locked it is the one that would wait for itself.
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
@@ -102,16 +98,14 @@ pub struct MutexGuard {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
-    // Fields drop in this order: leave the queue first, then let the next thread in.
-    raw: RawGuard,
-    turn: Turn,
+    grant: Grant,
 }
 
 impl Mutex {
-    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
             tracking: None,
             last: Arc::default(),
@@ -158,12 +152,7 @@ impl Mutex {
     /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
     /// the client is closed. Nothing is left in the queue then.
     pub fn lock(&self) -> Result<MutexGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.lock_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
     /// Acquires the mutex if nobody has it or waits for it.
@@ -175,9 +164,8 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        let entry = self.session.turnstile.try_enter(&self.path);
-        let limit = Limit::after(self.session.status.snapshot().timeout);
-        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.enter(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -211,12 +199,7 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
-        let limit = options.limit();
-        // A node of somebody else's would not say or do what these ask for.
-        let inherits = self.tracking.is_none() && options.are_plain();
-        let turnstile = &self.session.turnstile;
-        let entry = turnstile.enter(&self.path, inherits, &limit, &self.session.status);
-        self.enter(entry, Patience::Waits, options, &limit)
+        self.enter(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the path of the lock's directory.
@@ -224,67 +207,40 @@ impl Mutex {
         &self.path
     }
 
-    fn enter(
-        &self,
-        entry: Entry,
-        patience: Patience,
-        options: LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<MutexGuard>> {
-        match entry {
-            Entry::Turn(turn, Some(mut raw)) if raw.state() == GuardState::Held => {
-                raw.inherited(limit.begun.elapsed());
-                Ok(Some(MutexGuard::new(*raw, turn, None)))
-            }
-            Entry::Turn(turn, raw) => {
-                if let Some(raw) = raw {
-                    raw.abandon();
-                }
-                self.queue(turn, patience, options, limit)
-            }
-            Entry::OwnTurn => Err(Error::WouldDeadlock {
-                path: self.path.to_string(),
-            }),
-            Entry::Closed => Err(self.session.over()),
-            Entry::Taken => Ok(None),
-        }
-    }
-
-    /// Goes through the queue on the server.
-    fn queue(
-        &self,
-        turn: Turn,
-        patience: Patience,
-        mut options: LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<MutexGuard>> {
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<MutexGuard>> {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
-        if self.tracking.is_some() {
-            queue.lasting = Lasting::Always(CLEAN);
+        match self.tracking {
+            None => queue.last = Some(&self.last),
+            // Who tracks must see the last node gone, and its mark with it.
+            Some(_) => queue.lasting = Lasting::Always(CLEAN),
         }
-        // Who tracks must see the last node gone, and its mark with it.
-        queue.last = self.tracking.is_none().then_some(&self.last);
-        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, limit)?;
-        let settled = match (raw, self.tracking) {
-            (None, _) => None,
-            (Some(mut raw), None) => {
-                raw.share();
-                Some((raw, None))
-            }
-            (Some(raw), Some(tracking)) => raw.settle(tracking, &self.path, limit)?,
+        // A node of another thread's would not say or do what these ask for.
+        let inherits = self.tracking.is_none() && request.is_plain();
+        let locked = self
+            .locks
+            .lock(&self.path, &queue, inherits, &mut request)?;
+        let mut grant = match locked {
+            Some(Locked::Granted(grant)) => grant,
+            Some(Locked::Again(_)) => return Err(lock::would_deadlock(&self.path)),
+            None => return Ok(None),
         };
-        Ok(settled.map(|(raw, abandoned)| MutexGuard::new(raw, turn, abandoned)))
+        let Some(tracking) = self.tracking else {
+            self.locks.share(&mut grant.raw);
+            return Ok(Some(MutexGuard::new(grant, None)));
+        };
+        let Grant { raw, turn } = grant;
+        let settled = raw.settle(tracking, &self.path, &request.limit)?;
+        Ok(settled.map(|(raw, abandoned)| MutexGuard::new(Grant { raw, turn }, abandoned)))
     }
 }
 
-guard_methods!(MutexGuard);
-guard_methods!(SendGuard);
+guard_methods!(MutexGuard, grant.raw);
+guard_methods!(SendGuard, grant.raw);
 
 impl MutexGuard {
-    fn new(raw: RawGuard, turn: Turn, abandoned: Option<FencingToken>) -> Self {
+    fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
         Self {
-            raw,
-            turn,
+            grant,
             abandoned,
             not_send: PhantomData,
         }
@@ -296,7 +252,7 @@ impl MutexGuard {
     /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), have the
     /// same number.
     pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
+        self.grant.raw.token()
     }
 
     /// Returns the token of the predecessor if it went without releasing: what it has
@@ -307,7 +263,7 @@ impl MutexGuard {
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.raw.node()
+        self.grant.raw.node()
     }
 
     /// Releases the mutex and waits until the server has confirmed it.
@@ -323,10 +279,7 @@ impl MutexGuard {
     /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
     /// guard may have overlapped with another holder.
     pub fn unlock(self) -> Result<()> {
-        let Self { raw, turn, .. } = self;
-        let released = raw.release();
-        drop(turn);
-        released
+        self.grant.release()
     }
 
     /// Turns the guard into one that may change threads.
@@ -334,21 +287,20 @@ impl MutexGuard {
     /// In exchange nobody can tell any more whose it is: a thread that locks the mutex
     /// again waits, for itself if it has the guard.
     pub fn into_send(self) -> SendGuard {
-        let Self { raw, turn, .. } = self;
-        turn.detach();
-        SendGuard { raw, turn }
+        self.grant.turn.detach();
+        SendGuard { grant: self.grant }
     }
 }
 
 impl SendGuard {
     /// Returns a number that grows with every grant of this lock.
     pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
+        self.grant.raw.token()
     }
 
     /// Returns the full path of the node that stands for the lock.
     pub fn node(&self) -> &str {
-        self.raw.node()
+        self.grant.raw.node()
     }
 
     /// As [`MutexGuard::unlock`].
@@ -357,9 +309,6 @@ impl SendGuard {
     ///
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        let Self { raw, turn } = self;
-        let released = raw.release();
-        drop(turn);
-        released
+        self.grant.release()
     }
 }

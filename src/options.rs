@@ -1,12 +1,16 @@
 //! How to wait for a lock, when `lock` and the `try_` methods do not say enough.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
 use crate::contender::Contender;
-use crate::recipe::overdue::Rule;
+use crate::lock::request::{LockRequest, OnWait};
+use crate::recipe::attempt::Patience;
+use crate::recipe::overdue::{Overdue, Rule};
+use crate::session::Session;
 use crate::time::limit::Limit;
 
 /// How to wait for a lock.
@@ -25,12 +29,12 @@ use crate::time::limit::Limit;
 #[derive(Default)]
 #[must_use = "options do nothing until they are passed to a lock"]
 pub struct LockOptions<'a> {
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) cancel: Option<Receiver<()>>,
-    pub(crate) note: Option<String>,
-    pub(crate) on_wait: Option<Box<Told<'a>>>,
-    pub(crate) overdue: Option<Rule>,
-    pub(crate) hold_at_least: Option<Duration>,
+    deadline: Option<Instant>,
+    cancel: Option<Receiver<()>>,
+    note: Option<String>,
+    on_wait: Option<Box<Told<'a>>>,
+    overdue: Option<Rule>,
+    hold_at_least: Option<Duration>,
 }
 
 /// What is called when there is news of a wait.
@@ -66,20 +70,15 @@ type Told<'a> = dyn FnMut(&Waiting) + 'a;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    pub(crate) position: usize,
-    pub(crate) ahead: Option<Contender>,
-    pub(crate) since: Duration,
+    position: usize,
+    ahead: Option<Contender>,
+    since: Duration,
 }
 
 impl<'a> LockOptions<'a> {
     /// Waits for as long as it takes.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Whether any node of this client's will do.
-    pub(crate) fn are_plain(&self) -> bool {
-        self.note.is_none() && self.hold_at_least.is_none()
     }
 
     /// Gives up at this time; the lock then returns `Ok(None)`. Defaults to never.
@@ -152,9 +151,34 @@ impl<'a> LockOptions<'a> {
         }
     }
 
-    pub(crate) fn limit(&self) -> Limit {
-        Limit::new(self.deadline, self.cancel.clone())
+    /// What the locks make of it.
+    pub(crate) fn request(self, session: &Arc<Session>, patience: Patience) -> LockRequest<'a> {
+        LockRequest {
+            patience,
+            limit: Limit::new(self.deadline, self.cancel),
+            note: self.note,
+            on_wait: self.on_wait.map(|told| told_by(session, told)),
+            overdue: self.overdue.map(Overdue::new),
+            hold_at_least: self.hold_at_least,
+        }
     }
+}
+
+/// Turns what the locks see into what a user is told.
+fn told_by<'a>(session: &Arc<Session>, mut told: Box<Told<'a>>) -> Box<OnWait<'a>> {
+    let session = session.clone();
+    Box::new(move |ahead| {
+        let contender = || {
+            let (node, holds) = (ahead.nearest.clone(), ahead.holds);
+            Contender::new(&session, node, holds, ahead.stat, &ahead.data)
+        };
+        told(&Waiting {
+            position: ahead.count,
+            // A crowd has no nearest one.
+            ahead: (ahead.stat.czxid != 0).then(contender),
+            since: ahead.since,
+        });
+    })
 }
 
 impl Waiting {

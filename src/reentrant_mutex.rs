@@ -1,19 +1,17 @@
 //! A mutex that its holder may lock again.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{self, Arc, Weak};
+use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
-use crate::guard::{FencingToken, GuardState, guard_methods};
-use crate::local::turnstile::{Entry, Turn};
-use crate::lock::raw_guard::{Queue, RawGuard};
+use crate::error::Result;
+use crate::guard::{FencingToken, guard_methods};
+use crate::lock::raw_guard::Grant;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
-use crate::session::Session;
-use crate::time::limit::Limit;
 
 /// A mutex that the thread which holds it may lock again.
 ///
@@ -37,7 +35,7 @@ use crate::time::limit::Limit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
 }
 
@@ -66,26 +64,15 @@ pub struct ReentrantMutex {
 #[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
-    held: Arc<Held>,
+    held: Arc<Grant>,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
-/// What the guards of one thread share.
-#[derive(Debug)]
-pub(crate) struct Held {
-    // Fields drop in this order: leave the queue first, then let the next thread in.
-    raw: RawGuard,
-    turn: Turn,
-}
-
-/// The reentrant mutexes that a client holds, by path: one thread has each.
-pub(crate) type Reentrant = parking_lot::Mutex<HashMap<String, Weak<Held>>>;
-
 impl ReentrantMutex {
-    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
         })
     }
@@ -101,12 +88,7 @@ impl ReentrantMutex {
     /// [`Error::WouldDeadlock`] is for a thread that has locked a plain
     /// [`Mutex`](crate::Mutex) on this path.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.lock_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
     /// Acquires the mutex if nobody else has it or waits for it.
@@ -117,9 +99,8 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock). That the mutex is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        let limit = Limit::after(self.session.status.snapshot().timeout);
-        let entry = self.session.turnstile.try_enter(&self.path);
-        self.enter(entry, Patience::Tries, LockOptions::new(), &limit)
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.enter(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -153,11 +134,7 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        let limit = options.limit();
-        let inherits = options.are_plain();
-        let turnstile = &self.session.turnstile;
-        let entry = turnstile.enter(&self.path, inherits, &limit, &self.session.status);
-        self.enter(entry, Patience::Waits, options, &limit)
+        self.enter(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the path of the lock's directory.
@@ -165,63 +142,29 @@ impl ReentrantMutex {
         &self.path
     }
 
-    fn enter(
-        &self,
-        entry: Entry,
-        patience: Patience,
-        mut options: LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<ReentrantMutexGuard>> {
-        let (turn, inherited) = match entry {
-            Entry::Turn(turn, raw) => (turn, raw),
-            Entry::OwnTurn => return self.again().map(Some),
-            Entry::Closed => return Err(self.session.over()),
-            Entry::Taken => return Ok(None),
-        };
-        if let Some(mut raw) = inherited {
-            if raw.state() == GuardState::Held {
-                raw.inherited(limit.begun.elapsed());
-                return Ok(Some(self.guard(*raw, turn)));
-            }
-            raw.abandon();
-        }
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<ReentrantMutexGuard>> {
         let queue = Queue::of(&self.path, Role::Exclusive);
-        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, limit)?;
-        Ok(raw.map(|mut raw| {
-            raw.share();
-            self.guard(raw, turn)
-        }))
-    }
-
-    fn guard(&self, raw: RawGuard, turn: Turn) -> ReentrantMutexGuard {
-        let held = Arc::new(Held { raw, turn });
-        let mut all = self.session.reentrant.lock();
-        all.retain(|_, held| held.strong_count() != 0);
-        all.insert(self.path.to_string(), Arc::downgrade(&held));
-        ReentrantMutexGuard {
-            held,
-            not_send: PhantomData,
-        }
-    }
-
-    /// The calling thread has its turn already.
-    fn again(&self) -> Result<ReentrantMutexGuard> {
-        let held = self
-            .session
-            .reentrant
-            .lock()
-            .get(&*self.path)
-            .and_then(Weak::upgrade);
-        let Some(held) = held else {
-            return Err(Error::WouldDeadlock {
-                path: self.path.to_string(),
-            });
+        let inherits = request.is_plain();
+        let held = match self
+            .locks
+            .lock(&self.path, &queue, inherits, &mut request)?
+        {
+            Some(Locked::Granted(mut grant)) => {
+                self.locks.share(&mut grant.raw);
+                let held = Arc::new(grant);
+                held.turn.share(&held);
+                held
+            }
+            Some(Locked::Again(held)) => {
+                held.raw.check()?;
+                held
+            }
+            None => return Ok(None),
         };
-        held.raw.check()?;
-        Ok(ReentrantMutexGuard {
+        Ok(Some(ReentrantMutexGuard {
             held,
             not_send: PhantomData,
-        })
+        }))
     }
 }
 
@@ -252,11 +195,7 @@ impl ReentrantMutexGuard {
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {
-            Ok(Held { raw, turn }) => {
-                let released = raw.release();
-                drop(turn);
-                released
-            }
+            Ok(grant) => grant.release(),
             Err(_) => still,
         }
     }

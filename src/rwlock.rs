@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::{FencingToken, guard_methods};
 use crate::local::thread_set::Entered;
-use crate::lock::raw_guard::{Queue, RawGuard};
+use crate::lock::raw_guard::RawGuard;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
-use crate::session::Session;
-use crate::time::limit::Limit;
 
 /// A read-write lock that works across processes and machines.
 ///
@@ -43,7 +43,7 @@ use crate::time::limit::Limit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RwLock {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
 }
 
@@ -101,10 +101,10 @@ pub struct RwLockWriteGuard {
 }
 
 impl RwLock {
-    pub(crate) fn new(session: &Arc<Session>, path: &str) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
         crate::path::check(path)?;
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
         })
     }
@@ -122,12 +122,7 @@ impl RwLock {
     /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
     /// the client is closed. Nothing is left in the queue then.
     pub fn read(&self) -> Result<RwLockReadGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.read_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.read_with(LockOptions::new()))
     }
 
     /// Acquires the lock for reading if no writer has it or waits for it.
@@ -138,10 +133,8 @@ impl RwLock {
     ///
     /// As [`read`](Self::read). That the lock is taken is not an error.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
-        self.reader(
-            Patience::Tries,
-            LockOptions::within(self.session.status.snapshot().timeout),
-        )
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.reader(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the lock for reading, or returns `None` when `limit` has passed.
@@ -175,7 +168,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
-        self.reader(Patience::Waits, options)
+        self.reader(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Acquires the lock for writing.
@@ -186,12 +179,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn write(&self) -> Result<RwLockWriteGuard> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(guard) = self.write_with(LockOptions::new())? {
-                return Ok(guard);
-            }
-        }
+        lock::for_ever(|| self.write_with(LockOptions::new()))
     }
 
     /// Acquires the lock for writing if nobody has it or waits for it.
@@ -202,10 +190,8 @@ impl RwLock {
     ///
     /// As [`read`](Self::read). That the lock is taken is not an error.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
-        self.writer(
-            Patience::Tries,
-            LockOptions::within(self.session.status.snapshot().timeout),
-        )
+        let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
+        self.writer(options.request(&self.locks.session, Patience::Tries))
     }
 
     /// Acquires the lock for writing, or returns `None` when `limit` has passed.
@@ -239,7 +225,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
-        self.writer(Patience::Waits, options)
+        self.writer(options.request(&self.locks.session, Patience::Waits))
     }
 
     /// Returns the path of the lock's directory.
@@ -247,12 +233,8 @@ impl RwLock {
         &self.path
     }
 
-    fn reader(
-        &self,
-        patience: Patience,
-        options: LockOptions<'_>,
-    ) -> Result<Option<RwLockReadGuard>> {
-        let entered = self.enter(Role::Read, patience, options)?;
+    fn reader(&self, request: LockRequest<'_>) -> Result<Option<RwLockReadGuard>> {
+        let entered = self.enter(Role::Read, request)?;
         Ok(entered.map(|(raw, entered)| RwLockReadGuard {
             raw,
             entered,
@@ -260,12 +242,8 @@ impl RwLock {
         }))
     }
 
-    fn writer(
-        &self,
-        patience: Patience,
-        options: LockOptions<'_>,
-    ) -> Result<Option<RwLockWriteGuard>> {
-        let entered = self.enter(Role::Write, patience, options)?;
+    fn writer(&self, request: LockRequest<'_>) -> Result<Option<RwLockWriteGuard>> {
+        let entered = self.enter(Role::Write, request)?;
         Ok(entered.map(|(raw, entered)| RwLockWriteGuard {
             raw,
             entered,
@@ -276,17 +254,13 @@ impl RwLock {
     fn enter(
         &self,
         role: Role,
-        patience: Patience,
-        mut options: LockOptions<'_>,
+        mut request: LockRequest<'_>,
     ) -> Result<Option<(RawGuard, Entered)>> {
-        let Some(entered) = self.session.threads.enter(&self.path) else {
-            return Err(Error::WouldDeadlock {
-                path: self.path.to_string(),
-            });
+        let Some(entered) = self.locks.threads.enter(&self.path) else {
+            return Err(lock::would_deadlock(&self.path));
         };
-        let limit: Limit = options.limit();
         let queue = Queue::of(&self.path, role);
-        let raw = RawGuard::take(&self.session, &queue, patience, &mut options, &limit)?;
+        let raw = RawGuard::acquire(&self.locks.session, &queue, &mut request)?;
         Ok(raw.map(|raw| (raw, entered)))
     }
 }

@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::error::{Error, Result};
 use crate::transport::native::Security;
-use crate::{Error, Result};
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.
 ///

@@ -15,8 +15,8 @@ use crate::recipe::dialect::Role;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spot};
+use crate::session::Session;
 use crate::session::caller::refused;
-use crate::session::{Session, list};
 
 /// Someone who holds a lock or waits for it, of this library or another.
 ///
@@ -143,7 +143,7 @@ impl Contender {
     /// Fails if the server turns the request down or the client is closed. That the
     /// contender has gone meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        let look = exists(&self.node);
+        let look = Request::exists(&self.node);
         let same = |stat: &Stat| {
             stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
         };
@@ -158,19 +158,16 @@ impl Contender {
     }
 }
 
-/// How many nodes are read at a time.
-const AT_A_TIME: usize = 500;
-
 impl Session {
     /// Lists who holds the lock at a path, and then who waits for it, first come first.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
         let dirs = Places::of(path);
         let looks = [
-            list(&dirs.own),
-            list(&dirs.leases),
-            list(&dirs.locks),
-            list(&dirs.beside),
-            get(path),
+            Request::list(&dirs.own),
+            Request::list(&dirs.leases),
+            Request::list(&dirs.locks),
+            Request::list(&dirs.beside),
+            Request::get(path),
         ];
         let answers = self.look_up(&looks)?;
         let mut answers = answers.into_iter();
@@ -205,25 +202,17 @@ impl Session {
 
     /// Reads what each of them says of itself; who has gone is left out.
     pub(crate) fn read_spots(self: &Arc<Self>, spots: &[Spot]) -> Result<Vec<Contender>> {
+        let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
         let mut contenders = Vec::with_capacity(spots.len());
-        for spots in spots.chunks(AT_A_TIME) {
-            let reads: Vec<_> = spots.iter().map(|spot| get(&spot.node)).collect();
-            for (spot, answer) in spots.iter().zip(self.look_up(&reads)?) {
-                let (data, stat) = match answer {
-                    Ok(Reply::Data { data, stat }) => (data.into(), stat),
-                    Err(ErrorCode::NO_AUTH) => match self.read(&exists(&spot.node), &spot.node)? {
-                        Some(Reply::Stat(stat)) => (Vec::new(), stat),
-                        _ => continue,
-                    },
-                    Ok(_) | Err(ErrorCode::NO_NODE) => continue,
-                    Err(code) => return Err(refused(&spot.node, code)),
-                };
-                let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);
-                contenders.push(Contender {
-                    role: spot.role,
-                    ..contender
-                });
-            }
+        for (spot, read) in spots.iter().zip(self.describe(&nodes)?) {
+            let Some((data, stat)) = read else {
+                continue;
+            };
+            let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);
+            contenders.push(Contender {
+                role: spot.role,
+                ..contender
+            });
         }
         Ok(contenders)
     }
@@ -251,20 +240,6 @@ fn merged(
     }
     permits.append(&mut line);
     permits
-}
-
-pub(crate) fn get(path: &str) -> Request {
-    Request::GetData {
-        path: path.to_owned(),
-        watch: false,
-    }
-}
-
-pub(crate) fn exists(path: &str) -> Request {
-    Request::Exists {
-        path: path.to_owned(),
-        watch: false,
-    }
 }
 
 impl fmt::Debug for Contender {

@@ -53,6 +53,20 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
+impl ErrorCode {
+    /// Whether it is about the connection, so that the request may yet succeed.
+    pub(crate) fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Self::CONNECTION_LOSS
+                | Self::OPERATION_TIMEOUT
+                | Self::SESSION_EXPIRED
+                | Self::SESSION_MOVED
+                | Self::THROTTLED
+        )
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.text(), self.0)

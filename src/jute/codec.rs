@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use super::types::{Access, Data, Permissions, Stat};
-use crate::jute::Names;
+use super::names::Names;
+use super::types::{Access, Data, Permissions, Stat, WatchLists};
 
 /// The fewest bytes an [`Access`] takes.
 const ACCESS_BYTES: usize = 12;
@@ -156,6 +156,22 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Reads the lists of a request to set watches again.
+    pub(super) fn watch_lists(&mut self, persistent: bool) -> Result<WatchLists, Malformed> {
+        let mut lists = WatchLists {
+            since_zxid: self.long()?,
+            data: self.strings()?,
+            exists: self.strings()?,
+            children: self.strings()?,
+            ..WatchLists::default()
+        };
+        if persistent {
+            lists.persistent = self.strings()?;
+            lists.recursive = self.strings()?;
+        }
+        Ok(lists)
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let split = self.rest.split_first_chunk::<N>();
         let (taken, rest) = split.ok_or(Malformed("the bytes end early"))?;
@@ -257,6 +273,19 @@ impl<'a> Writer<'a> {
         self.int(stat.data_length);
         self.int(stat.num_children);
         self.long(stat.pzxid);
+    }
+}
+
+impl Writer<'_> {
+    pub(super) fn watch_lists(&mut self, lists: &WatchLists) {
+        self.long(lists.since_zxid);
+        self.paths(&lists.data);
+        self.paths(&lists.exists);
+        self.paths(&lists.children);
+        if lists.has_persistent() {
+            self.paths(&lists.persistent);
+            self.paths(&lists.recursive);
+        }
     }
 }
 

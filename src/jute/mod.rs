@@ -11,6 +11,7 @@ mod codec;
 mod connect;
 mod multi;
 mod names;
+mod op_code;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -22,8 +23,9 @@ pub(crate) use self::codec::Malformed;
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
 pub(crate) use self::multi::{Op, OpReply, failure};
 pub use self::names::Names;
+pub(crate) use self::op_code::OpCode;
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
-pub(crate) use self::request::{OpCode, Request};
+pub(crate) use self::request::Request;
 pub(crate) use self::types::{
     Access, CreateMode, Permissions, Secret, Stat, WatchKind, WatchLists,
 };

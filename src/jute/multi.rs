@@ -2,9 +2,9 @@
 
 use super::code::ErrorCode;
 use super::codec::{Malformed, Reader, Writer};
-use super::request::OpCode;
+use super::names::Names;
+use super::op_code::OpCode;
 use super::types::{Access, CreateMode, Data, Stat};
-use crate::jute::Names;
 
 /// One part of a multi.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -3,9 +3,9 @@
 use super::code::ErrorCode;
 use super::codec::{Malformed, Reader, Writer, frame};
 use super::multi::{OpReply, read_results, write_results};
-use super::request::OpCode;
+use super::names::Names;
+use super::op_code::OpCode;
 use super::types::{Access, Data, Stat};
-use crate::jute::Names;
 
 /// The numbers that stand for something other than the reply to a numbered request.
 pub(crate) mod xid {

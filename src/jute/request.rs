@@ -4,55 +4,8 @@ use super::codec::{Malformed, Reader, Writer, frame};
 use super::multi::{
     Op, ReadOp, read_create, read_ops, read_read_ops, write_create, write_ops, write_read_ops,
 };
+use super::op_code::OpCode;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
-
-/// The number that stands for a kind of request.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct OpCode(pub(crate) i32);
-
-impl OpCode {
-    pub(crate) const CLOSE: Self = Self(-11);
-    /// Stands in a multi for a part that failed.
-    pub(crate) const ERROR: Self = Self(-1);
-    pub(crate) const CREATE: Self = Self(1);
-    pub(crate) const DELETE: Self = Self(2);
-    pub(crate) const EXISTS: Self = Self(3);
-    pub(crate) const GET_DATA: Self = Self(4);
-    pub(crate) const SET_DATA: Self = Self(5);
-    pub(crate) const GET_ACL: Self = Self(6);
-    pub(crate) const SET_ACL: Self = Self(7);
-    pub(crate) const GET_CHILDREN: Self = Self(8);
-    pub(crate) const SYNC: Self = Self(9);
-    pub(crate) const PING: Self = Self(11);
-    pub(crate) const GET_CHILDREN2: Self = Self(12);
-    /// Stands in a multi only.
-    pub(crate) const CHECK: Self = Self(13);
-    pub(crate) const MULTI: Self = Self(14);
-    pub(crate) const CREATE2: Self = Self(15);
-    pub(crate) const RECONFIG: Self = Self(16);
-    pub(crate) const CHECK_WATCHES: Self = Self(17);
-    pub(crate) const REMOVE_WATCHES: Self = Self(18);
-    pub(crate) const CREATE_CONTAINER: Self = Self(19);
-    /// With a time to live.
-    pub(crate) const CREATE_TTL: Self = Self(21);
-    pub(crate) const MULTI_READ: Self = Self(22);
-    pub(crate) const AUTH: Self = Self(100);
-    pub(crate) const SET_WATCHES: Self = Self(101);
-    pub(crate) const GET_EPHEMERALS: Self = Self(103);
-    pub(crate) const COUNT_DESCENDANTS: Self = Self(104);
-    pub(crate) const SET_WATCHES2: Self = Self(105);
-    pub(crate) const ADD_WATCH: Self = Self(106);
-    pub(crate) const WHO_AM_I: Self = Self(107);
-
-    /// A container's creation has a code of its own, whose reply bears a stat.
-    pub(super) fn create(mode: CreateMode, stat: bool) -> Self {
-        match (mode, stat) {
-            (CreateMode::Container, _) => Self::CREATE_CONTAINER,
-            (_, true) => Self::CREATE2,
-            (_, false) => Self::CREATE,
-        }
-    }
-}
 
 /// A request after the connection is made.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -136,6 +89,35 @@ pub(crate) enum Request {
     Close,
     /// Something this crate does not know; it can be received, not sent.
     Unknown(OpCode),
+}
+
+impl Request {
+    pub(crate) fn list(dir: &str) -> Self {
+        Self::GetChildren {
+            path: dir.to_owned(),
+            watch: false,
+            stat: false,
+        }
+    }
+
+    pub(crate) fn get(path: &str) -> Self {
+        Self::GetData {
+            path: path.to_owned(),
+            watch: false,
+        }
+    }
+
+    pub(crate) fn exists(path: &str) -> Self {
+        Self::Exists {
+            path: path.to_owned(),
+            watch: false,
+        }
+    }
+
+    /// Deletes a node, whatever its version.
+    pub(crate) fn delete(path: String) -> Self {
+        Self::Delete { path, version: -1 }
+    }
 }
 
 impl Request {
@@ -226,7 +208,7 @@ impl Request {
                 writer.string(scheme);
                 writer.bytes(&credentials.0);
             }
-            Self::SetWatches(lists) => lists.write(writer),
+            Self::SetWatches(lists) => writer.watch_lists(lists),
             Self::CheckWatches { path, kind } | Self::RemoveWatches { path, kind } => {
                 write_path_int(writer, path, *kind);
             }
@@ -250,8 +232,8 @@ impl Request {
             OpCode::CLOSE => Self::Close,
             OpCode::MULTI => Self::Multi(read_ops(reader)?),
             OpCode::MULTI_READ => Self::MultiRead(read_read_ops(reader)?),
-            OpCode::SET_WATCHES => Self::SetWatches(WatchLists::read(reader, false)?),
-            OpCode::SET_WATCHES2 => Self::SetWatches(WatchLists::read(reader, true)?),
+            OpCode::SET_WATCHES => Self::SetWatches(reader.watch_lists(false)?),
+            OpCode::SET_WATCHES2 => Self::SetWatches(reader.watch_lists(true)?),
             OpCode::AUTH => {
                 reader.int()?;
                 Self::Auth {

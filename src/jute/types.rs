@@ -3,8 +3,6 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::codec::{Malformed, Reader, Writer};
-
 /// What the server knows about a node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stat {
@@ -150,31 +148,5 @@ pub(crate) struct WatchLists {
 impl WatchLists {
     pub(super) fn has_persistent(&self) -> bool {
         !self.persistent.is_empty() || !self.recursive.is_empty()
-    }
-
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.long(self.since_zxid);
-        writer.paths(&self.data);
-        writer.paths(&self.exists);
-        writer.paths(&self.children);
-        if self.has_persistent() {
-            writer.paths(&self.persistent);
-            writer.paths(&self.recursive);
-        }
-    }
-
-    pub(super) fn read(reader: &mut Reader<'_>, persistent: bool) -> Result<Self, Malformed> {
-        let mut lists = Self {
-            since_zxid: reader.long()?,
-            data: reader.strings()?,
-            exists: reader.strings()?,
-            children: reader.strings()?,
-            ..Self::default()
-        };
-        if persistent {
-            lists.persistent = reader.strings()?;
-            lists.recursive = reader.strings()?;
-        }
-        Ok(lists)
     }
 }

@@ -1,212 +1,199 @@
 //! The threads of one client queue here first, so that the server sees one of them.
 //!
-//! A line is first come, first served. A thread that stands at its head would wait for
-//! itself if it came again, and is told so instead. Where the client allows it, the turn
-//! comes with the lock itself, so many times in a row; then the lock goes to the server,
-//! and other processes have their chance.
+//! A line is first come, first served. A thread that has the turn would wait for itself if
+//! it came again, and is told so instead. Where the lock allows it, the turn comes with the
+//! lock itself, up to so many times in a row; then the lock goes back to the server, and
+//! other processes have their chance.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use crate::local::process::Process;
-use crate::lock::raw_guard::RawGuard;
+use super::process::Process;
 use crate::time::limit::Limit;
-use crate::transport::status::Status;
 
-/// The lines of one client, one for each path that somebody wants.
-#[derive(Clone, Default)]
-pub(crate) struct Turnstile {
-    lines: Arc<Mutex<HashMap<Arc<str>, Line>>>,
+/// The lines of one client, one for each path that a thread wants.
+///
+/// `T` is what a turn can come with; `S` is what a thread that has the turn shares with
+/// itself when it comes again.
+pub(crate) struct Turnstile<T, S> {
+    lines: Arc<Mutex<Lines<T, S>>>,
     /// In a forked child a thread that does not exist there may hold the lock.
     process: Process,
 }
 
-struct Line {
+struct Lines<T, S> {
+    open: HashMap<Arc<str>, Line<T, S>>,
+    closed: bool,
+}
+
+struct Line<T, S> {
     /// Whose turn it is; nobody's in particular if the guard may change threads.
     owner: Option<ThreadId>,
-    waiting: VecDeque<Waiter>,
+    shared: Weak<S>,
+    waiting: VecDeque<Waiter<T>>,
     /// The lock, on its way to the next in line.
-    estate: Option<RawGuard>,
+    handed: Option<T>,
     /// How many times in a row it went that way.
     streak: u32,
 }
 
-struct Waiter {
+struct Waiter<T> {
     thread: ThreadId,
-    to: Sender<Word>,
+    /// Disconnected when the client is closed.
+    called: Sender<Option<T>>,
     /// Whether the lock may come along with the turn.
     inherits: bool,
 }
 
-/// What somebody in line is told.
-enum Word {
-    /// It is your turn; perhaps you have the lock already.
-    Turn(Option<Box<RawGuard>>),
-    /// Something happened to the connection.
-    Look,
-}
-
-/// Somebody's turn; dropping it lets the next one in.
-pub(crate) struct Turn {
-    lines: Turnstile,
+/// A thread's turn; dropping it lets the next one in.
+pub(crate) struct Turn<T, S> {
+    turnstile: Turnstile<T, S>,
     path: Arc<str>,
 }
 
 /// What came of asking for a turn.
-pub(crate) enum Entry {
-    /// It is our turn; the lock may have come along.
-    Turn(Turn, Option<Box<RawGuard>>),
-    /// The caller gave up, or would have had to wait.
+pub(crate) enum Entry<T, S> {
+    /// The turn is ours; the lock may have come along.
+    Turn(Turn<T, S>, Option<T>),
+    /// The limit was reached.
     Taken,
-    /// The calling thread has the turn.
-    OwnTurn,
+    /// The calling thread has the turn, and may have put down what it shares.
+    OwnTurn(Option<Arc<S>>),
     /// The client is closed.
     Closed,
 }
 
-impl Turnstile {
-    /// Stands in line until it is our turn, the limit is reached, or the client is closed.
-    pub(crate) fn enter(
-        &self,
-        path: &Arc<str>,
-        inherits: bool,
-        limit: &Limit,
-        status: &Status,
-    ) -> Entry {
-        if self.process.is_another() {
-            return Entry::Closed;
-        }
+impl<T, S> Turnstile<T, S> {
+    /// Waits in line until the turn comes, the limit is reached or the client is closed;
+    /// the turn comes without a wait if nobody has it.
+    pub(crate) fn enter(&self, path: &Arc<str>, inherits: bool, limit: &Limit) -> Entry<T, S> {
         let thread = thread::current().id();
-        let (to, words) = unbounded();
-        {
-            let mut lines = self.lines.lock();
-            let Some(line) = lines.get_mut(path) else {
-                return Entry::Turn(self.open(&mut lines, path), None);
-            };
-            if line.owner == Some(thread) {
-                return Entry::OwnTurn;
-            }
-            let to = to.clone();
+        let (to, called) = bounded(1);
+        if let Some(entry) = self.enter_at_once(path, |line| {
             line.waiting.push_back(Waiter {
                 thread,
-                to,
+                called: to,
                 inherits,
             });
+            None
+        }) {
+            return entry;
         }
-        let _awake = status.on_change(move || {
-            let _ = to.send(Word::Look);
-        });
-        self.wait(path, &words, limit, status)
-    }
-
-    fn wait(
-        &self,
-        path: &Arc<str>,
-        words: &Receiver<Word>,
-        limit: &Limit,
-        status: &Status,
-    ) -> Entry {
-        let entry = loop {
-            // At first, too: there are no changes after the end.
-            if status.snapshot().is_over() {
-                break Entry::Closed;
-            }
-            match limit.recv(words) {
-                Ok(Word::Turn(raw)) => return Entry::Turn(self.turn(path), raw),
-                // The place in the line outlives disconnects and expiries.
-                Ok(Word::Look) => {}
-                Err(_) => break Entry::Taken,
-            }
-        };
-        self.give_up(path, words);
-        entry
+        match limit.recv(&called) {
+            Ok(handed) => Entry::Turn(self.turn(path), handed),
+            Err(_) => self.give_up(path, &called),
+        }
     }
 
     /// Takes the turn if nobody has it.
-    pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry {
-        if self.process.is_another() {
-            return Entry::Closed;
-        }
+    pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry<T, S> {
+        let taken = |_: &mut Line<T, S>| Some(Entry::Taken);
+        self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
+    }
+
+    /// Sends every waiter away, and all who will come.
+    pub(crate) fn close(&self) {
         let mut lines = self.lines.lock();
-        match lines.get(path) {
-            None => Entry::Turn(self.open(&mut lines, path), None),
-            Some(line) if line.owner == Some(thread::current().id()) => Entry::OwnTurn,
-            Some(_) => Entry::Taken,
+        lines.closed = true;
+        for line in lines.open.values_mut() {
+            line.waiting.clear();
         }
     }
 
-    /// Leaves a lock to the next in line, who gets it with the turn.
+    /// Hands a lock to the next in line, who gets it with the turn.
     ///
-    /// `cede` is asked for it only if there is somebody who takes it, and no more than
-    /// `most` have had it in a row. Returns whether it was left.
-    pub(crate) fn hand_off(
-        &self,
-        path: &str,
-        most: u32,
-        cede: impl FnOnce() -> Option<RawGuard>,
-    ) -> bool {
+    /// `cede` is asked for it only if there is a waiter that takes it, and no more than
+    /// `most` have had it in a row. Returns whether it was handed over.
+    pub(crate) fn hand_off(&self, path: &str, most: u32, cede: impl FnOnce() -> Option<T>) -> bool {
         let mut lines = self.lines.lock();
-        let Some(line) = lines.get_mut(path) else {
+        let Some(line) = lines.open.get_mut(path) else {
             return false;
         };
-        let heir = line.waiting.front().is_some_and(|next| next.inherits);
-        if !heir || line.streak >= most {
+        if !line.next_inherits() || line.streak >= most {
             return false;
         }
-        line.estate = cede();
-        line.estate.is_some()
+        line.handed = cede();
+        line.handed.is_some()
     }
 
-    fn open(&self, lines: &mut HashMap<Arc<str>, Line>, path: &Arc<str>) -> Turn {
-        let line = Line {
-            owner: Some(thread::current().id()),
-            waiting: VecDeque::new(),
-            estate: None,
-            streak: 0,
-        };
-        lines.insert(path.clone(), line);
-        self.turn(path)
-    }
-
-    fn turn(&self, path: &Arc<str>) -> Turn {
-        Turn {
-            lines: self.clone(),
-            path: path.clone(),
+    /// What comes of asking where nobody has to wait; otherwise what `taken` says.
+    fn enter_at_once(
+        &self,
+        path: &Arc<str>,
+        taken: impl FnOnce(&mut Line<T, S>) -> Option<Entry<T, S>>,
+    ) -> Option<Entry<T, S>> {
+        if self.process.is_another() {
+            return Some(Entry::Closed);
         }
+        let mut lines = self.lines.lock();
+        if lines.closed {
+            return Some(Entry::Closed);
+        }
+        let Some(line) = lines.open.get_mut(path) else {
+            lines.open.insert(path.clone(), Line::new());
+            return Some(Entry::Turn(self.turn(path), None));
+        };
+        if line.owner == Some(thread::current().id()) {
+            return Some(Entry::OwnTurn(line.shared.upgrade()));
+        }
+        taken(line)
     }
 
     /// Leaves the line; a turn that came meanwhile goes on to the next.
-    fn give_up(&self, path: &Arc<str>, words: &Receiver<Word>) {
+    fn give_up(&self, path: &Arc<str>, called: &Receiver<Option<T>>) -> Entry<T, S> {
         let mut lines = self.lines.lock();
-        let called = words.try_iter().find_map(|word| match word {
-            Word::Turn(raw) => Some(raw),
-            Word::Look => None,
-        });
-        if let Some(raw) = called {
-            drop(lines);
-            let turn = self.turn(path);
-            // It goes on, or back to the server, while we still have the turn.
-            drop(raw);
-            drop(turn);
-            return;
-        }
-        if let Some(line) = lines.get_mut(path) {
+        if let Some(line) = lines.open.get_mut(path) {
             let me = thread::current().id();
             line.waiting.retain(|waiter| waiter.thread != me);
+        }
+        let closed = lines.closed;
+        drop(lines);
+        if let Ok(handed) = called.try_recv() {
+            let turn = self.turn(path);
+            // It goes on, or back to the server, while we still have the turn.
+            drop(handed);
+            drop(turn);
+        }
+        match closed {
+            true => Entry::Closed,
+            false => Entry::Taken,
+        }
+    }
+
+    fn turn(&self, path: &Arc<str>) -> Turn<T, S> {
+        Turn {
+            turnstile: self.clone(),
+            path: path.clone(),
         }
     }
 }
 
-impl Line {
-    /// The lock, if who is next cannot take it.
-    fn orphan(&mut self) -> Option<RawGuard> {
-        let heir = self.waiting.front().is_some_and(|next| next.inherits);
-        if heir { None } else { self.estate.take() }
+impl<T, S> Line<T, S> {
+    fn new() -> Self {
+        Self {
+            owner: Some(thread::current().id()),
+            shared: Weak::new(),
+            waiting: VecDeque::new(),
+            handed: None,
+            streak: 0,
+        }
+    }
+
+    fn next_inherits(&self) -> bool {
+        self.waiting.front().is_some_and(|next| next.inherits)
+    }
+
+    /// The lock, if the next in line cannot take it.
+    fn orphan(&mut self) -> Option<T> {
+        match self.next_inherits() {
+            true => None,
+            false => self.handed.take(),
+        }
     }
 
     /// Calls the next in line; `false` if there is nobody.
@@ -215,63 +202,228 @@ impl Line {
             return false;
         };
         self.owner = Some(next.thread);
-        let estate = self.estate.take().map(Box::new);
-        self.streak = match estate {
+        self.shared = Weak::new();
+        self.streak = match self.handed {
             Some(_) => self.streak.saturating_add(1),
             None => 0,
         };
         // The receiver leaves the line under the lock before it goes away.
-        let _ = next.to.send(Word::Turn(estate));
+        let _ = next.called.send(self.handed.take());
         true
     }
 }
 
-impl Turn {
+impl<T, S> Turn<T, S> {
     /// Lets other threads than this one use the turn.
     pub(crate) fn detach(&self) {
-        if let Some(line) = self.lines.lines.lock().get_mut(&self.path) {
-            line.owner = None;
+        self.change(|line| line.owner = None);
+    }
+
+    /// Puts down what this thread gets if it comes again.
+    pub(crate) fn share(&self, shared: &Arc<S>) {
+        self.change(|line| line.shared = Arc::downgrade(shared));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Line<T, S>)) {
+        if let Some(line) = self.turnstile.lines.lock().open.get_mut(&self.path) {
+            change(line);
         }
     }
 }
 
-impl Drop for Turn {
+impl<T, S> Drop for Turn<T, S> {
     fn drop(&mut self) {
-        if self.lines.process.is_another() {
+        if self.turnstile.process.is_another() {
             return;
         }
-        let mut lines = self.lines.lines.lock();
-        if let Some(orphan) = lines.get_mut(&self.path).and_then(Line::orphan) {
-            // The heir has left. To give the lock up takes other locks than this one.
-            drop(lines);
-            orphan.abandon();
-            lines = self.lines.lines.lock();
-        }
-        let called = lines.get_mut(&self.path).is_some_and(Line::call);
-        if !called {
-            lines.remove(&self.path);
+        loop {
+            let mut lines = self.turnstile.lines.lock();
+            let Some(line) = lines.open.get_mut(&self.path) else {
+                return;
+            };
+            // Whoever was to inherit has left: the lock goes back to the server, for which
+            // other locks than this one are taken.
+            match line.orphan() {
+                Some(handed) => {
+                    drop(lines);
+                    drop(handed);
+                }
+                None => {
+                    if !line.call() {
+                        lines.open.remove(&self.path);
+                    }
+                    return;
+                }
+            }
         }
     }
 }
 
-impl fmt::Debug for Turnstile {
+impl<T, S> Default for Turnstile<T, S> {
+    fn default() -> Self {
+        let lines = Lines {
+            open: HashMap::new(),
+            closed: false,
+        };
+        Self {
+            lines: Arc::new(Mutex::new(lines)),
+            process: Process::default(),
+        }
+    }
+}
+
+impl<T, S> Clone for Turnstile<T, S> {
+    fn clone(&self) -> Self {
+        Self {
+            lines: self.lines.clone(),
+            process: self.process,
+        }
+    }
+}
+
+impl<T, S> fmt::Debug for Turnstile<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self
-            .lines
-            .lock()
-            .values()
-            .map(|line| line.waiting.len())
-            .sum::<usize>();
+        let lines = self.lines.lock();
+        let waiting = lines.open.values().map(|line| line.waiting.len());
         f.debug_struct("Turnstile")
-            .field("waiting", &waiting)
+            .field("waiting", &waiting.sum::<usize>())
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Turn {
+impl<T, S> fmt::Debug for Turn<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn")
             .field("path", &self.path)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    type Plain = Turnstile<u32, u32>;
+
+    fn path() -> Arc<str> {
+        "/a".into()
+    }
+
+    fn for_ever() -> Limit {
+        Limit::new(None, None)
+    }
+
+    fn turn(entry: Entry<u32, u32>) -> Option<Turn<u32, u32>> {
+        match entry {
+            Entry::Turn(turn, _) => Some(turn),
+            _ => None,
+        }
+    }
+
+    fn waiting_in(turnstile: &Plain) -> usize {
+        let lines = turnstile.lines.lock();
+        lines.open.values().map(|line| line.waiting.len()).sum()
+    }
+
+    #[test]
+    fn the_same_thread_would_deadlock_until_its_turn_may_change_threads() {
+        let turnstile = Plain::default();
+        let first = turn(turnstile.enter(&path(), false, &for_ever())).unwrap();
+        let again = turnstile.enter(&path(), false, &for_ever());
+        assert!(matches!(again, Entry::OwnTurn(None)));
+        let shared = Arc::new(7);
+        first.share(&shared);
+        let again = turnstile.try_enter(&path());
+        assert!(matches!(again, Entry::OwnTurn(Some(same)) if *same == 7));
+        first.detach();
+        let over = Limit::new(Some(Instant::now()), None);
+        assert!(matches!(
+            turnstile.enter(&path(), false, &over),
+            Entry::Taken
+        ));
+        drop(first);
+        assert!(turn(turnstile.enter(&path(), false, &for_ever())).is_some());
+        assert!(turnstile.lines.lock().open.is_empty());
+    }
+
+    #[test]
+    fn the_turn_goes_round_in_order_of_arrival_and_past_those_who_left() {
+        let turnstile = Plain::default();
+        let first = turn(turnstile.enter(&path(), false, &for_ever())).unwrap();
+        let (to, order) = bounded(8);
+        // How many wait once each has come; the second one does not stay.
+        let threads: Vec<_> = [1, 1, 2, 3]
+            .into_iter()
+            .enumerate()
+            .map(|(i, waiting)| {
+                let (turnstile, to) = (turnstile.clone(), to.clone());
+                let limit = Limit::new((i == 1).then(Instant::now), None);
+                let thread = thread::spawn(move || {
+                    if let Some(_turn) = turn(turnstile.enter(&path(), false, &limit)) {
+                        to.send(i).unwrap();
+                    }
+                });
+                while waiting_in(&first.turnstile) != waiting || i == 1 && !thread.is_finished() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                thread
+            })
+            .collect();
+        drop(first);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        drop(to);
+        assert_eq!(order.iter().collect::<Vec<_>>(), [0, 2, 3]);
+    }
+
+    #[test]
+    fn what_an_heir_that_has_left_was_to_inherit_is_dropped_and_nothing_else_is() {
+        let turnstile = Plain::default();
+        let first = turn(turnstile.enter(&path(), false, &for_ever())).unwrap();
+        let (cancel, cancelled) = bounded(1);
+        let heir = {
+            let turnstile = turnstile.clone();
+            let limit = Limit::new(None, Some(cancelled));
+            thread::spawn(move || match turnstile.enter(&path(), true, &limit) {
+                Entry::Turn(_, handed) => handed,
+                _ => None,
+            })
+        };
+        while waiting_in(&turnstile) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!turnstile.hand_off("/a", 0, || Some(1)), "no more in a row");
+        assert!(turnstile.hand_off("/a", 1, || Some(2)));
+        cancel.send(()).unwrap();
+        while waiting_in(&turnstile) != 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(first);
+        assert_eq!(heir.join().unwrap(), None);
+        assert!(turnstile.lines.lock().open.is_empty());
+    }
+
+    #[test]
+    fn closing_sends_away_those_who_wait_and_those_who_come() {
+        let turnstile = Plain::default();
+        let _first = turn(turnstile.enter(&path(), false, &for_ever())).unwrap();
+        let waiter = {
+            let turnstile = turnstile.clone();
+            thread::spawn(move || {
+                let entry = turnstile.enter(&path(), false, &for_ever());
+                matches!(entry, Entry::Closed)
+            })
+        };
+        while waiting_in(&turnstile) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        turnstile.close();
+        assert!(waiter.join().unwrap());
+        assert!(matches!(turnstile.try_enter(&path()), Entry::Closed));
     }
 }

@@ -4,20 +4,18 @@
 //! is created, then the writer's node is deleted. Between the two both are there, so
 //! there is no gap, and whoever waits for the writer finds the reader at the same place.
 
-use std::sync::Arc;
-
+use super::fresh_id::fresh_id;
+use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request, failure};
-use crate::lock::raw_guard::RawGuard;
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
 use crate::recipe::validity::Stamp;
 use crate::session::caller::{over, refused};
-use crate::session::fresh_id;
+use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
-use crate::session::proof::Proven;
 use crate::time::limit::Limit;
 use crate::transport::Failure;
 
@@ -45,8 +43,7 @@ impl RawGuard {
                 let session = self.lease().session();
                 let bounds = self.session().status.bounds(session);
                 let lease = Lease::new(&path, vec![node], session, bounds, stamp);
-                let mut reader = Self::with(self.session(), Arc::new(lease), self.token());
-                reader.at_least_until = self.at_least_until.take();
+                let reader = self.renewed(lease);
                 // The writer's node goes only now.
                 drop(self);
                 Ok(reader)

@@ -12,10 +12,10 @@ use std::time::Duration;
 use crossbeam_channel::{after, select};
 use serde_json::{Value, json};
 
+use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request, failure};
-use crate::lock::raw_guard::RawGuard;
 use crate::session::caller::{over, refused};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
@@ -66,7 +66,7 @@ impl RawGuard {
         if !self.mark(dir, limit)? {
             return Ok(None);
         }
-        self.clear_at_the_end();
+        self.close_with(clear);
         Ok(Some((self, abandoned)))
     }
 
@@ -129,7 +129,7 @@ impl RawGuard {
 }
 
 /// The transaction that deletes a holder's node and clears the mark, or does neither.
-pub(crate) fn clear(dir: &str, node: String) -> Request {
+fn clear(dir: &str, node: String) -> Request {
     Request::Multi(vec![
         Op::Delete {
             path: node,

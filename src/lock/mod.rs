@@ -1,7 +1,150 @@
 //! What all locks share.
+//!
+//! ```text
+//!  Locks ──► turnstile ──► RawGuard ──► driver ──► session
+//!              (local)      mark, multi, downgrade
+//! ```
+//!
+//! A call makes a [`LockRequest`](request::LockRequest), waits for the turn of its thread,
+//! and goes through a [`Queue`](request::Queue) on the server with the driver; what it gets
+//! is a [`RawGuard`](raw_guard::RawGuard), the one thing that acts when it is dropped.
 
 mod downgrade;
-pub(crate) mod driver;
-pub(crate) mod mark;
+mod driver;
+mod fresh_id;
+mod mark;
 mod multi;
 pub(crate) mod raw_guard;
+pub(crate) mod request;
+
+use std::sync::Arc;
+
+use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
+use self::request::{LockRequest, Queue};
+use crate::error::{Error, Result};
+use crate::guard::GuardState;
+use crate::local::thread_set::ThreadSet;
+use crate::local::turnstile::Entry;
+use crate::recipe::attempt::Patience;
+use crate::session::Session;
+use crate::transport::status::Subscription;
+
+pub(crate) use self::mark::{CLEAN, Tracking};
+
+/// What the locks of one client share.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    pub(crate) session: Arc<Session>,
+    pub(crate) threads: ThreadSet,
+    turnstile: Turnstile,
+    _closes: Subscription,
+}
+
+/// What came of locking.
+pub(crate) enum Locked {
+    Granted(Grant),
+    /// The calling thread holds the lock, and shares what it has put down.
+    Again(Arc<Grant>),
+}
+
+/// What came of asking for a turn.
+pub(crate) enum Entered {
+    /// The turn is ours; the lock may have come along.
+    Turn(Turn, Option<RawGuard>),
+    Again(Arc<Grant>),
+}
+
+impl Locks {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        let turnstile = Turnstile::default();
+        let closing = turnstile.clone();
+        let _closes = session.status.on_change(move |snapshot| {
+            if snapshot.is_over() {
+                closing.close();
+            }
+        });
+        Self {
+            session,
+            threads: ThreadSet::default(),
+            turnstile,
+            _closes,
+        }
+    }
+
+    /// Waits for the turn of the calling thread; `None` at the limit. The lock may come
+    /// along if the caller `inherits`.
+    pub(crate) fn enter(
+        &self,
+        path: &Arc<str>,
+        inherits: bool,
+        request: &LockRequest<'_>,
+    ) -> Result<Option<Entered>> {
+        let entry = match request.patience {
+            Patience::Waits => self.turnstile.enter(path, inherits, &request.limit),
+            Patience::Tries => self.turnstile.try_enter(path),
+        };
+        match entry {
+            Entry::Turn(turn, handed) => Ok(Some(Entered::Turn(turn, handed))),
+            Entry::OwnTurn(Some(shared)) => Ok(Some(Entered::Again(shared))),
+            Entry::OwnTurn(None) => Err(would_deadlock(path)),
+            Entry::Taken => Ok(None),
+            Entry::Closed => Err(self.session.over()),
+        }
+    }
+
+    /// As [`enter`](Self::enter), for locks that a thread cannot have twice, nor inherit.
+    pub(crate) fn turn(&self, path: &str, request: &LockRequest<'_>) -> Result<Option<Turn>> {
+        match self.enter(&path.into(), false, request)? {
+            Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
+            Some(Entered::Again(_)) => Err(would_deadlock(path)),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the turn of the calling thread, and then in the queue on the server unless
+    /// the lock came along; `None` if it is taken or the limit was reached.
+    pub(crate) fn lock(
+        &self,
+        path: &Arc<str>,
+        queue: &Queue<'_>,
+        inherits: bool,
+        request: &mut LockRequest<'_>,
+    ) -> Result<Option<Locked>> {
+        let (turn, handed) = match self.enter(path, inherits, request)? {
+            Some(Entered::Turn(turn, handed)) => (turn, handed),
+            Some(Entered::Again(grant)) => return Ok(Some(Locked::Again(grant))),
+            None => return Ok(None),
+        };
+        if let Some(mut raw) = handed {
+            if raw.state() == GuardState::Held {
+                raw.inherited(request.limit.begun.elapsed());
+                return Ok(Some(Locked::Granted(Grant { raw, turn })));
+            }
+            raw.abandon();
+        }
+        let raw = RawGuard::acquire(&self.session, queue, request)?;
+        Ok(raw.map(|raw| Locked::Granted(Grant { raw, turn })))
+    }
+
+    /// Lets the threads of this client that wait for the same lock inherit it, as far as the
+    /// client's settings allow.
+    pub(crate) fn share(&self, raw: &mut RawGuard) {
+        let most = self.session.settings.local_handoffs;
+        raw.share(&self.turnstile, most);
+    }
+}
+
+/// Asks again and again: without a limit there is nothing to give up for.
+pub(crate) fn for_ever<T>(mut lock: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    loop {
+        if let Some(guard) = lock()? {
+            return Ok(guard);
+        }
+    }
+}
+
+pub(crate) fn would_deadlock(path: &str) -> Error {
+    Error::WouldDeadlock {
+        path: path.to_owned(),
+    }
+}

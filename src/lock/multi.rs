@@ -8,23 +8,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::driver::{self, Progress};
+use super::fresh_id::fresh_id;
+use super::raw_guard::RawGuard;
+use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request, failure};
-use crate::lock::driver::Progress;
-use crate::lock::raw_guard::{Queue, RawGuard};
-use crate::options::LockOptions;
 use crate::path;
 use crate::recipe::attempt::{Origin, Orphan, OwnNode, Patience};
 use crate::recipe::dialect::Role;
 use crate::recipe::name::prefix;
 use crate::recipe::validity::Stamp;
+use crate::session::Session;
 use crate::session::caller::{Caller, over, refused};
 use crate::session::cleaner::Release;
+use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
-use crate::session::proof::Proven;
 use crate::session::queries::Lasting;
-use crate::session::{Session, fresh_id, list};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 use crate::transport::status::Snapshot;
@@ -37,22 +38,20 @@ type Taken = (RawGuard, Vec<FencingToken>);
 
 impl RawGuard {
     /// Goes through the queues of all `paths`, which are sorted; all or none.
-    pub(crate) fn take_all(
+    pub(crate) fn acquire_all(
         session: &Arc<Session>,
         paths: &[String],
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
+        request: &mut LockRequest<'_>,
     ) -> Result<Option<Taken>> {
-        options.hold_at_least = None;
+        request.hold_at_least = None;
         if !session.transport.capabilities().multi {
-            return one_by_one(session, paths, patience, options, limit);
+            return one_by_one(session, paths, request);
         }
         loop {
-            match Together::place(session, paths, patience, options.note.as_deref(), limit)? {
+            match Together::place(session, paths, request)? {
                 Placed::LimitReached => return Ok(None),
                 Placed::Again => {}
-                Placed::InQueue(together) => match together.wait(patience, options, limit)? {
+                Placed::InQueue(together) => match together.wait(request)? {
                     Waited::LimitReached => return Ok(None),
                     Waited::Again => {}
                     Waited::Held(taken) => return Ok(Some(taken)),
@@ -89,15 +88,14 @@ impl<'a> Together<'a> {
     fn place(
         session: &'a Arc<Session>,
         paths: &'a [String],
-        patience: Patience,
-        note: Option<&str>,
-        limit: &Limit,
+        request: &LockRequest<'_>,
     ) -> Result<Placed<'a>> {
+        let (limit, note) = (&request.limit, request.note.as_deref());
         let mut caller = session.caller();
         let Ok(snapshot) = caller.connected(limit)? else {
             return Ok(Placed::LimitReached);
         };
-        if patience == Patience::Tries && any_taken(session, &mut caller, paths, limit)? {
+        if request.patience == Patience::Tries && any_taken(session, &mut caller, paths, limit)? {
             return Ok(Placed::LimitReached);
         }
         let prefix = prefix(session.settings.dialect, Role::Exclusive, &fresh_id());
@@ -151,17 +149,11 @@ impl<'a> Together<'a> {
     }
 
     /// Waits in one queue after the other.
-    fn wait(
-        mut self,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Waited> {
+    fn wait(mut self, request: &mut LockRequest<'_>) -> Result<Waited> {
         for (path, mine) in self.paths.iter().zip(&self.mine) {
             let queue = Queue::of(path, Role::Exclusive);
-            let mut wanted = queue.wanted(self.session, patience, options);
             let start = (mine.clone(), self.snapshot, self.stamp);
-            match self.session.stand(&mut wanted, start, limit)? {
+            match driver::stand(self.session, &queue, request, start)? {
                 Progress::Reached(_) => {}
                 Progress::LimitReached => return Ok(Waited::LimitReached),
                 Progress::Restart => return Ok(Waited::Again),
@@ -169,7 +161,7 @@ impl<'a> Together<'a> {
         }
         let nodes: Vec<_> = self.nodes().collect();
         // While one queue was waited for, the nodes in the others may have gone.
-        let stamp = match self.session.prove(&nodes, limit)? {
+        let stamp = match self.session.prove(&nodes, &request.limit)? {
             Proven::By(stamp) => stamp,
             Proven::LimitReached => return Ok(Waited::LimitReached),
             _ if self.session.status.snapshot().session != self.snapshot.session => {
@@ -196,7 +188,7 @@ impl<'a> Together<'a> {
             .copied()
             .unwrap_or_else(|| FencingToken::new(0));
         Ok(Waited::Held((
-            RawGuard::with(self.session, Arc::new(lease), token),
+            RawGuard::new(self.session, lease, token),
             tokens,
         )))
     }
@@ -218,7 +210,7 @@ impl Drop for Together<'_> {
             let release = Release {
                 session: owner.unwrap_or(self.snapshot.session),
                 waiter: None,
-                clears: false,
+                closing: None,
                 not_before: None,
             };
             self.session.cleaner.release(&nodes, &release);
@@ -298,7 +290,7 @@ fn any_taken(
     limit: &Limit,
 ) -> Result<bool> {
     for path in paths {
-        match caller.insist(&list(path), limit)? {
+        match caller.insist(&Request::list(path), limit)? {
             Ok(Ok(Reply::Children { names, .. })) => {
                 let contest = session.contest(Role::Exclusive, 0);
                 match contest.is_taken(&names) {
@@ -321,31 +313,30 @@ fn any_taken(
 fn one_by_one(
     session: &Arc<Session>,
     paths: &[String],
-    patience: Patience,
-    options: &mut LockOptions<'_>,
-    limit: &Limit,
+    request: &mut LockRequest<'_>,
 ) -> Result<Option<Taken>> {
+    let limit = request.limit.clone();
     loop {
         let mut raws = Vec::with_capacity(paths.len());
         for path in paths {
             // With others in hand, nobody may wait for long.
             let spread = Duration::from_millis(fastrand::u64(0..200));
             let short = Instant::now().checked_add(PATIENCE + spread);
-            let limit = match raws.is_empty() {
+            request.limit = match raws.is_empty() {
                 true => limit.clone(),
                 false => limit.clone().until(short),
             };
             let queue = Queue::of(path, Role::Exclusive);
-            match RawGuard::take(session, &queue, patience, options, &limit)? {
+            match RawGuard::acquire(session, &queue, request)? {
                 Some(raw) => raws.push(raw),
                 None => break,
             }
         }
         if raws.len() == paths.len() {
-            if let Some(taken) = merge(session, paths, raws, limit)? {
+            if let Some(taken) = merge(session, paths, raws, &limit)? {
                 return Ok(Some(taken));
             }
-        } else if patience == Patience::Tries || limit.is_over() {
+        } else if request.patience == Patience::Tries || limit.is_over() {
             return Ok(None);
         }
     }
@@ -375,7 +366,7 @@ fn merge(
         .max()
         .copied()
         .unwrap_or_else(|| FencingToken::new(0));
-    let all = RawGuard::with(session, Arc::new(lease), token);
+    let all = RawGuard::new(session, lease, token);
     raws.into_iter().for_each(RawGuard::hand_over);
     Ok(Some((all, tokens)))
 }

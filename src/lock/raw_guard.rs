@@ -8,51 +8,31 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use parking_lot::Mutex;
 
-use crate::contender::Contender;
+use super::driver::{self, Reached};
+use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
-use crate::lock::driver::{Acquisition, Ahead, Reached};
-use crate::options::{LockOptions, Waiting};
-use crate::recipe::attempt::Patience;
+use crate::local::turnstile;
 use crate::recipe::dialect::Role;
 use crate::recipe::last_grant::LastGrant;
-use crate::recipe::overdue::Overdue;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::caller::over;
-use crate::session::cleaner::{Ended, Release};
+use crate::session::cleaner::{Closing, Ended, Release};
 use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
-use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, from_now};
-use crate::transport::Failure;
-use crate::transport::mailbox::{Mailbox, Slot};
+use crate::transport::mailbox::Mailbox;
+use crate::transport::slot::Slot;
+use crate::transport::{Answered, Failure};
 
 /// How often to look whether a lock is lost that is held for some time more.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Which queue to go through, and as what.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Queue<'a> {
-    /// The lock, for messages.
-    pub(crate) path: &'a str,
-    /// The directory of the queue's nodes.
-    pub(crate) dir: &'a str,
-    pub(crate) role: Role,
-    /// How many may hold at once, for permits.
-    pub(crate) permits: u32,
-    /// What becomes of the directory when it is empty.
-    pub(crate) lasting: Lasting<'a>,
-    /// What must be held all the while.
-    pub(crate) under: Option<&'a RawGuard>,
-    /// The last grant to whoever takes turns here.
-    pub(crate) last: Option<&'a LastTurn>,
-}
-
-/// Read and written by who has the turn only.
-pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
+/// The threads of one client in line for its locks.
+pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant>;
+pub(crate) type Turn = turnstile::Turn<RawGuard, Grant>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -62,75 +42,78 @@ pub(crate) struct RawGuard {
     token: FencingToken,
     /// The number of the lease; taken when the nodes are given up.
     watched: Option<u64>,
-    /// Whether the release clears the mark of a holder.
-    clears: bool,
+    /// What the release does besides deleting the node.
+    closing: Option<Closing>,
     /// The nodes are not to go before this.
-    pub(crate) at_least_until: Option<Instant>,
-    /// How many threads of this client may have it in a row; 0 if none may inherit it.
-    most: u32,
+    at_least_until: Option<Instant>,
+    /// Where the threads wait that may inherit it, and how many may do so in a row.
+    heirs: Option<(Turnstile, u32)>,
     /// When it was granted; absent if it does not count as a grant of its own.
     since: Option<Instant>,
 }
 
-impl<'a> Queue<'a> {
-    /// The queue in the lock's own directory.
-    pub(crate) fn of(path: &'a str, role: Role) -> Self {
-        Self {
-            path,
-            dir: path,
-            role,
-            permits: 0,
-            lasting: Lasting::WhileUsed,
-            under: None,
-            last: None,
-        }
-    }
+/// A lock, and the turn of the thread that waited for it.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    // Fields drop in this order: leave the queue first, then let the next thread in.
+    pub(crate) raw: RawGuard,
+    pub(crate) turn: Turn,
+}
 
-    /// What to go through it with.
-    pub(crate) fn wanted<'q>(
-        &self,
-        session: &'q Arc<Session>,
-        patience: Patience,
-        options: &'q mut LockOptions<'_>,
-    ) -> Acquisition<'q>
-    where
-        'a: 'q,
-    {
-        let contest = session.contest(self.role, self.permits as usize);
-        Acquisition {
-            path: self.path,
-            dir: self.dir,
-            contest,
-            patience,
-            note: options.note.as_deref(),
-            on_wait: options.on_wait.as_mut().map(|told| told_by(session, told)),
-            overdue: options.overdue.map(|rule| Overdue::new(rule, contest)),
-            lasting: self.lasting,
-            under: self.under.map(RawGuard::lease),
-            // Whatever comes of it, it is not the last one any more.
-            last: self.last.and_then(|last| last.lock().take()),
-        }
+impl Grant {
+    /// As [`RawGuard::release`]; the next thread comes in afterwards.
+    pub(crate) fn release(self) -> Result<()> {
+        let Self { raw, turn } = self;
+        let released = raw.release();
+        drop(turn);
+        released
     }
 }
 
 impl RawGuard {
-    pub(crate) fn new(session: &Arc<Session>, reached: Reached) -> Self {
-        let Reached { lease, mine } = reached;
-        Self::with(session, lease, FencingToken::new(mine.origin.czxid))
+    /// Takes over nodes that are at the head of their queues.
+    pub(super) fn new(session: &Arc<Session>, lease: Lease, token: FencingToken) -> Self {
+        Self::over(session, Arc::new(lease), token)
     }
 
-    /// Takes over nodes that are at the head of their queues.
-    pub(crate) fn with(session: &Arc<Session>, lease: Arc<Lease>, token: FencingToken) -> Self {
+    fn over(session: &Arc<Session>, lease: Arc<Lease>, token: FencingToken) -> Self {
         Self {
             watched: Some(session.leases.begin(lease.clone())),
             session: session.clone(),
             lease,
             token,
-            clears: false,
+            closing: None,
             at_least_until: None,
-            most: 0,
+            heirs: None,
             since: None,
         }
+    }
+
+    /// Goes through a queue; `None` if it is taken or the limit was reached.
+    pub(crate) fn acquire(
+        session: &Arc<Session>,
+        queue: &Queue<'_>,
+        request: &mut LockRequest<'_>,
+    ) -> Result<Option<Self>> {
+        // Whatever comes of it, it is not the last one any more.
+        let before = queue.last.and_then(|last| last.lock().take());
+        let Some(Reached { lease, mine }) = driver::acquire(session, queue, request, before)?
+        else {
+            return Ok(None);
+        };
+        let at_least = request.hold_at_least;
+        if let Some(last) = queue.last {
+            // A node that stays after its guard would be ahead of the next one.
+            let ends = at_least.is_none();
+            *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
+        }
+        let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
+        // A semaphore has a lock in front of it, which is nobody's aim.
+        if queue.dir == queue.path || queue.role == Role::Permit {
+            raw.granted(request.limit.begun.elapsed());
+        }
+        raw.at_least_until = at_least.map(from_now);
+        Ok(Some(raw))
     }
 
     /// Counts as a grant, so long after it was asked for.
@@ -140,58 +123,62 @@ impl RawGuard {
     }
 
     /// Has come from another thread of this client.
-    pub(crate) fn inherited(&mut self, after: Duration) {
+    pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
         self.granted(after);
     }
 
-    /// Lets the threads of this client that wait for the same lock inherit it, as far as the
-    /// client's settings allow.
-    pub(crate) fn share(&mut self) {
-        self.most = self.session.settings.local_handoffs;
+    /// Lets the threads that wait there inherit it, at most so many in a row.
+    pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
+        self.heirs = (0 < most).then(|| (turnstile.clone(), most));
     }
 
     /// Goes to no other thread, but back to the server.
     pub(crate) fn abandon(mut self) {
-        self.most = 0;
+        self.heirs = None;
     }
 
-    /// Leaves the lock to the next thread of this client, if it may; nothing is left to be
+    /// Has the release do this besides, unless the holder panics or has lost.
+    pub(super) fn close_with(&mut self, closing: Closing) {
+        self.closing = Some(closing);
+    }
+
+    /// The same lock over other nodes.
+    pub(super) fn renewed(&mut self, lease: Lease) -> Self {
+        let mut renewed = Self::new(&self.session, lease, self.token);
+        renewed.at_least_until = self.at_least_until.take();
+        renewed
+    }
+
+    /// Hands the lock to the next thread of this client, if it may; nothing is left to be
     /// given up then.
     fn hand_off(&mut self) -> bool {
-        if self.most == 0 || self.clears || self.at_least_until.is_some() {
+        if self.closing.is_some() || self.at_least_until.is_some() {
             return false;
         }
-        let Some(watched) = self.watched else {
+        let (Some(watched), Some((turnstile, most))) = (self.watched, self.heirs.clone()) else {
             return false;
         };
-        let session = self.session.clone();
         let cede = || {
-            let lease = session.leases.succeed(watched)?;
+            let lease = self.session.leases.succeed(watched)?;
             self.watched = None;
             Some(Self {
-                session: session.clone(),
+                session: self.session.clone(),
                 lease,
                 token: self.token,
                 watched: Some(watched),
-                clears: false,
+                closing: None,
                 at_least_until: None,
-                most: self.most,
+                heirs: self.heirs.clone(),
                 since: None,
             })
         };
-        let left = session
-            .turnstile
-            .hand_off(self.lease.path(), self.most, cede);
-        if left {
+        let path = self.lease.clone();
+        let handed = turnstile.hand_off(path.path(), most, cede);
+        if handed {
             self.count_time();
         }
-        left
-    }
-
-    /// The release clears the mark of a holder, unless the holder panics or has lost.
-    pub(crate) fn clear_at_the_end(&mut self) {
-        self.clears = true;
+        handed
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -200,34 +187,6 @@ impl RawGuard {
 
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
-    }
-
-    /// Goes through a queue; `None` if it is taken or the limit was reached.
-    pub(crate) fn take(
-        session: &Arc<Session>,
-        queue: &Queue<'_>,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<Self>> {
-        let at_least = options.hold_at_least;
-        let mut wanted = queue.wanted(session, patience, options);
-        let before = wanted.last;
-        let reached = session.acquire(&mut wanted, limit)?;
-        Ok(reached.map(|reached| {
-            if let Some(last) = queue.last {
-                // A node that stays after its guard would be ahead of the next one.
-                let ends = at_least.is_none();
-                *last.lock() = LastGrant::new(&reached.mine, before).filter(|_| ends);
-            }
-            let mut raw = Self::new(session, reached);
-            // A semaphore has a lock in front of it, which is nobody's aim.
-            if queue.dir == queue.path || queue.role == Role::Permit {
-                raw.granted(limit.begun.elapsed());
-            }
-            raw.at_least_until = at_least.map(from_now);
-            raw
-        }))
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -273,12 +232,7 @@ impl RawGuard {
         self.judge(stamp, proof::judge(capabilities, &answers), &answers)
     }
 
-    fn judge(
-        &self,
-        stamp: Stamp,
-        proof: Proof,
-        answers: &[crate::session::caller::Answered],
-    ) -> Result<()> {
+    fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
         match proof {
             Proof::Confirmed => self.lease.confirm(stamp),
             Proof::Gone(_) => self.lease.lose(),
@@ -345,15 +299,15 @@ impl RawGuard {
         let release = Release {
             session: self.lease.session(),
             waiter,
-            clears: self.clears && !thread::panicking() && self.check().is_ok(),
+            closing: self
+                .closing
+                .filter(|_| !thread::panicking() && self.check().is_ok()),
             not_before: self.at_least_until,
         };
         self.session.leases.end(watched);
         self.session.cleaner.release(self.lease.nodes(), &release);
     }
-}
 
-impl RawGuard {
     fn count_time(&mut self) {
         if let Some(since) = self.since.take() {
             self.session.counters.held(since.elapsed());
@@ -370,29 +324,4 @@ impl Drop for RawGuard {
             self.give_up(None);
         }
     }
-}
-
-/// Turns what a drive sees into what a user is told.
-fn told_by<'a>(
-    session: &'a Arc<Session>,
-    told: &'a mut (dyn FnMut(&Waiting) + '_),
-) -> Box<dyn FnMut(&Ahead) + 'a> {
-    Box::new(move |ahead| {
-        let Ahead {
-            since,
-            count,
-            ref nearest,
-            holds,
-            ref data,
-            stat,
-        } = *ahead;
-        let nearest = nearest.clone();
-        let contender = || Contender::new(session, nearest, holds, stat, data);
-        told(&Waiting {
-            position: count,
-            // A crowd has no nearest one.
-            ahead: (stat.czxid != 0).then(contender),
-            since,
-        });
-    })
 }

@@ -34,7 +34,7 @@
 //! has gone looks at the queue while the nearest holds, and not when its own turn has come.
 //! [`LastGrant`] says when nobody need look.
 
-mod terms;
+pub mod terms;
 
 use std::mem;
 
@@ -115,6 +115,11 @@ impl Attempt {
             state: State::List(mine),
             orphans: Vec::new(),
         }
+    }
+
+    /// What it asks of the queue.
+    pub fn contest(&self) -> Contest {
+        self.contest
     }
 
     /// What the driver is to do next.

@@ -34,7 +34,6 @@ pub struct Rule {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Overdue {
     rule: Rule,
-    contest: Contest,
     head: Option<Head>,
     state: State,
 }
@@ -77,8 +76,8 @@ pub enum Action {
 pub enum Event<'a> {
     /// The time has passed.
     Elapsed,
-    /// The queue holds these names; ours among them, if we have a node.
-    Children(&'a Names, Option<&'a str>),
+    /// The queue of this contest holds these names; ours among them, if we have a node.
+    Children(Contest, &'a Names, Option<&'a str>),
     /// The node was created by this transaction; it is now so long since a fixed moment.
     Born(i64, Duration),
     /// It is done.
@@ -89,10 +88,9 @@ pub enum Event<'a> {
 
 impl Overdue {
     /// A waiting thread that goes by this rule.
-    pub fn new(rule: Rule, contest: Contest) -> Self {
+    pub fn new(rule: Rule) -> Self {
         Self {
             rule,
-            contest,
             head: None,
             state: State::Sleep,
         }
@@ -113,8 +111,8 @@ impl Overdue {
     pub fn handle(&mut self, event: Event<'_>) {
         self.state = match (&self.state, event) {
             (State::Sleep, Event::Elapsed) => State::List,
-            (State::List, Event::Children(names, own)) => {
-                match self.contest.contenders(names).first() {
+            (State::List, Event::Children(contest, names, own)) => {
+                match contest.contenders(names).first() {
                     // Who is ahead of us is no contender, or has just gone.
                     Some(head) if own == Some(head.text) => State::Sleep,
                     Some(head) => State::Look(head.text.to_owned()),
@@ -174,7 +172,7 @@ mod tests {
             role: Role::Exclusive,
             permits: 0,
         };
-        let mut overdue = Overdue::new(rule, contest);
+        let mut overdue = Overdue::new(rule);
         let names: Names = ["a-lock-0000000002", "a-lock-0000000001"].iter().collect();
         let head = "a-lock-0000000001".to_owned();
         let sleep = Action::Sleep(3 * second / 2);
@@ -194,7 +192,7 @@ mod tests {
         for (time, born, expected) in story {
             assert_eq!(overdue.action(), sleep);
             overdue.handle(Event::Elapsed);
-            overdue.handle(Event::Children(&names, Some("a-lock-0000000002")));
+            overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000002")));
             assert_eq!(overdue.action(), Action::Look(head.clone()));
             overdue.handle(Event::Born(born, time * second));
             assert_eq!(overdue.action(), *expected, "at {time}");
@@ -213,10 +211,10 @@ mod tests {
             held_longer_than: Duration::ZERO,
             grace: Duration::ZERO,
         };
-        let mut overdue = Overdue::new(rule, contest);
+        let mut overdue = Overdue::new(rule);
         overdue.handle(Event::Elapsed);
         let names: Names = ["a-lock-0000000001"].iter().collect();
-        overdue.handle(Event::Children(&names, Some("a-lock-0000000001")));
+        overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000001")));
         assert!(matches!(overdue.action(), Action::Sleep(_)));
     }
 }

@@ -24,8 +24,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::guard::GuardState;
-
 /// The least that a server grants under the default limits: two ticks of two seconds.
 ///
 /// A timeout that no server has confirmed is believed up to this only.
@@ -44,6 +42,45 @@ fn reported_after(timeout: Duration) -> Duration {
 /// On a slow link no proof is young enough when it comes, and whoever waited for one would
 /// stand at the head of the queue for ever.
 const ENOUGH_PROOFS: u32 = 3;
+
+/// What a guard knows about its lock.
+///
+/// ```text
+/// Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
+///   ▲                                                        │
+///   └──────(same session, own node verified)─────────────────┘
+/// ```
+///
+/// T is the shortest session timeout that was negotiated in this session. The deadline is T/2
+/// after the last check that a quorum has committed was sent, or earlier after a silence.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::GuardState;
+///
+/// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+/// let next = match guard.state() {
+///     GuardState::Held => "go on",
+///     GuardState::Suspect => "begin nothing new",
+///     GuardState::Lost => "stop",
+/// };
+/// assert_eq!(next, "go on");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum GuardState {
+    /// A quorum confirmed the lock lately, at most T/3 ago.
+    Held,
+    /// No quorum confirmed it lately; until the deadline nobody else can have it.
+    Suspect,
+    /// Someone else may have it. This is final.
+    Lost,
+}
 
 /// What one committed check says.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -1,59 +1,38 @@
 //! The number of a semaphore's permits: reading it, writing it down, and waiting for those
 //! who go by another.
 
-use std::time::Instant;
+use std::slice;
+use std::time::{Duration, Instant};
 
-use super::Semaphore;
-use crate::contender::{Contender, get};
+use super::{Counts, Look, Semaphore};
+use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::Names;
 use crate::jute::{ErrorCode, Op, Reply, Request, failure};
 use crate::lock::raw_guard::RawGuard;
-use crate::options::{LockOptions, Waiting};
+use crate::lock::request::{Ahead, LockRequest};
 use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::{Dialect, Role};
+use crate::recipe::dialect::Dialect;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::{Agreement, compare};
-use crate::recipe::places::Spot;
 use crate::recipe::queue::beside_semaphore;
 use crate::session::caller::{over, refused};
-use crate::session::list;
 use crate::session::queries::Lasting;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 
-/// What is known of a semaphore at one moment.
-pub(super) struct Look {
-    pub(super) agreement: Agreement,
-    /// The permits that are out, and those that the first in the line asks for.
-    pub(super) out: Names,
-    /// The version of the number.
-    version: i32,
-    /// The semaphore has no node.
-    absent: bool,
-}
-
-/// Whether the first in the line may count the permits by its own number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Counts {
-    Alike,
-    /// The place in the line was lost.
-    Lost,
-    LimitReached,
-}
-
 impl Semaphore {
     /// Fails if somebody goes by another number and the caller has no time to wait for him;
     /// `false` if the time is over.
-    pub(super) fn is_open(&self, patience: Patience, limit: &Limit) -> Result<bool> {
+    pub(super) fn is_open(&self, request: &LockRequest<'_>) -> Result<bool> {
         loop {
-            let Some(look) = self.look(limit)? else {
+            let Some(look) = self.look(&request.limit)? else {
                 return Ok(false);
             };
             let Some((theirs, holder, _)) = self.other(&look)? else {
                 return Ok(true);
             };
-            if self.is_patient(patience, limit) {
+            if is_patient(request) {
                 return Ok(true);
             }
             if let Some(holder) = holder {
@@ -64,34 +43,27 @@ impl Semaphore {
 
     /// Compares the numbers on behalf of the first in the line, and has the semaphore go by
     /// ours as soon as nobody goes by another.
-    pub(super) fn agree(
-        &self,
-        first: &RawGuard,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Counts> {
+    pub(super) fn agree(&self, first: &RawGuard, request: &mut LockRequest<'_>) -> Result<Counts> {
+        let limit = request.limit.clone();
         loop {
-            let Some(look) = self.look(limit)? else {
+            let Some(look) = self.look(&limit)? else {
                 return Ok(Counts::LimitReached);
             };
             if look.absent && self.speaks_kazoo() {
                 // Whoever makes it says how many permits there are, and nobody else does.
                 let (number, path) = (self.permits.to_string(), [self.path.to_string()]);
-                let mut caller = self.session.caller();
+                let mut caller = self.session().caller();
                 let lasting = Lasting::Always(number.as_bytes());
-                self.session
-                    .make_directories(&mut caller, &path, lasting, limit)?;
+                self.session()
+                    .make_directories(&mut caller, &path, lasting, &limit)?;
                 continue;
             }
             match look.agreement {
                 Agreement::Agreed | Agreement::Unknown => return Ok(Counts::Alike),
-                Agreement::Differs(_) => {
-                    match self.await_others(&look, first, patience, options, limit)? {
-                        Ok(()) => continue,
-                        Err(counts) => return Ok(counts),
-                    }
-                }
+                Agreement::Differs(_) => match self.await_others(&look, first, request)? {
+                    Ok(()) => continue,
+                    Err(counts) => return Ok(counts),
+                },
                 Agreement::Replace(theirs) => log::warn!(
                     "the semaphore {} had {theirs} permits, and has {} from now on",
                     self.path,
@@ -99,7 +71,7 @@ impl Semaphore {
                 ),
                 Agreement::Write => {}
             }
-            match self.write(first, look.version, limit)? {
+            match self.write(first, look.version, &limit)? {
                 Ok(()) => return Ok(Counts::Alike),
                 // Somebody else has written: see what.
                 Err(ErrorCode::BAD_VERSION) => {}
@@ -119,9 +91,7 @@ impl Semaphore {
         &self,
         look: &Look,
         first: &RawGuard,
-        patience: Patience,
-        options: &mut LockOptions<'_>,
-        limit: &Limit,
+        request: &mut LockRequest<'_>,
     ) -> Result<std::result::Result<(), Counts>> {
         let Some((theirs, holder, last)) = self.other(look)? else {
             return Ok(Ok(()));
@@ -130,24 +100,28 @@ impl Semaphore {
         let Some(holder) = holder else {
             return Ok(Ok(()));
         };
-        if !self.is_patient(patience, limit) {
+        if !is_patient(request) {
             return Err(self.disagreement(theirs, &holder));
         }
-        if let Some(told) = options.on_wait.as_mut() {
-            told(&Waiting {
-                position: look.out.len(),
-                ahead: Some(holder.clone()),
-                since: limit.begun.elapsed(),
+        if let Some(told) = request.on_wait.as_mut() {
+            told(&Ahead {
+                since: request.limit.begun.elapsed(),
+                count: look.out.len(),
+                ..holder.clone()
             });
         }
         if first.check().is_err() {
             return Ok(Err(Counts::Lost));
         }
-        if self.session.touched(&last, first.events(), limit)?.is_ok() {
+        if self
+            .session()
+            .touched(&last, first.events(), &request.limit)?
+            .is_ok()
+        {
             return Ok(Ok(()));
         }
         let late = |deadline| deadline <= Instant::now();
-        match limit.deadline().is_some_and(late) {
+        match request.limit.deadline().is_some_and(late) {
             true => Err(self.disagreement(theirs, &holder)),
             false => Ok(Err(Counts::LimitReached)),
         }
@@ -155,7 +129,7 @@ impl Semaphore {
 
     /// Who has been going by another number for longest, unless he has gone, and the node of
     /// the last one who does.
-    fn other(&self, look: &Look) -> Result<Option<(u32, Option<Contender>, String)>> {
+    fn other(&self, look: &Look) -> Result<Option<(u32, Option<Ahead>, String)>> {
         let Agreement::Differs(theirs) = look.agreement else {
             return Ok(None);
         };
@@ -166,28 +140,27 @@ impl Semaphore {
             return Ok(None);
         };
         let node = |name| format!("{}/{name}", self.leases());
-        let spot = Spot {
-            node: node(oldest),
-            role: Role::Permit,
+        let nearest = node(oldest);
+        let read = self.session().describe(slice::from_ref(&nearest))?.pop();
+        let holder = read.flatten().map(|(data, stat)| Ahead {
+            since: Duration::ZERO,
+            count: 0,
+            nearest,
             holds: true,
-        };
-        let holder = self.session.read_spots(&[spot])?.pop();
+            data,
+            stat,
+        });
         Ok(Some((theirs, holder, node(last))))
-    }
-
-    /// Without a limit, what may be a mistake would be waited for without end.
-    fn is_patient(&self, patience: Patience, limit: &Limit) -> bool {
-        patience == Patience::Waits && limit.deadline().is_some()
     }
 
     /// Reads the number and lists the permits; `None` if the time is over.
     pub(super) fn look(&self, limit: &Limit) -> Result<Option<Look>> {
-        let dialect = self.session.settings.dialect;
-        let mut requests = vec![get(&self.path), list(&self.path)];
+        let dialect = self.session().settings.dialect;
+        let mut requests = vec![Request::get(&self.path), Request::list(&self.path)];
         if !self.speaks_kazoo() {
-            requests.push(list(&self.leases()));
+            requests.push(Request::list(&self.leases()));
         }
-        let Some(answers) = self.session.read_all(&requests, limit)? else {
+        let Some(answers) = self.session().read_all(&requests, limit)? else {
             return Ok(None);
         };
         let mut answers = answers.into_iter();
@@ -207,7 +180,7 @@ impl Semaphore {
         };
         let own = names(&self.path)?;
         if let Some(foreign) = beside_semaphore(dialect, &own) {
-            return Err(self.session.foreign(&self.path, foreign));
+            return Err(self.session().foreign(&self.path, foreign));
         }
         let out = match self.speaks_kazoo() {
             true => own,
@@ -230,7 +203,7 @@ impl Semaphore {
         limit: &Limit,
     ) -> Result<std::result::Result<(), ErrorCode>> {
         let (path, data) = (self.path.to_string(), self.permits.to_string().into_bytes());
-        let request = match self.session.transport.capabilities().multi {
+        let request = match self.session().transport.capabilities().multi {
             true => Request::Multi(vec![
                 Op::Check {
                     path: first.node().to_owned(),
@@ -248,19 +221,27 @@ impl Semaphore {
                 version,
             },
         };
-        Ok(match self.session.caller().insist(&request, limit)? {
+        Ok(match self.session().caller().insist(&request, limit)? {
             Ok(Ok(Reply::Multi(results))) => failure(&results).map_or(Ok(()), Err),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(Failure::Refused(code))) => Err(code),
             Ok(Err(Failure::TooLong(long))) => return Err(long.about(&self.path)),
-            Ok(Err(Failure::Closed)) => return Err(over(&self.session.status.snapshot())),
+            Ok(Err(Failure::Closed)) => return Err(over(&self.session().status.snapshot())),
             Ok(Err(Failure::Lost | Failure::NotSent)) | Err(LimitReached) => {
                 Err(ErrorCode::OPERATION_TIMEOUT)
             }
         })
     }
 
-    fn disagreement(&self, theirs: u32, holder: &Contender) -> Error {
+    fn disagreement(&self, theirs: u32, holder: &Ahead) -> Error {
+        let Ahead {
+            nearest,
+            holds,
+            stat,
+            data,
+            ..
+        } = holder;
+        let holder = Contender::new(self.session(), nearest.clone(), *holds, *stat, data);
         Error::PermitsDisagree {
             path: self.path.to_string(),
             ours: self.permits,
@@ -271,6 +252,11 @@ impl Semaphore {
     }
 
     pub(super) fn speaks_kazoo(&self) -> bool {
-        self.session.settings.dialect == Dialect::Kazoo
+        self.session().settings.dialect == Dialect::Kazoo
     }
+}
+
+/// Without a limit, what may be a mistake would be waited for without end.
+fn is_patient(request: &LockRequest<'_>) -> bool {
+    request.patience == Patience::Waits && request.limit.deadline().is_some()
 }

@@ -2,18 +2,19 @@
 
 mod count;
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use self::count::Counts;
-use crate::contender::exists;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
-use crate::jute::ErrorCode;
-use crate::local::turnstile::Entry;
-use crate::lock::raw_guard::{Queue, RawGuard};
+use crate::jute::{ErrorCode, Request};
+use crate::lock::raw_guard::RawGuard;
+use crate::lock::request::{LockRequest, Queue};
+use crate::lock::{self, Locks};
 use crate::options::LockOptions;
+use crate::recipe::Names;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::permits::Agreement;
@@ -63,7 +64,7 @@ use crate::transport::Failure;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    session: Arc<Session>,
+    locks: Arc<Locks>,
     path: Arc<str>,
     permits: u32,
     agreed: Arc<AtomicBool>,
@@ -93,8 +94,28 @@ pub struct Permit {
     raw: RawGuard,
 }
 
+/// What is known of a semaphore at one moment.
+struct Look {
+    agreement: Agreement,
+    /// The permits that are out, and those that the first in the line asks for.
+    out: Names,
+    /// The version of the number.
+    version: i32,
+    /// The semaphore has no node.
+    absent: bool,
+}
+
+/// Whether the first in the line may count the permits by its own number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Counts {
+    Alike,
+    /// The place in the line was lost.
+    Lost,
+    LimitReached,
+}
+
 impl Semaphore {
-    pub(crate) fn new(session: &Arc<Session>, path: &str, permits: u32) -> Result<Self> {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str, permits: u32) -> Result<Self> {
         crate::path::check(path)?;
         if permits == 0 {
             return Err(Error::Unsupported {
@@ -102,7 +123,7 @@ impl Semaphore {
             });
         }
         Ok(Self {
-            session: session.clone(),
+            locks: locks.clone(),
             path: path.into(),
             permits,
             agreed: Arc::default(),
@@ -123,12 +144,7 @@ impl Semaphore {
     /// if somebody in the line would not wait for us or deleted our node, if the server turns
     /// a request down, and if the client is closed. Nothing is left in the line then.
     pub fn acquire(&self) -> Result<Permit> {
-        loop {
-            // Without a limit there is nothing to give up for.
-            if let Some(permit) = self.acquire_with(LockOptions::new())? {
-                return Ok(permit);
-            }
-        }
+        lock::for_ever(|| self.acquire_with(LockOptions::new()))
     }
 
     /// Acquires a permit if one is free.
@@ -140,21 +156,21 @@ impl Semaphore {
     ///
     /// As [`acquire`](Self::acquire). That no permit is free is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
-        let options = LockOptions::within(self.session.status.snapshot().timeout);
-        let limit = options.limit();
-        match self.look(&limit)? {
+        let options = LockOptions::within(self.session().status.snapshot().timeout);
+        let request = options.request(self.session(), Patience::Tries);
+        match self.look(&request.limit)? {
             None => return Ok(None),
             Some(look) if !matches!(look.agreement, Agreement::Differs(_)) => {
-                let contest = self.session.contest(Role::Permit, self.permits as usize);
+                let contest = self.session().contest(Role::Permit, self.permits as usize);
                 match contest.is_taken(&look.out) {
                     Ok(true) => return Ok(None),
                     Ok(false) => {}
-                    Err(foreign) => return Err(self.session.foreign(&self.leases(), foreign)),
+                    Err(foreign) => return Err(self.session().foreign(&self.leases(), foreign)),
                 }
             }
             Some(_) => self.agreed.store(false, Ordering::Relaxed),
         }
-        self.enter(Patience::Tries, options, &limit)
+        self.enter(request)
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -190,8 +206,7 @@ impl Semaphore {
     /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
     /// [`acquire`](Self::acquire) if they do not.
     pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
-        let limit = options.limit();
-        self.enter(Patience::Waits, options, &limit)
+        self.enter(options.request(self.session(), Patience::Waits))
     }
 
     /// Returns the path of the semaphore.
@@ -204,25 +219,16 @@ impl Semaphore {
         self.permits
     }
 
-    fn enter(
-        &self,
-        patience: Patience,
-        mut options: LockOptions<'_>,
-        limit: &Limit,
-    ) -> Result<Option<Permit>> {
+    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<Permit>> {
         // The first in the line looks in any case.
-        if !self.agreed.load(Ordering::Relaxed) && !self.is_open(patience, limit)? {
+        if !self.agreed.load(Ordering::Relaxed) && !self.is_open(&request)? {
             return Ok(None);
         }
-        let locks = self.locks();
-        let (turnstile, line) = (&self.session.turnstile, Arc::from(locks.as_str()));
-        let _turn = match turnstile.enter(&line, false, limit, &self.session.status) {
-            Entry::Turn(turn, _) => turn,
-            Entry::Closed => return Err(self.session.over()),
-            Entry::OwnTurn => return Err(Error::WouldDeadlock { path: locks }),
-            Entry::Taken => return Ok(None),
+        let (locks, leases, number) = (self.locks(), self.leases(), self.permits.to_string());
+        let patience = mem::replace(&mut request.patience, Patience::Waits);
+        let Some(_turn) = self.locks.turn(&locks, &request)? else {
+            return Ok(None);
         };
-        let (leases, number) = (self.leases(), self.permits.to_string());
         let line = Queue {
             dir: &locks,
             lasting: match self.speaks_kazoo() {
@@ -233,16 +239,17 @@ impl Semaphore {
         };
         // Of those in the line, nobody has a permit to be hurried for, and all would wait
         // for one who has let go of his.
-        let overdue = options.overdue.take();
-        options.hold_at_least = None;
+        let overdue = request.overdue.take();
+        request.hold_at_least = None;
         loop {
-            options.overdue = None;
-            let first = RawGuard::take(&self.session, &line, Patience::Waits, &mut options, limit)?;
-            let Some(first) = first else {
+            request.overdue = None;
+            request.patience = Patience::Waits;
+            let Some(first) = RawGuard::acquire(self.session(), &line, &mut request)? else {
                 return Ok(None);
             };
-            options.overdue = overdue;
-            let raw = match self.agree(&first, patience, &mut options, limit)? {
+            request.overdue = overdue.clone();
+            request.patience = patience;
+            let raw = match self.agree(&first, &mut request)? {
                 Counts::Alike => {
                     self.agreed.store(true, Ordering::Relaxed);
                     let lease = Queue {
@@ -253,16 +260,10 @@ impl Semaphore {
                             true => Lasting::Always(number.as_bytes()),
                             false => line.lasting,
                         },
-                        under: Some(&first),
+                        under: Some(first.lease()),
                         ..line
                     };
-                    Some(RawGuard::take(
-                        &self.session,
-                        &lease,
-                        patience,
-                        &mut options,
-                        limit,
-                    )?)
+                    Some(RawGuard::acquire(self.session(), &lease, &mut request)?)
                 }
                 Counts::LimitReached => return Ok(None),
                 Counts::Lost => None,
@@ -272,20 +273,28 @@ impl Semaphore {
             if let (Some(raw), Ok(())) = (raw, first.check()) {
                 return Ok(raw.map(|raw| Permit { raw }));
             }
-            if limit.is_over() {
+            if request.limit.is_over() {
                 return Ok(None);
             }
-            self.is_welcome(&first, limit)?;
+            self.is_welcome(&first, &request.limit)?;
         }
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        &self.locks.session
     }
 
     /// Fails if somebody deleted our node in the line, which did not just go with its session.
     fn is_welcome(&self, first: &RawGuard, limit: &Limit) -> Result<()> {
-        let snapshot = || self.session.status.snapshot();
-        match self.session.caller().insist(&exists(first.node()), limit)? {
+        let snapshot = || self.session().status.snapshot();
+        match self
+            .session()
+            .caller()
+            .insist(&Request::exists(first.node()), limit)?
+        {
             Ok(Err(Failure::Closed)) => Err(over(&snapshot())),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE)))
-                if self.session.transport.capabilities().resumes
+                if self.session().transport.capabilities().resumes
                     && snapshot().session == first.lease().session() =>
             {
                 Err(Error::Evicted {

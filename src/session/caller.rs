@@ -1,43 +1,25 @@
 //! A calling thread's requests, and its wait for the answers.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, iter, mem};
 
 use crossbeam_channel::{Receiver, after, select};
-use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Reply, Request};
+use crate::jute::{ErrorCode, Request};
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::mailbox::{Mailbox, Slot};
-use crate::transport::status::{Changes, SessionState, Snapshot, Status};
-use crate::transport::{Answer, Call, Failure, Transport, Watch};
+use crate::transport::gather::gather;
+use crate::transport::mailbox::Mailbox;
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Changes, Snapshot, Status};
+use crate::transport::{Answered, CallId, Failure, Transport, Watch};
 
 /// How long to wait at most before looking at a link that seems not to have changed.
 const BREATHER: Duration = Duration::from_millis(10);
 
-/// Tells one request of an [`Caller`] from another.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct CallId(u64);
-
-impl CallId {
-    /// The ticket of the request that was sent after this one's.
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
-    /// This ticket and all that follow.
-    fn on(self) -> impl Iterator<Item = Self> {
-        iter::successors(Some(self), |call_id| Some(call_id.next()))
-    }
-}
-
-/// What became of a request.
-pub(crate) type Answered = std::result::Result<Reply, Failure>;
-
-/// The answers to requests that were sent together: one of them, and the others.
-type Delivery = ((CallId, Answered), Vec<(CallId, Answered)>);
+/// The answers to requests that were sent together, and the number of the first.
+type Delivery = (CallId, Vec<Answered>);
 
 /// Asks the server on behalf of one thread.
 pub(crate) struct Caller {
@@ -69,33 +51,13 @@ impl Caller {
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
     ) -> CallId {
-        let first = CallId(self.next);
         let requests: Vec<_> = requests.into_iter().collect();
-        let batch =
-            (requests.len() > 1).then(|| Batch::new(requests.len(), self.answers.slot(), None));
-        let mut calls = Vec::with_capacity(requests.len());
-        for (request, watch) in requests {
-            let call_id = CallId(self.next);
-            self.next += 1;
-            calls.push(Call {
-                request,
-                watch,
-                answer: match &batch {
-                    None => forward(call_id, self.answers.slot()),
-                    Some(batch) => gather(call_id, batch.clone()),
-                },
-            });
-        }
+        let first = CallId::new(self.next);
+        self.next += requests.len() as u64;
+        let to = self.answers.slot();
+        let calls = gather(requests, move |answers| to.put((first, answers)));
         self.transport.send(calls);
         first
-    }
-
-    /// Sets tickets aside for requests that somebody else is to send, and that may never be.
-    pub(crate) fn reserve(&mut self, count: usize) -> Reserved {
-        let first = CallId(self.next);
-        self.next += count as u64;
-        let to = self.answers.slot();
-        Reserved { first, to }
     }
 
     /// Drops the answers that are here and that nobody has waited for: nobody will.
@@ -113,10 +75,10 @@ impl Caller {
             return Ok(self.early.swap_remove(at).1);
         }
         loop {
-            let (first, others) = self.answers.recv(&*self.transport, limit)?;
+            let (first, answers) = self.answers.recv(&*self.transport, limit)?;
             let mut found = None;
-            for (of, answered) in iter::once(first).chain(others) {
-                let answered = answered.map_err(sort);
+            for (of, answered) in first.on().zip(answers) {
+                let answered = answered.map_err(Failure::sorted);
                 match of == call_id {
                     true => found = Some(answered),
                     false => self.early.push((of, answered)),
@@ -244,72 +206,6 @@ impl Caller {
     }
 }
 
-/// Tickets that were set aside.
-pub(crate) struct Reserved {
-    pub(crate) first: CallId,
-    to: Slot<Delivery>,
-}
-
-impl Reserved {
-    /// Makes the calls; `told` runs when all answers are where [`Caller::wait`] finds them.
-    pub(crate) fn calls(
-        self,
-        requests: Vec<Request>,
-        told: impl FnOnce() + Send + 'static,
-    ) -> Vec<Call> {
-        let batch = Batch::new(requests.len(), self.to, Some(Box::new(told)));
-        let call = |(call_id, request)| Call {
-            request,
-            watch: None,
-            answer: gather(call_id, Arc::clone(&batch)),
-        };
-        self.first.on().zip(requests).map(call).collect()
-    }
-}
-
-/// Keeps the answers to several requests until there are all of them.
-struct Batch {
-    left: usize,
-    answers: Vec<(CallId, Answered)>,
-    to: Slot<Delivery>,
-    told: Option<Box<dyn FnOnce() + Send>>,
-}
-
-impl Batch {
-    fn new(
-        count: usize,
-        to: Slot<Delivery>,
-        told: Option<Box<dyn FnOnce() + Send>>,
-    ) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self {
-            left: count,
-            answers: Vec::with_capacity(count),
-            to,
-            told,
-        }))
-    }
-
-    fn put(&mut self, call_id: CallId, answered: Answered) {
-        self.left -= 1;
-        if self.left > 0 {
-            return self.answers.push((call_id, answered));
-        }
-        let others = mem::take(&mut self.answers);
-        self.to.put(((call_id, answered), others));
-        if let Some(told) = self.told.take() {
-            told();
-        }
-    }
-}
-
-fn forward(call_id: CallId, to: Slot<Delivery>) -> Answer {
-    Box::new(move |answered| to.put(((call_id, answered), Vec::new())))
-}
-
-fn gather(call_id: CallId, batch: Arc<Mutex<Batch>>) -> Answer {
-    Box::new(move |answered| batch.lock().put(call_id, answered))
-}
-
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").finish_non_exhaustive()
@@ -321,14 +217,6 @@ pub(crate) fn over(snapshot: &Snapshot) -> Error {
     match snapshot.state {
         SessionState::AuthFailed => Error::AuthFailed,
         _ => Error::Closed,
-    }
-}
-
-/// Some refusals are about the connection and not about the request.
-fn sort(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused(code) if crate::session::is_passing(code) => Failure::Lost,
-        failure => failure,
     }
 }
 

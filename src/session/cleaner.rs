@@ -13,16 +13,16 @@ use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
 use crate::jute::{ErrorCode, Reply, Request, failure};
-use crate::lock::mark::clear;
 use crate::metrics::Counters;
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::cleanup::{Action, Cleanup, Event};
-use crate::session::caller::Answered;
 use crate::time::limit::never_comes;
-use crate::transport::mailbox::Slot;
-use crate::transport::status::{SessionState, Status};
-use crate::transport::{Call, Failure, Transport};
+use crate::transport::Answered;
+use crate::transport::session_state::SessionState;
+use crate::transport::slot::Slot;
+use crate::transport::status::Status;
+use crate::transport::{Call, Capabilities, Failure, Transport};
 
 /// How long to wait before a request that was turned down is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,18 +52,21 @@ struct Entry {
     asked: bool,
     /// Whether an attempt left it, and no guard.
     left: bool,
-    /// Prefetched before, without an answer: a node that is gone may be so because of us.
+    /// Asked before, without an answer: a node that is gone may be so because of us.
     again: bool,
     not_before: Option<Instant>,
     /// `not_before` is a pause after a request that failed, not a wish of the user's.
     pausing: bool,
     /// The directory is too long to be listed.
     crowded: bool,
-    /// Whether deleting the node clears the mark of a holder.
-    clears: bool,
+    /// What deletes the node, if that is to do more.
+    closing: Option<Closing>,
     /// Who wants to know how it ended.
     waiter: Option<Slot<Ended>>,
 }
+
+/// Makes the request that deletes a node in a directory and does something besides.
+pub(crate) type Closing = fn(dir: &str, node: String) -> Request;
 
 /// How a guard's nodes are to go.
 pub(crate) struct Release<'a> {
@@ -71,8 +74,8 @@ pub(crate) struct Release<'a> {
     pub(crate) session: i64,
     /// Who wants to know how it ended, if anybody.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// Whether to clear the mark of a holder.
-    pub(crate) clears: bool,
+    /// What deletes the nodes, if that is to do more.
+    pub(crate) closing: Option<Closing>,
     /// Not before this.
     pub(crate) not_before: Option<Instant>,
 }
@@ -98,7 +101,7 @@ impl Entry {
             not_before: None,
             pausing: false,
             crowded: false,
-            clears: false,
+            closing: None,
             waiter: None,
         }
     }
@@ -161,7 +164,7 @@ impl Cleaner {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
             let mut entry = Entry::new(dir, release.session, Orphan::Node(name.to_owned()));
-            entry.clears = release.clears;
+            entry.closing = release.closing;
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
             ids.push(self.put(entry));
@@ -257,7 +260,7 @@ impl Cleaner {
     }
 
     fn call(self: &Arc<Self>, id: u64) -> Option<Call> {
-        let sync = self.transport.capabilities().sync;
+        let capabilities = self.transport.capabilities();
         let mut entries = self.entries.lock();
         let entry = entries.open.get_mut(&id)?;
         if std::mem::replace(&mut entry.asked, true) {
@@ -266,14 +269,14 @@ impl Cleaner {
             return None;
         }
         let request = match entry.cleanup.action() {
-            Action::Delete(name) if entry.clears => {
-                clear(&entry.dir, format!("{}/{name}", entry.dir))
+            Action::Delete(name) if let Some(closing) = entry.closing => {
+                closing(&entry.dir, format!("{}/{name}", entry.dir))
             }
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
             Action::List if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),
             },
-            action => request(&action, &entry.dir, sync)?,
+            action => request(&action, &entry.dir, capabilities)?,
         };
         let cleaner = self.clone();
         Some(Call {
@@ -331,10 +334,10 @@ impl Cleaner {
 }
 
 /// The request that carries out an action.
-fn request(action: &Action, dir: &str, sync: bool) -> Option<Request> {
+fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
     Some(match action {
-        Action::Sync => crate::session::sync(dir, sync),
-        Action::List => crate::session::list(dir),
+        Action::Sync => capabilities.sync(dir),
+        Action::List => Request::list(dir),
         Action::Delete(name) => Request::Delete {
             path: format!("{dir}/{name}"),
             version: -1,
@@ -355,16 +358,14 @@ fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failur
         }
         (Action::Sync, Ok(_)) => Ok(Event::Synced),
         // A refusal comes through the quorum just as well.
-        (Action::Sync, Err(Failure::Refused(code))) if !crate::session::is_passing(code) => {
-            Ok(Event::Synced)
-        }
+        (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
         (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
             None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
             Some(code) => Err(Failure::Refused(code)),
         },
         (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
         (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
-        (_, Err(Failure::Refused(code))) if crate::session::is_passing(code) => Err(Failure::Lost),
+        (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
         (_, Err(failure)) => Err(failure),
         (_, Ok(_)) => Err(Failure::Lost),
     }

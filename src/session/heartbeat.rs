@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use parking_lot::Mutex;
-
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
 use crate::recipe::validity::Stamp;
-use crate::session::caller::Answered;
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
 use crate::time::clock::Moment;
-use crate::transport::status::{SessionState, Snapshot, Status};
+use crate::transport::Answered;
+use crate::transport::gather::gather;
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 /// How many nodes go into one check, so that it stays far below the frame limit.
 const NODES_A_CHECK: usize = 500;
@@ -303,20 +303,12 @@ impl Heartbeat {
 
     fn send(&self, probe: Probe, nodes: &[String]) {
         let requests = proof::requests(self.transport.capabilities(), nodes);
-        let gathered = Arc::new(Mutex::new(Gathered {
-            probe: Some(probe),
-            answers: requests.iter().map(|_| None).collect(),
-            to: self.probes.0.clone(),
-        }));
-        let calls = requests.into_iter().enumerate().map(|(at, request)| {
-            let gathered = gathered.clone();
-            Call {
-                request,
-                watch: None,
-                answer: Box::new(move |answered| gathered.lock().put(at, answered)),
-            }
+        let requests = requests.into_iter().map(|request| (request, None));
+        let to = self.probes.0.clone();
+        let calls = gather(requests.collect(), move |answers| {
+            let _ = to.send((probe, answers));
         });
-        self.transport.send(calls.collect());
+        self.transport.send(calls);
     }
 
     /// Reads and watches the nodes of locks that are held for longer than a moment.
@@ -365,28 +357,6 @@ fn in_one_check(nodes: &[String]) -> usize {
 #[cfg(feature = "__chaos")]
 fn trusts_pings() -> bool {
     std::env::var_os("ZKLOCK_CHAOS_TRUST_PINGS").is_some()
-}
-
-/// Collects the answers to the requests of one check.
-struct Gathered {
-    probe: Option<Probe>,
-    answers: Vec<Option<Answered>>,
-    to: Sender<Probed>,
-}
-
-impl Gathered {
-    fn put(&mut self, at: usize, answered: Answered) {
-        if let Some(place) = self.answers.get_mut(at) {
-            *place = Some(answered);
-        }
-        if self.answers.iter().any(Option::is_none) {
-            return;
-        }
-        if let Some(probe) = self.probe.take() {
-            let answers = self.answers.drain(..).flatten().collect();
-            let _ = self.to.send((probe, answers));
-        }
-    }
 }
 
 impl fmt::Debug for Heartbeat {

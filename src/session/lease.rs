@@ -15,7 +15,8 @@ use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
-use crate::transport::status::{Bounds, nanos};
+use crate::time::clock::nanos;
+use crate::transport::bounds::Bounds;
 
 /// How many events a guard keeps; the oldest give way to the newest.
 const UNREAD_EVENTS: usize = 16;

@@ -14,6 +14,7 @@
 pub(crate) mod background;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
+pub(crate) mod grant_proof;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;
@@ -26,9 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
-use uuid::{Builder, Uuid};
-
 use self::background::Background;
 use self::caller::Caller;
 use self::cleaner::Cleaner;
@@ -36,16 +34,15 @@ use self::heartbeat::Heartbeat;
 use self::leases::Leases;
 use crate::acl::Acl;
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Request};
 use crate::local::process::Process;
-use crate::local::thread_set::ThreadSet;
-use crate::local::turnstile::Turnstile;
-use crate::metrics::{Counted, Counters};
+use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
-use crate::reentrant_mutex::Reentrant;
-use crate::transport::status::{SessionState, Snapshot, Status};
+use crate::transport::counted::Counted;
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Transport, WatchId};
+use crossbeam_channel::bounded;
 
 /// How long the end of a session is waited for.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -55,9 +52,6 @@ pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) turnstile: Turnstile,
-    pub(crate) threads: ThreadSet,
-    pub(crate) reentrant: Reentrant,
     pub(crate) cleaner: Arc<Cleaner>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) settings: Settings,
@@ -119,9 +113,6 @@ impl Session {
         Ok(Self {
             status,
             transport,
-            turnstile: Turnstile::default(),
-            threads: ThreadSet::default(),
-            reentrant: Reentrant::default(),
             cleaner,
             leases,
             settings,
@@ -198,48 +189,4 @@ impl Drop for Session {
         self.transport.leave();
         self.background.stop(Duration::ZERO);
     }
-}
-
-/// The request after whose answer a listing of `dir` is up to date.
-///
-/// Where there is no sync, a write does it, even one that comes to nothing.
-pub(crate) fn sync(dir: &str, supported: bool) -> Request {
-    match supported {
-        true => Request::Sync {
-            path: dir.to_owned(),
-        },
-        false => Request::Delete {
-            path: format!("{dir}/_sync"),
-            version: -1,
-        },
-    }
-}
-
-/// An id for a node's name that was never used.
-///
-/// It is of version 8, the one for one's own purposes. Other libraries write version 4, and
-/// so our nodes can be told from theirs.
-pub(crate) fn fresh_id() -> String {
-    let random = Uuid::new_v4().into_bytes();
-    Builder::from_custom_bytes(random).into_uuid().to_string()
-}
-
-pub(crate) fn list(dir: &str) -> Request {
-    Request::GetChildren {
-        path: dir.to_owned(),
-        watch: false,
-        stat: false,
-    }
-}
-
-/// Whether a refusal is about the connection, so that the request may yet succeed.
-pub(crate) fn is_passing(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::CONNECTION_LOSS
-            | ErrorCode::OPERATION_TIMEOUT
-            | ErrorCode::SESSION_EXPIRED
-            | ErrorCode::SESSION_MOVED
-            | ErrorCode::THROTTLED
-    )
 }

@@ -6,15 +6,9 @@
 //! ephemeral node cannot have fails through the quorum all the same, and tells of the
 //! session; a look at the node tells the rest.
 
-use std::time::Duration;
-
 use crate::error::Result;
 use crate::jute::{ErrorCode, Op, Request};
-use crate::recipe::validity::Stamp;
-use crate::session::Session;
-use crate::session::caller::Answered;
-use crate::time::clock::Moment;
-use crate::time::limit::Limit;
+use crate::transport::Answered;
 use crate::transport::{Capabilities, Failure};
 
 /// What came of asking.
@@ -79,56 +73,6 @@ pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
         }
     }
     Proof::Confirmed
-}
-
-/// What came of having the quorum confirm nodes.
-pub(crate) enum Proven {
-    By(Stamp),
-    /// The node at this place is gone.
-    Gone(usize),
-    LimitReached,
-}
-
-impl Session {
-    /// Has the quorum confirm the nodes so that a lock may be granted on the strength of it.
-    pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
-        let capabilities = self.transport.capabilities();
-        let mut caller = self.caller();
-        let (mut proven, mut proofs) = (None, 0);
-        loop {
-            if caller.connected(limit)?.is_err() {
-                return Ok(Proven::LimitReached);
-            }
-            let better_at = proven.and_then(|stamp| self.status.better_at(stamp));
-            if let Some(pause) = better_at.and_then(pause_until) {
-                if caller.pause(pause, limit).is_err() {
-                    return Ok(Proven::LimitReached);
-                }
-                continue;
-            }
-            let stamp = self.status.stamp();
-            let Ok(answers) = caller.prove(nodes, limit) else {
-                return Ok(Proven::LimitReached);
-            };
-            match judge(capabilities, &answers) {
-                Proof::Confirmed => {
-                    proofs += 1;
-                    if self.status.supports_a_grant(stamp, proofs) {
-                        return Ok(Proven::By(stamp));
-                    }
-                    proven = Some(stamp);
-                }
-                Proof::Gone(at) => return Ok(Proven::Gone(at)),
-                Proof::Unanswered => caller.breathe(),
-            }
-        }
-    }
-}
-
-/// How long it is until then, if that is to come.
-pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
-    let now = Moment::now().since_boot();
-    moment.checked_sub(now).filter(|pause| !pause.is_zero())
 }
 
 #[cfg(test)]

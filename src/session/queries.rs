@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Reply, Request};
+use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::queue::{Contest, Foreign};
@@ -14,6 +14,9 @@ use crate::transport::Failure;
 
 /// How long a question about a queue may take.
 const LIMIT: Duration = Duration::from_secs(15);
+
+/// How many nodes are read at a time.
+const AT_A_TIME: usize = 500;
 
 impl Session {
     /// What this client asks of a queue.
@@ -143,6 +146,26 @@ impl Session {
     ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
         let answers = self.read_all(requests, &Limit::after(LIMIT))?;
         answers.ok_or_else(|| self.unanswered())
+    }
+
+    /// Reads what stands in each node; `None` for those that have gone.
+    pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<(Vec<u8>, Stat)>>> {
+        let mut all = Vec::with_capacity(nodes.len());
+        for nodes in nodes.chunks(AT_A_TIME) {
+            let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
+            for (node, answer) in nodes.iter().zip(self.look_up(&reads)?) {
+                all.push(match answer {
+                    Ok(Reply::Data { data, stat }) => Some((data.into(), stat)),
+                    Err(ErrorCode::NO_AUTH) => match self.read(&Request::exists(node), node)? {
+                        Some(Reply::Stat(stat)) => Some((Vec::new(), stat)),
+                        _ => None,
+                    },
+                    Ok(_) | Err(ErrorCode::NO_NODE) => None,
+                    Err(code) => return Err(refused(node, code)),
+                });
+            }
+        }
+        Ok(all)
     }
 
     /// The error of a question that no server has answered in time.

@@ -69,6 +69,11 @@ impl Add<Duration> for Moment {
     }
 }
 
+/// A duration in the unit in which it is kept in atomics.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,27 +5,20 @@
 //! answer comes from a thread next door, and not where it comes from a server: there it
 //! only keeps the processor from whoever has the answer.
 
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 
+use super::Transport;
+use super::slot::Slot;
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Transport;
 
 /// The end that one thread reads.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     slot: Slot<T>,
     letters: Receiver<T>,
-}
-
-/// The end that everybody else writes to.
-#[derive(Debug)]
-pub(crate) struct Slot<T> {
-    to: Sender<T>,
-    /// Absent if the reader waits in crossbeam's way.
-    reader: Option<Thread>,
 }
 
 impl<T> Mailbox<T> {
@@ -68,43 +61,6 @@ impl<T> Mailbox<T> {
             // Whoever puts a letter in wakes us after that, so none is slept over.
             transport.rest(&|| !self.letters.is_empty(), limit.deadline());
         }
-    }
-}
-
-/// Sleeps until somebody unparks the thread or the time has come, or without a reason less.
-pub(crate) fn park(until: Option<Instant>) {
-    match until {
-        None => thread::park(),
-        Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-    }
-}
-
-impl<T> Slot<T> {
-    /// Does nothing if nobody reads any more, or if a bounded channel is full.
-    pub(crate) fn put(&self, letter: T) {
-        if self.to.try_send(letter).is_ok()
-            && let Some(reader) = &self.reader
-        {
-            // A thread that tells itself something, while it reads for others, is awake.
-            if reader.id() != thread::current().id() {
-                reader.unpark();
-            }
-        }
-    }
-}
-
-impl<T> Clone for Slot<T> {
-    fn clone(&self) -> Self {
-        Self {
-            to: self.to.clone(),
-            reader: self.reader.clone(),
-        }
-    }
-}
-
-impl<T> From<Sender<T>> for Slot<T> {
-    fn from(to: Sender<T>) -> Self {
-        Self { to, reader: None }
     }
 }
 

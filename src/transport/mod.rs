@@ -5,8 +5,15 @@
 //! each; it reports to the [`Status`](status::Status) when the connection comes, goes
 //! or is over. It repeats nothing and decides nothing about locks.
 
+pub(crate) mod bounds;
+mod call;
+pub(crate) mod counted;
+pub(crate) mod gather;
 pub(crate) mod mailbox;
 pub(crate) mod native;
+mod prefetch;
+pub(crate) mod session_state;
+pub(crate) mod slot;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
@@ -14,11 +21,11 @@ pub(crate) mod zookeeper_crate;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::jute::{ErrorCode, EventKind, Reply, Request};
-use crate::recipe::validity::Stamp;
-use crate::session::caller::CallId;
-use crate::transport::mailbox::Slot;
+pub(crate) use self::call::{
+    Answer, Answered, Call, CallId, Failure, Fired, Prefetch, Prefetched, SharedPrefetch, TooLong,
+    Watch, WatchId,
+};
+use crate::jute::Request;
 
 /// A connection that makes itself anew when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
@@ -37,7 +44,7 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Has the calling thread sleep until it is `awake`, for which it is unparked, or the
     /// time has come; perhaps not as long. Meanwhile it may do the transport's work.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        mailbox::park(until);
+        slot::park(until);
     }
 
     /// Lets the transport know that a thread is about to wait for it in another way.
@@ -66,118 +73,16 @@ pub(crate) struct Capabilities {
     pub(crate) resumes: bool,
 }
 
-/// One request, and who wants to know.
-pub(crate) struct Call {
-    pub(crate) request: Request,
-    /// Left at the server if the request sets a watch and succeeds.
-    pub(crate) watch: Option<Watch>,
-    pub(crate) answer: Answer,
-}
-
-/// Runs on whatever thread the transport reads with: it may forward, and nothing else.
-pub(crate) type Answer = Box<dyn FnOnce(Result<Reply, Failure>) + Send>;
-
-/// Tells one watch from another on the same path.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct WatchId(pub(crate) u64);
-
-/// Where the event of a one-shot watch goes.
-pub(crate) struct Watch {
-    pub(crate) id: WatchId,
-    pub(crate) to: Slot<Fired>,
-    /// What to send when the node goes, instead of telling so: it tells when that is answered,
-    /// or at once if nothing is to be sent. A transport that cannot do this just tells.
-    pub(crate) then: Option<Then>,
-}
-
-/// Runs on whatever thread the transport reads with: it may make calls, and nothing else.
-pub(crate) type Then = Box<dyn FnOnce() -> Vec<Call> + Send>;
-
-impl Watch {
-    pub(crate) fn new(id: WatchId, to: impl Into<Slot<Fired>>) -> Self {
-        Self {
-            id,
-            to: to.into(),
-            then: None,
+impl Capabilities {
+    /// The request after whose answer a listing of `dir` is up to date.
+    ///
+    /// Where there is no sync, a write does it, even one that comes to nothing.
+    pub(crate) fn sync(self, dir: &str) -> Request {
+        match self.sync {
+            true => Request::Sync {
+                path: dir.to_owned(),
+            },
+            false => Request::delete(format!("{dir}/_sync")),
         }
-    }
-}
-
-/// A watch fired.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fired {
-    pub(crate) id: WatchId,
-    pub(crate) kind: EventKind,
-    /// What was to be sent then was sent, and is answered.
-    pub(crate) asked: Option<Prefetched>,
-}
-
-/// What was sent when a watch fired: a listing and, if it was due, a proof.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prefetched {
-    pub(crate) stamp: Stamp,
-    pub(crate) listing: CallId,
-    /// How many requests the proof was made of.
-    pub(crate) proof: usize,
-}
-
-impl Fired {
-    /// The event as such, with nothing asked yet.
-    pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
-        let asked = None;
-        Self { id, kind, asked }
-    }
-}
-
-/// Why a request has no reply.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Failure {
-    /// There was no connection: the request did not leave, nothing happened.
-    NotSent,
-    /// The connection broke: the request may or may not have been carried out.
-    Lost,
-    /// The server turned the request down.
-    Refused(ErrorCode),
-    /// Nothing happened, or nothing changed: see there.
-    TooLong(TooLong),
-    /// The client is closed, for good.
-    Closed,
-}
-
-/// A request that was not sent because of its length, or one that changes nothing and whose
-/// reply was thrown away because of its.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct TooLong {
-    /// Whether it is about the reply.
-    pub(crate) reply: bool,
-    pub(crate) bytes: usize,
-    pub(crate) limit: usize,
-}
-
-impl TooLong {
-    /// The error of a request about `path`.
-    pub(crate) fn about(self, path: &str) -> Error {
-        let Self { bytes, limit, .. } = self;
-        let path = path.to_owned();
-        match self.reply {
-            true => Error::ReplyTooLong { path, bytes, limit },
-            false => Error::RequestTooLong { path, bytes, limit },
-        }
-    }
-}
-
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Watch");
-        shown.field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("request", &self.request)
-            .field("watch", &self.watch)
-            .finish_non_exhaustive()
     }
 }

@@ -5,87 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use super::bounds::Bounds;
+use super::session_state::{SessionEvent, SessionState};
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
-use crate::time::clock::Moment;
+use crate::time::clock::{Moment, nanos};
 
 /// How many events a user's receiver may leave unread before new ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
 /// So many subscribers are not worth a look.
 const CROWD: usize = 64;
-
-/// The state of a client's session.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// use zklock::SessionState;
-///
-/// assert_eq!(client.state(), SessionState::Connected);
-/// client.close()?;
-/// assert_eq!(client.state(), SessionState::Closed);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum SessionState {
-    /// There is no connection at the moment, and the client tries to make one.
-    Connecting,
-    /// There is a connection.
-    Connected,
-    /// The client is closed.
-    Closed,
-    /// The server refused the credentials; the client is closed.
-    AuthFailed,
-}
-
-/// What happened to a client's session; see [`Client::events`](crate::Client::events).
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// use zklock::SessionEvent;
-///
-/// let session = client.session_id();
-/// let events = client.events();
-/// server.disconnect_all();
-/// assert_eq!(events.recv()?, SessionEvent::Disconnected);
-/// assert_eq!(events.recv()?, SessionEvent::Connected { session });
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum SessionEvent {
-    /// A connection was made.
-    Connected {
-        /// The session it serves: the same as before, or a new one after an expiry.
-        session: i64,
-    },
-    /// The connection broke.
-    Disconnected,
-    /// The session expired: its locks are lost.
-    Expired,
-    /// The client was closed.
-    Closed,
-    /// The server refused the credentials; the client is closed.
-    AuthFailed,
-}
 
 /// What is known of the connection at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +64,7 @@ impl Changes {
 
 /// Somebody who wants to hear of changes, if still there.
 struct Subscriber {
-    tell: Box<dyn Fn() + Send>,
+    tell: Box<dyn Fn(&Snapshot) + Send>,
     awake: Weak<()>,
 }
 
@@ -141,58 +78,6 @@ impl fmt::Debug for Subscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscriber").finish_non_exhaustive()
     }
-}
-
-/// The [`Lifetime`] of one session for guards, which cannot wait for a lock.
-#[derive(Debug)]
-pub(crate) struct Bounds {
-    over: AtomicBool,
-    timeout: AtomicU64,
-    latest: AtomicU64,
-}
-
-impl Bounds {
-    pub(crate) fn new(lifetime: &Lifetime) -> Arc<Self> {
-        let new = Self {
-            over: AtomicBool::new(false),
-            timeout: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
-        };
-        new.follow(lifetime);
-        Arc::new(new)
-    }
-
-    /// Returns whether the session is over, or another one has taken its place.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Returns the shortest timeout that was negotiated in this session.
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_nanos(self.timeout.load(Ordering::Acquire))
-    }
-
-    /// Returns from when on somebody else may have what was proven by `stamp`.
-    pub(crate) fn until(&self, stamp: Stamp) -> Duration {
-        let latest = Duration::from_nanos(self.latest.load(Ordering::Acquire));
-        stamp.until(self.timeout()).min(latest)
-    }
-
-    pub(crate) fn follow(&self, lifetime: &Lifetime) {
-        // In this order, and read in the other: who sees that the doubt about a connect request
-        // is over must not go on to believe in a longer timeout.
-        let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
-        self.timeout.store(nanos(timeout), Ordering::Release);
-        self.latest.store(nanos(latest), Ordering::Release);
-    }
-
-    pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Release);
-    }
-}
-
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// See the module's documentation.
@@ -292,7 +177,7 @@ impl Status {
     /// A change may have happened before the caller looks: subscribe first, then look.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
-        let _awake = self.on_change(move || {
+        let _awake = self.on_change(move |_| {
             // Full means that it was said already.
             let _ = to.try_send(());
         });
@@ -302,7 +187,7 @@ impl Status {
     /// Runs `tell` after every change of the link, until what this returns is dropped.
     ///
     /// It runs on the transport's thread: it may fill a channel, and nothing else.
-    pub(crate) fn on_change(&self, tell: impl Fn() + Send + 'static) -> Subscription {
+    pub(crate) fn on_change(&self, tell: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
         let awake = Arc::new(());
         let mut inner = self.inner.lock();
         if inner.subscribers.len() >= inner.crowd {
@@ -447,7 +332,7 @@ impl Status {
         }
         inner.subscribers.retain(Subscriber::is_awake);
         for subscriber in &inner.subscribers {
-            (subscriber.tell)();
+            (subscriber.tell)(&inner.snapshot);
         }
         inner
             .listeners

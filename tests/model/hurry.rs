@@ -79,11 +79,6 @@ impl Hurry {
             held_longer_than: u32::from(HOLDS) * STEP,
             grace: u32::from(GRACE) * STEP,
         };
-        let contest = Contest {
-            dialect: Dialect::Curator,
-            role: Role::Exclusive,
-            permits: 0,
-        };
         let mut hurry = Self {
             haste,
             now: 0,
@@ -91,7 +86,7 @@ impl Hurry {
             ahead: Vec::new(),
             comers,
             next: 0,
-            overdue: Overdue::new(rule, contest),
+            overdue: Overdue::new(rule),
             wakes_at: None,
             violations: Vec::new(),
         };
@@ -169,8 +164,13 @@ impl Hurry {
         let ahead = self.ahead.iter().skip(skipped);
         let names: Vec<_> = ahead.map(|head| head.name.as_str()).chain([OWN]).collect();
         let names: Names = names.iter().collect();
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
         let own = (self.haste != Haste::AsksItself).then_some(OWN);
-        self.overdue.handle(Event::Children(&names, own));
+        self.overdue.handle(Event::Children(contest, &names, own));
         if self.haste == Haste::AsksItself && self.overdue.action() == Action::Look(OWN.to_owned())
         {
             self.blame(Property::Ownership, "it hurries itself");

@@ -5,132 +5,95 @@
 //! it ends, by a panic of the caller's closure too, what the attempt leaves in the
 //! directory is handed to the cleaner.
 
+mod hurry;
 mod steps;
 mod wait;
 mod watch;
+mod watched;
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use self::watch::Watched;
+use self::watched::{Listing, Watched};
+use super::fresh_id::fresh_id;
+use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
-use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode, Patience};
+use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
 use crate::recipe::last_grant::LastGrant;
-use crate::recipe::overdue::Overdue;
-use crate::recipe::queue::{Blocked, Contest};
+use crate::recipe::queue::Blocked;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::{Answered, CallId, Caller, over, refused};
-use crate::session::fresh_id;
+use crate::session::caller::{Caller, over, refused};
 use crate::session::lease::Lease;
-use crate::session::queries::Lasting;
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::LimitReached;
 use crate::transport::mailbox::Mailbox;
-use crate::transport::status::{SessionState, Snapshot, Subscription};
+use crate::transport::session_state::SessionState;
+use crate::transport::status::{Snapshot, Subscription};
+use crate::transport::{Answered, CallId};
 use crate::transport::{Failure, Fired};
-
-/// What somebody wants of a queue.
-pub(crate) struct Acquisition<'a> {
-    /// The lock, for messages.
-    pub(crate) path: &'a str,
-    /// The queue's directory.
-    pub(crate) dir: &'a str,
-    pub(crate) contest: Contest,
-    pub(crate) patience: Patience,
-    pub(crate) note: Option<&'a str>,
-    pub(crate) on_wait: Option<Box<OnWait<'a>>>,
-    pub(crate) overdue: Option<Overdue>,
-    /// What becomes of the directory when it is empty.
-    pub(crate) lasting: Lasting<'a>,
-    /// Another lock: it is of no use to go on when that is lost.
-    pub(crate) under: Option<&'a Lease>,
-    /// The last grant to whoever asks, until an attempt was made on the strength of it.
-    pub(crate) last: Option<LastGrant>,
-}
-
-/// Told what is ahead, at first and then when it changes.
-pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
-
-/// Who is ahead of a waiting thread.
-pub(crate) struct Ahead {
-    pub(crate) since: Duration,
-    pub(crate) count: usize,
-    pub(crate) nearest: String,
-    /// Whether the nearest holds.
-    pub(crate) holds: bool,
-    pub(crate) data: Vec<u8>,
-    pub(crate) stat: Stat,
-}
 
 /// The head of a queue, reached.
 pub(crate) struct Reached {
-    pub(crate) lease: Arc<Lease>,
+    pub(crate) lease: Lease,
     pub(crate) mine: OwnNode,
 }
 
-impl Acquisition<'_> {
-    fn is_pointless(&self) -> bool {
-        self.under.is_some_and(|under| under.check().is_err())
-    }
-}
-
-impl Session {
-    /// Goes through a queue; `None` if the lock is taken or the limit was reached.
-    pub(crate) fn acquire(
-        &self,
-        wanted: &mut Acquisition<'_>,
-        limit: &Limit,
-    ) -> Result<Option<Reached>> {
-        let since = Instant::now();
-        let mut caller = self.caller();
-        loop {
-            let Ok(snapshot) = caller.connected(limit)? else {
-                return Ok(None);
-            };
-            if wanted.is_pointless() {
-                return Ok(None);
-            }
-            let id = fresh_id();
-            let known = self
-                .transport
-                .capabilities()
-                .resumes
-                .then_some(snapshot.session);
-            let attempt = Attempt::enter(wanted.contest, &id, known, wanted.patience);
-            let attempt = attempt.after(wanted.last.take());
-            let drive = Driver::new(self, wanted, attempt, &mut caller, snapshot, since);
-            match drive.run(limit)? {
-                Progress::Reached(reached) => return Ok(Some(reached)),
-                Progress::LimitReached => return Ok(None),
-                Progress::Restart => {}
-            }
+/// Goes through a queue; `None` if the lock is taken or the limit was reached.
+///
+/// `last` is the last grant to the one who asks.
+pub(super) fn acquire(
+    session: &Session,
+    queue: &Queue<'_>,
+    request: &mut LockRequest<'_>,
+    mut last: Option<LastGrant>,
+) -> Result<Option<Reached>> {
+    let since = Instant::now();
+    let mut caller = session.caller();
+    loop {
+        let Ok(snapshot) = caller.connected(&request.limit)? else {
+            return Ok(None);
+        };
+        if queue.is_pointless() {
+            return Ok(None);
+        }
+        let contest = session.contest(queue.role, queue.permits as usize);
+        let resumes = session.transport.capabilities().resumes;
+        let known = resumes.then_some(snapshot.session);
+        let attempt = Attempt::enter(contest, &fresh_id(), known, request.patience);
+        let attempt = attempt.after(last.take());
+        let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
+        driver.since = since;
+        match driver.run()? {
+            Progress::Reached(reached) => return Ok(Some(reached)),
+            Progress::LimitReached => return Ok(None),
+            Progress::Restart => {}
         }
     }
 }
 
-impl Session {
-    /// Waits in a queue where a node of ours stands already, since a moment and a
-    /// connection that are given.
-    pub(crate) fn stand(
-        &self,
-        wanted: &mut Acquisition<'_>,
-        (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
-        limit: &Limit,
-    ) -> Result<Progress> {
-        let mut caller = self.caller();
-        let attempt = Attempt::queued(wanted.contest, mine, wanted.patience);
-        let mut drive = Driver::new(self, wanted, attempt, &mut caller, snapshot, Instant::now());
-        drive.proven = Some(stamp);
-        drive.run(limit)
-    }
+/// Waits in a queue where a node of ours stands already, since a moment and a connection
+/// that are given.
+pub(super) fn stand(
+    session: &Session,
+    queue: &Queue<'_>,
+    request: &mut LockRequest<'_>,
+    (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
+) -> Result<Progress> {
+    let mut caller = session.caller();
+    let contest = session.contest(queue.role, queue.permits as usize);
+    let attempt = Attempt::queued(contest, mine, request.patience);
+    let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
+    driver.proven = Some(stamp);
+    driver.run()
 }
 
 /// One attempt on its way.
 struct Driver<'a, 'q> {
     session: &'a Session,
-    wanted: &'a mut Acquisition<'q>,
+    queue: &'a Queue<'a>,
+    request: &'a mut LockRequest<'q>,
     attempt: Attempt,
     caller: &'a mut Caller,
     snapshot: Snapshot,
@@ -140,11 +103,15 @@ struct Driver<'a, 'q> {
     /// How many proofs were asked for when it was our turn.
     proofs: u32,
     /// The listing that was sent in the same write as the create, or when the queue moved.
-    listing: Option<CallId>,
+    listing: Option<Listing>,
     watched: Watched,
+    /// Counts what was prefetched.
+    prefetches: u64,
     /// What the nearest node told when it was read.
     seen: (Vec<u8>, Stat),
     fired: Mailbox<Fired>,
+    /// What was heard while the driver waited for a prefetch.
+    heard_early: VecDeque<Fired>,
     /// Changes of the connection are told in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
@@ -168,37 +135,40 @@ enum Step {
 impl<'a, 'q> Driver<'a, 'q> {
     fn new(
         session: &'a Session,
-        wanted: &'a mut Acquisition<'q>,
+        queue: &'a Queue<'a>,
+        request: &'a mut LockRequest<'q>,
         attempt: Attempt,
         caller: &'a mut Caller,
         snapshot: Snapshot,
-        since: Instant,
     ) -> Self {
         Self {
             session,
-            wanted,
+            queue,
+            request,
             attempt,
             caller,
             snapshot,
-            since,
+            since: Instant::now(),
             proven: None,
             proofs: 0,
             listing: None,
             watched: Watched::default(),
+            prefetches: 0,
             seen: Default::default(),
             fired: Mailbox::new(),
+            heard_early: VecDeque::new(),
             listening: None,
             told: None,
         }
     }
 
-    fn run(mut self, limit: &Limit) -> Result<Progress> {
+    fn run(mut self) -> Result<Progress> {
         loop {
             let action = self.attempt.action();
             if let Action::Finish(outcome) = action {
-                return self.finish(outcome, limit);
+                return self.finish(outcome);
             }
-            if let Step::Report(event) = self.step(action, limit)? {
+            if let Step::Report(event) = self.step(action)? {
                 let event = self.in_session(event);
                 self.attempt.handle(event);
             }
@@ -217,13 +187,13 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    fn finish(self, outcome: Outcome, limit: &Limit) -> Result<Progress> {
+    fn finish(self, outcome: Outcome) -> Result<Progress> {
         match outcome {
             Outcome::Held(mine) => Ok(Progress::Reached(self.reached(mine))),
             Outcome::Gone => Ok(Progress::LimitReached),
             Outcome::Restart => Ok(Progress::Restart),
-            Outcome::Evicted(name) => self.evicted(&name, limit),
-            Outcome::Foreign(foreign) => Err(self.session.foreign(self.wanted.dir, foreign)),
+            Outcome::Evicted(name) => self.evicted(&name),
+            Outcome::Foreign(foreign) => Err(self.session.foreign(self.queue.dir, foreign)),
         }
     }
 
@@ -231,14 +201,14 @@ impl<'a, 'q> Driver<'a, 'q> {
     ///
     /// The server tells of the node first, and ends the connection then: who gets an
     /// answer in the same session after it still has the session.
-    fn evicted(mut self, name: &str, limit: &Limit) -> Result<Progress> {
+    fn evicted(mut self, name: &str) -> Result<Progress> {
         let node = self.full(name);
         self.unwatch_own(&node);
         let look = Request::Exists {
             path: node.clone(),
             watch: false,
         };
-        match self.caller.insist(&look, limit)? {
+        match self.caller.insist(&look, &self.request.limit)? {
             Err(LimitReached) => Ok(Progress::LimitReached),
             Ok(Err(Failure::Closed)) => Err(over(&self.session.status.snapshot())),
             Ok(_) if self.session.status.snapshot().session != self.snapshot.session => {
@@ -256,47 +226,44 @@ impl<'a, 'q> Driver<'a, 'q> {
         let session = self.snapshot.session;
         let bounds = self.session.status.bounds(session);
         let stamp = self.proven.unwrap_or(Stamp::NEVER);
-        let lease = Lease::new(self.wanted.path, nodes, session, bounds, stamp);
-        Reached {
-            lease: Arc::new(lease),
-            mine,
-        }
+        let lease = Lease::new(self.queue.path, nodes, session, bounds, stamp);
+        Reached { lease, mine }
     }
 
-    fn step(&mut self, action: Action, limit: &Limit) -> Result<Step> {
+    fn step(&mut self, action: Action) -> Result<Step> {
         match action {
-            Action::Create(prefix) => self.create(&prefix, limit),
-            Action::MakeParents => self.make_parents(limit),
-            Action::Sync => self.sync(limit),
-            Action::List => self.list(limit),
-            Action::ListAndWatch(queued) => self.list_and_watch(queued, limit),
-            Action::Inspect(name) => self.inspect(&name, limit),
-            Action::Births(names) => self.births(&names, limit),
-            Action::Watch(blocked) => self.watch(&blocked, limit),
-            Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine, limit),
-            Action::Wait => self.wait(limit),
-            Action::Prove(name) => self.prove(&name, limit),
+            Action::Create(prefix) => self.create(&prefix),
+            Action::MakeParents => self.make_parents(),
+            Action::Sync => self.sync(),
+            Action::List => self.list(),
+            Action::ListAndWatch(queued) => self.list_and_watch(queued),
+            Action::Inspect(name) => self.inspect(&name),
+            Action::Births(names) => self.births(&names),
+            Action::Watch(blocked) => self.watch(&blocked),
+            Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine),
+            Action::Wait => self.wait(),
+            Action::Prove(name) => self.prove(&name),
             // `run` does not come here with it.
             Action::Finish(_) => Ok(Step::Again),
         }
     }
 
     /// Deals with an answer that no step expects.
-    fn trouble(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
+    fn trouble(&mut self, answered: Answered) -> Result<Step> {
         match answered {
-            Err(Failure::Refused(code)) => Err(refused(self.wanted.dir, code)),
-            Err(Failure::TooLong(long)) => Err(long.about(self.wanted.dir)),
+            Err(Failure::Refused(code)) => Err(refused(self.queue.dir, code)),
+            Err(Failure::TooLong(long)) => Err(long.about(self.queue.dir)),
             Err(Failure::Closed) => Err(over(&self.session.status.snapshot())),
-            Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(limit),
+            Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(),
         }
     }
 
     /// Waits for the connection to come back after a request that failed with it.
-    fn reconnect(&mut self, limit: &Limit) -> Result<Step> {
+    fn reconnect(&mut self) -> Result<Step> {
         if self.caller.is_steady(&self.snapshot) {
             self.caller.breathe();
         }
-        if self.caller.connected(limit)?.is_err() {
+        if self.caller.connected(&self.request.limit)?.is_err() {
             return Ok(Step::Report(Event::Cancel));
         }
         Ok(self.changed()?.unwrap_or(Step::Again))
@@ -332,11 +299,11 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn tell(&mut self, blocked: &Blocked) {
         let place = (blocked.nearest.clone(), blocked.ahead);
         let news = self.told.as_ref() != Some(&place);
-        if let (Some(on_wait), true) = (self.wanted.on_wait.as_mut(), news) {
+        if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
             on_wait(&Ahead {
                 since: self.since.elapsed(),
                 count: blocked.ahead,
-                nearest: format!("{}/{}", self.wanted.dir, blocked.nearest),
+                nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
                 holds: blocked.holds,
                 data: self.seen.0.clone(),
                 stat: self.seen.1,
@@ -345,13 +312,9 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.told = Some(place);
     }
 
-    fn ask(
-        &mut self,
-        request: Request,
-        limit: &Limit,
-    ) -> std::result::Result<Answered, LimitReached> {
+    fn ask(&mut self, request: Request) -> std::result::Result<Answered, LimitReached> {
         let call_id = self.post([request]);
-        self.answer(call_id, limit)
+        self.answer(call_id)
     }
 
     fn post(&mut self, requests: impl IntoIterator<Item = Request>) -> CallId {
@@ -359,12 +322,8 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.caller.post(requests)
     }
 
-    fn answer(
-        &mut self,
-        call_id: CallId,
-        limit: &Limit,
-    ) -> std::result::Result<Answered, LimitReached> {
-        self.caller.wait(call_id, limit)
+    fn answer(&mut self, call_id: CallId) -> std::result::Result<Answered, LimitReached> {
+        self.caller.wait(call_id, &self.request.limit)
     }
 
     fn acl(&self) -> Vec<crate::jute::Access> {
@@ -372,7 +331,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     fn full(&self, name: &str) -> String {
-        format!("{}/{name}", self.wanted.dir)
+        format!("{}/{name}", self.queue.dir)
     }
 }
 
@@ -385,7 +344,7 @@ impl Drop for Driver<'_, '_> {
         if !cleaner.is_empty() {
             self.session
                 .cleaner
-                .add(self.wanted.dir, self.snapshot.session, cleaner);
+                .add(self.queue.dir, self.snapshot.session, cleaner);
         }
     }
 }

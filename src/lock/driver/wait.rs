@@ -9,15 +9,19 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
 use crate::recipe::attempt::Event;
-use crate::recipe::overdue::{self, Overdue};
-use crate::time::limit::{Limit, LimitReached};
+use crate::recipe::overdue::Action;
+use crate::time::limit::LimitReached;
+use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};
 
 impl Driver<'_, '_> {
     /// Sleeps until the watch fires, the connection changes or the limit is reached.
-    pub(super) fn wait(&mut self, limit: &Limit) -> Result<Step> {
+    pub(super) fn wait(&mut self) -> Result<Step> {
+        if let Some(fired) = self.heard_early.pop_front() {
+            return Ok(self.woken(fired));
+        }
         self.prefetch_again();
-        if self.wanted.on_wait.is_some()
+        if self.request.on_wait.is_some()
             && let Some(blocked) = self.attempt.blocked().cloned()
         {
             self.tell(&blocked);
@@ -26,30 +30,33 @@ impl Driver<'_, '_> {
         if let Some(step) = self.changed()? {
             return Ok(step);
         }
-        if self.wanted.is_pointless() {
+        if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
-        let overdue = self.wanted.overdue.as_ref().map(Overdue::action);
-        let period = overdue.and_then(|action| match action {
-            overdue::Action::Sleep(period) => Some(period),
-            _ => None,
+        let period = self.request.overdue.as_ref().and_then(|overdue| {
+            let Action::Sleep(period) = overdue.action() else {
+                return None;
+            };
+            Some(period)
         });
-        let under = self.wanted.under.map(|under| under.events().clone());
+        let under = self.queue.under.map(|under| under.events().clone());
         let fired = match (period, under) {
-            (None, None) => self.fired.recv(&*self.session.transport, limit),
+            (None, None) => self
+                .fired
+                .recv(&*self.session.transport, &self.request.limit),
             (period, under) => {
                 self.session.transport.attend();
                 select! {
-                    recv(period.map_or_else(never, after)) -> _ => return self.hurry(limit),
+                    recv(period.map_or_else(never, after)) -> _ => return self.hurry(),
                     recv(self.fired.letters()) -> fired => fired.map_err(|_| LimitReached),
                     recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
-                    recv(limit.timer()) -> _ => Err(LimitReached),
-                    recv(limit.cancel) -> _ => Err(limit.cancelled()),
+                    recv(self.request.limit.timer()) -> _ => Err(LimitReached),
+                    recv(self.request.limit.cancel) -> _ => Err(self.request.limit.cancelled()),
                 }
             }
         };
         Ok(match fired {
-            Ok(fired) => self.woken(fired, limit),
+            Ok(fired) => self.woken(fired),
             Err(LimitReached) => Step::Report(Event::Cancel),
         })
     }
@@ -60,14 +67,14 @@ impl Driver<'_, '_> {
             return;
         }
         let Watch { id, to, .. } = self.new_watch();
-        let told = move || to.put(Fired::told(id, EventKind::None));
+        let told = move |_: &Snapshot| to.put(Fired::told(id, EventKind::None));
         let awake = self.session.status.on_change(told);
         self.listening = Some(awake);
     }
 
-    fn woken(&mut self, fired: Fired, limit: &Limit) -> Step {
+    fn woken(&mut self, fired: Fired) -> Step {
         // What a new connection has to tell comes in any order.
         let ordered = self.caller.is_steady(&self.snapshot);
-        self.heard(fired, ordered, limit)
+        self.heard(fired, ordered)
     }
 }

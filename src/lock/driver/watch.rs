@@ -6,111 +6,50 @@
 //! A grant rests on a proof of the session, and on a listing, that are both younger than a
 //! sixth of the session timeout.
 
-use std::iter;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use super::watched::{Listing, Watched};
 use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::attempt::Event;
 use crate::recipe::queue::Blocked;
-use crate::recipe::validity::Stamp;
-use crate::session::caller::{Answered, CallId, Reserved};
-use crate::session::list;
 use crate::session::proof::{self, Proof};
-use crate::time::limit::{Limit, LimitReached};
-use crate::transport::status::Status;
-use crate::transport::{Call, Failure, Fired, Prefetched, Then, Watch, WatchId};
-
-/// The watches of an attempt.
-#[derive(Default)]
-pub(super) struct Watched {
-    /// On the nearest node, or on the directory.
-    nearest: Option<(String, WatchId)>,
-    beyond: Option<(String, WatchId)>,
-    own: Option<WatchId>,
-    /// The server has said that the watch on our own node is there.
-    own_is_set: bool,
-    prefetch: Arc<Mutex<Option<Prefetch>>>,
-    /// The listing that stands by to be sent in any case, or was sent and is not taken in.
-    relisting: Option<CallId>,
-}
-
-/// What is to be sent when the queue moves.
-struct Prefetch {
-    listing: Request,
-    /// The queue has been looked at; to do so again is due when a proof is.
-    listed: bool,
-    proof: Vec<Request>,
-    proven: Option<Stamp>,
-    status: Arc<Status>,
-    call_ids: Reserved,
-}
-
-impl Prefetch {
-    /// Makes the calls that are due; `tell` runs when they are answered.
-    fn calls(self, tell: impl FnOnce(Option<Prefetched>) + Send + 'static) -> Vec<Call> {
-        let stamp = self.status.stamp();
-        let proven = self.proven;
-        let due = match proven.is_some_and(|proven| self.status.supports_a_grant(proven, 0)) {
-            false => self.proof,
-            true if self.listed => {
-                tell(None);
-                return Vec::new();
-            }
-            true => Vec::new(),
-        };
-        let asked = Prefetched {
-            stamp,
-            listing: self.call_ids.first,
-            proof: due.len(),
-        };
-        let requests = iter::once(self.listing).chain(due).collect();
-        self.call_ids.calls(requests, move || tell(Some(asked)))
-    }
-}
+use crate::time::limit::LimitReached;
+use crate::transport::{Answered, CallId, Failure, Fired, Prefetch, Prefetched, Watch, WatchId};
 
 impl Driver<'_, '_> {
-    pub(super) fn watch(&mut self, blocked: &Blocked, limit: &Limit) -> Result<Step> {
+    pub(super) fn watch(&mut self, blocked: &Blocked) -> Result<Step> {
         self.caller.forget();
         let path = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&path);
         self.prefetch(false);
-        watch.then = Some(self.then(&watch));
+        watch.prefetch = Some(self.watched.prefetch.clone());
         let call_id = self.caller.post([(read(path), Some(watch))]);
-        self.watching(blocked, call_id, limit)
+        self.watching(blocked, call_id)
     }
 
     /// Watches our own node, too, and the one beyond the nearest, if there is one.
-    pub(super) fn watch_around(
-        &mut self,
-        blocked: &Blocked,
-        mine: &str,
-        limit: &Limit,
-    ) -> Result<Step> {
+    pub(super) fn watch_around(&mut self, blocked: &Blocked, mine: &str) -> Result<Step> {
         self.caller.forget();
         let calls = self.looks_around(blocked, mine);
         let call_id = self.caller.post(calls);
-        let step = self.watching(blocked, call_id.next(), limit)?;
+        let step = self.watching(blocked, call_id.next())?;
         // Whatever else there is to report, a new session first of all, must not be lost
         // over the other answers, which may have failed with the same connection.
         if !matches!(step, Step::Report(Event::Watching)) {
             return Ok(step);
         }
-        let answered = self.answer(call_id, limit);
+        let answered = self.answer(call_id);
         if matches!(answered, Ok(Ok(_))) {
             self.watched.own_is_set = true;
         }
         match answered {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(_)) if blocked.beyond.is_some() => {
-                self.watching_beyond(call_id.next().next(), limit)
-            }
+            Ok(Ok(_)) if blocked.beyond.is_some() => self.watching_beyond(call_id.next().next()),
             Ok(Ok(_)) => Ok(step),
             Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::Evicted)),
-            Ok(answered) => self.trouble(answered, limit),
+            Ok(answered) => self.trouble(answered),
         }
     }
 
@@ -119,7 +58,7 @@ impl Driver<'_, '_> {
         let nearest = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&nearest);
         self.prefetch(blocked.last);
-        watch.then = Some(self.then(&watch));
+        watch.prefetch = Some(self.watched.prefetch.clone());
         // One that was set before stands until the node goes; of one whose answer did not
         // come nobody knows.
         if !self.watched.own_is_set {
@@ -138,7 +77,7 @@ impl Driver<'_, '_> {
         if let Some(beyond) = &blocked.beyond {
             let path = self.full(beyond);
             let mut watch = self.new_watch();
-            watch.then = Some(self.then(&watch));
+            watch.prefetch = Some(self.watched.prefetch.clone());
             self.watched.beyond = Some((path.clone(), watch.id));
             calls.push((read(path), Some(watch)));
         }
@@ -146,33 +85,33 @@ impl Driver<'_, '_> {
     }
 
     /// What the read of the nearest node, which leaves a watch on it, has brought.
-    fn watching(&mut self, blocked: &Blocked, call_id: CallId, limit: &Limit) -> Result<Step> {
-        match self.answer(call_id, limit) {
+    fn watching(&mut self, blocked: &Blocked, call_id: CallId) -> Result<Step> {
+        match self.answer(call_id) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Data { data, stat })) => {
                 self.seen = (data.into(), stat);
                 Ok(Step::Report(Event::Watching))
             }
             // Who may not read a node is told nothing of it, not even that it goes.
-            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => self.watch_directory(blocked, limit),
+            Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => self.watch_directory(blocked),
             Ok(answered) => {
                 self.watched.nearest = None;
-                self.not_watching(answered, limit)
+                self.not_watching(answered)
             }
         }
     }
 
-    fn watching_beyond(&mut self, call_id: CallId, limit: &Limit) -> Result<Step> {
-        let refusal = match self.answer(call_id, limit) {
+    fn watching_beyond(&mut self, call_id: CallId) -> Result<Step> {
+        let refusal = match self.answer(call_id) {
             Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
             Ok(Ok(_)) => return Ok(Step::Report(Event::Watching)),
             Ok(Err(Failure::Refused(code))) => code,
-            Ok(answered) => return self.trouble(answered, limit),
+            Ok(answered) => return self.trouble(answered),
         };
         self.watched.beyond = None;
         Ok(Step::Report(match refusal {
             ErrorCode::NO_NODE => {
-                self.take_in(None, limit);
+                self.take_in(None);
                 Event::BeyondDeleted
             }
             // Then the queue is looked at when the nearest goes.
@@ -181,32 +120,29 @@ impl Driver<'_, '_> {
     }
 
     /// Waits for any change of the queue.
-    fn watch_directory(&mut self, blocked: &Blocked, limit: &Limit) -> Result<Step> {
-        match self.list_watching(limit) {
+    fn watch_directory(&mut self, blocked: &Blocked) -> Result<Step> {
+        match self.list_watching() {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Children { names, .. })) if names.contains(&blocked.nearest) => {
                 self.seen = Default::default();
                 Ok(Step::Report(Event::Watching))
             }
             Ok(Ok(_)) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.not_watching(answered, limit),
+            Ok(answered) => self.not_watching(answered),
         }
     }
 
-    pub(super) fn not_watching(&mut self, answered: Answered, limit: &Limit) -> Result<Step> {
+    pub(super) fn not_watching(&mut self, answered: Answered) -> Result<Step> {
         self.unwatch();
         match answered {
             Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
-            answered => self.trouble(answered, limit),
+            answered => self.trouble(answered),
         }
     }
 
     /// Lists the queue, leaving a watch on its directory.
-    pub(super) fn list_watching(
-        &mut self,
-        limit: &Limit,
-    ) -> std::result::Result<Answered, LimitReached> {
-        let path = self.wanted.dir.to_owned();
+    pub(super) fn list_watching(&mut self) -> std::result::Result<Answered, LimitReached> {
+        let path = self.queue.dir.to_owned();
         let watch = self.watch_instead(&path);
         let read = Request::GetChildren {
             path,
@@ -214,13 +150,14 @@ impl Driver<'_, '_> {
             stat: false,
         };
         let call_id = self.caller.post([(read, Some(watch))]);
-        self.caller.wait(call_id, limit)
+        self.caller.wait(call_id, &self.request.limit)
     }
 
     /// Takes a watch on `path` in the place of those there were.
     fn watch_instead(&mut self, path: &str) -> Watch {
         self.unwatch();
         self.watched.prefetch = Arc::default();
+        self.watched.relisting = None;
         let watch = self.new_watch();
         self.watched.nearest = Some((path.to_owned(), watch.id));
         watch
@@ -248,25 +185,25 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Makes ready what is to be sent when the queue moves: a listing, and a proof of our
-    /// session if that is due by then; if the queue was `listed`, both only if they are due.
+    /// Has a listing prefetched when the queue moves, and a proof of our session if that is
+    /// due by then; if the queue was `listed`, both only if they are due.
     fn prefetch(&mut self, listed: bool) {
         let node = self.attempt.node().map(|name| self.full(name));
         let proof = proof::requests(self.session.transport.capabilities(), node.as_slice());
-        let call_ids = self.caller.reserve(1 + proof.len());
-        self.watched.relisting = (!listed).then_some(call_ids.first);
+        self.prefetches += 1;
+        let number = self.prefetches;
+        self.watched.relisting = (!listed).then_some(number);
         *self.watched.prefetch.lock() = Some(Prefetch {
-            listing: list(self.wanted.dir),
+            number,
+            listing: Request::list(self.queue.dir),
             listed,
             proof,
             proven: self.proven,
-            status: self.session.status.clone(),
-            call_ids,
         });
     }
 
-    /// Makes ready what is to be sent when the last one ahead goes, for which the queue was
-    /// listed.
+    /// As [`prefetch`](Self::prefetch), for when the last one ahead goes, for which the
+    /// queue was listed.
     pub(super) fn prefetch_again(&mut self) {
         let last = self.attempt.blocked().is_some_and(|blocked| blocked.last);
         if last && self.watched.prefetch.lock().is_none() {
@@ -274,24 +211,8 @@ impl Driver<'_, '_> {
         }
     }
 
-    fn then(&self, watch: &Watch) -> Then {
-        let (prefetch, id, to) = (self.watched.prefetch.clone(), watch.id, watch.to.clone());
-        let kind = EventKind::Deleted;
-        Box::new(move || {
-            let tell = move |asked| to.put(Fired { id, kind, asked });
-            let prefetch = prefetch.lock().take();
-            match prefetch {
-                Some(prefetch) => prefetch.calls(tell),
-                None => {
-                    tell(None);
-                    Vec::new()
-                }
-            }
-        })
-    }
-
     /// What an event of a watch says to the attempt; `ordered` if it came in its turn.
-    pub(super) fn heard(&mut self, fired: Fired, ordered: bool, limit: &Limit) -> Step {
+    pub(super) fn heard(&mut self, fired: Fired, ordered: bool) -> Step {
         let is = |watch: &mut (String, WatchId)| watch.1 == fired.id;
         // A server that closes our session tells of our own node, too, before we hear of
         // that: the next listing tells the one from the other.
@@ -300,7 +221,7 @@ impl Driver<'_, '_> {
             return Step::Report(Event::Woken);
         }
         let event = if self.watched.nearest.take_if(is).is_some() {
-            match fired.asked {
+            match fired.prefetched {
                 None if self.is_proven() => Event::Deleted,
                 // The queue is looked at, whatever was known of it.
                 _ => Event::Woken,
@@ -314,30 +235,53 @@ impl Driver<'_, '_> {
         if fired.kind != EventKind::Deleted || !ordered {
             return Step::Report(Event::Woken);
         }
-        self.take_in(fired.asked, limit);
+        self.take_in(fired.prefetched);
         Step::Report(event)
     }
 
-    /// Takes in what was asked for when the queue moved; perhaps the other watch had asked
-    /// before.
-    fn take_in(&mut self, asked: Option<Prefetched>, limit: &Limit) {
-        let Some(asked) = asked else {
-            let sent = self.watched.prefetch.lock().take().is_none();
-            self.listing = self.watched.relisting.take().filter(|_| sent);
-            return;
-        };
-        self.watched.relisting = None;
-        self.listing = Some(asked.listing);
-        if asked.proof == 0 {
-            return;
+    /// Takes in what was prefetched when the queue moved; perhaps the other watch has it, or
+    /// will have it.
+    fn take_in(&mut self, prefetched: Option<Prefetched>) {
+        let relisting = self.watched.relisting.take();
+        match prefetched {
+            Some(prefetched) => {
+                let listing = self.proven_by(prefetched);
+                self.listing = Some(Listing::Read(listing));
+            }
+            None => {
+                let sent = self.watched.prefetch.lock().take().is_none();
+                self.listing = relisting.filter(|_| sent).map(Listing::Prefetching);
+            }
         }
-        let proof = asked.listing.next();
-        let proof = self.caller.wait_for_all(proof, asked.proof, limit);
-        // Whatever else came of it is found out by the next proof.
+    }
+
+    /// Waits for the prefetch of this number; what else is heard meanwhile is kept.
+    pub(super) fn prefetched(
+        &mut self,
+        number: u64,
+    ) -> std::result::Result<Answered, LimitReached> {
+        loop {
+            let fired = self
+                .fired
+                .recv(&*self.session.transport, &self.request.limit)?;
+            match fired.prefetched {
+                Some(prefetched) if prefetched.number == number => {
+                    return Ok(self.proven_by(prefetched));
+                }
+                _ => self.heard_early.push_back(fired),
+            }
+        }
+    }
+
+    /// Takes in the proof of a prefetch; the listing is returned.
+    fn proven_by(&mut self, prefetched: Prefetched) -> Answered {
+        // Whatever else came of the proof is found out by the next one.
         let capabilities = self.session.transport.capabilities();
-        if proof.is_ok_and(|proof| proof::judge(capabilities, &proof) == Proof::Confirmed) {
-            self.proven = Some(asked.stamp);
+        let Prefetched { stamp, proof, .. } = &prefetched;
+        if !proof.is_empty() && proof::judge(capabilities, proof) == Proof::Confirmed {
+            self.proven = Some(*stamp);
         }
+        prefetched.listing.map_err(Failure::sorted)
     }
 }
 

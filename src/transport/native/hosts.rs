@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
+use crate::error::{Error, Result};
 use crate::path::is_refused;
-use crate::{Error, Result};
 
 const DEFAULT_PORT: u16 = 2181;
 

@@ -17,9 +17,12 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::channel::{Channel, is_timeout};
+use super::end::End;
 use super::hosts::Target;
+use super::identity::Identity;
 use super::inbox::{Frame, Inbox};
-use super::receive::{Connection, End, Reader};
+use super::reading::LeaderFollowers;
+use super::receive::{Connection, Reader};
 use super::shared::Shared;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
 use crate::time::clock::Moment;
@@ -38,14 +41,6 @@ const DIAL_LEAST: Duration = Duration::from_millis(250);
 const HUNG_UP: &str = "it closed the connection instead of greeting";
 /// How much longer than its timeout a session is thought to last: a server counts in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// The session as the server knows it. Who has the password has the session.
-#[derive(Default)]
-pub(super) struct Session {
-    pub(super) id: i64,
-    password: Vec<u8>,
-    pub(super) last_zxid: i64,
-}
 
 /// What to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,7 +63,8 @@ enum Round {
 
 struct Io {
     shared: Arc<Shared>,
-    session: Session,
+    reading: Arc<LeaderFollowers<Reader>>,
+    session: Identity,
     /// Who served us last: it is asked last when the connection breaks.
     last: Option<Target>,
     /// Until when a server served us, and the session timeout that it had granted.
@@ -80,11 +76,12 @@ struct Io {
 }
 
 /// Runs until the transport is closed or its credentials are refused.
-pub(super) fn run(shared: Arc<Shared>) {
+pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<Reader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
     let mut io = Io {
         shared,
-        session: Session::default(),
+        reading,
+        session: Identity::default(),
         last: None,
         served: (Moment::now(), Duration::ZERO),
         hung_up: false,
@@ -232,7 +229,7 @@ impl Io {
         self.restore();
         let connection = Connection::new(&self.shared, channel, &self.session, timeout);
         let reader = Box::new(Reader::new(inbox, connection));
-        let (reader, end) = self.shared.seat.serve(reader);
+        let (reader, end) = self.reading.serve(reader);
         self.session.last_zxid = reader.connection.last_zxid;
         self.served = (Moment::now(), timeout);
         self.finish(target, end)

@@ -14,20 +14,23 @@ mod cipher;
 #[cfg(not(feature = "tls"))]
 #[path = "plain.rs"]
 mod cipher;
+mod config;
+mod end;
 mod features;
 mod hosts;
+mod identity;
 mod inbox;
 mod io;
 mod queue;
 mod reading;
 mod receive;
+mod root;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod watches;
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -36,51 +39,28 @@ use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
 
 pub(crate) use self::cipher::Security;
+pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
+use self::reading::LeaderFollowers;
+use self::receive::Reader;
 use self::shared::Shared;
-use crate::jute::Secret;
 use crate::local::process::Process;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
-/// What ZooKeeper calls jute.maxbuffer, and its default.
-pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
-/// What it may be set to: less leaves no room for the crate's own requests, and a longer
-/// frame is not believed.
-pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
-
 /// How long the thread waits for the end of the session when nobody waits for it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// How to reach the servers, and as whom.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) hosts: Hosts,
-    /// What to ask for; the server decides.
-    pub(crate) session_timeout: Duration,
-    pub(crate) auth: Vec<Credentials>,
-    /// The longest request, and about the longest reply.
-    pub(crate) frame_limit: usize,
-    /// Absent for a plain connection.
-    pub(crate) tls: Option<Security>,
-}
-
-/// Who we are, in one of ZooKeeper's schemes.
-#[derive(Clone, Debug)]
-pub(crate) struct Credentials {
-    pub(crate) scheme: String,
-    pub(crate) secret: Secret,
-}
 
 /// Starts to connect, and returns at once; the status hears how it goes.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let shared = Arc::new(Shared::new(config, status));
     // Whoever holds the other end sees it disconnected when the thread ends.
     let (alive, ended) = bounded(0);
-    let inner = Arc::clone(&shared);
+    let reading = Arc::<LeaderFollowers<Reader>>::default();
+    let inner = (Arc::clone(&shared), Arc::clone(&reading));
     let thread = thread::Builder::new().name("zklock-io".to_owned());
     let thread = thread.spawn(move || {
-        io::run(inner);
+        io::run(inner.0, inner.1);
         drop::<crossbeam_channel::Sender<()>>(alive);
     });
     let thread = thread.map_err(|error| {
@@ -92,8 +72,9 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
         shared.end();
         shared.status.closed();
     });
-    Arc::new(Wire {
+    Arc::new(Native {
         shared,
+        reading,
         process: Process::this(),
         thread: Mutex::new(thread.ok()),
         ended,
@@ -103,8 +84,9 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
 /// A thread whose socket was shut down needs no longer to end, unless it is connecting.
 const GOODBYE: Duration = Duration::from_millis(20);
 
-struct Wire {
+struct Native {
     shared: Arc<Shared>,
+    reading: Arc<LeaderFollowers<Reader>>,
     /// Whose connection it is.
     process: Process,
     /// Its owner: it is told to stop, and waited for, when this is closed or dropped.
@@ -112,7 +94,7 @@ struct Wire {
     ended: Receiver<()>,
 }
 
-impl Transport for Wire {
+impl Transport for Native {
     fn send(&self, calls: Vec<Call>) {
         if self.process.is_another() {
             let answers = calls.into_iter().map(|call| call.answer);
@@ -135,17 +117,17 @@ impl Transport for Wire {
         match self.process.is_another() {
             // What comes through this connection is not for us.
             true => thread::sleep(GOODBYE),
-            false => self.shared.seat.rest(awake, until),
+            false => self.reading.rest(awake, until),
         }
     }
 
     fn attend(&self) {
-        self.shared.seat.summon();
+        self.reading.reclaim();
     }
 
     fn leave(&self) {
         if !self.process.is_another() {
-            self.shared.begin_close(LAST_WORDS);
+            self.begin_close(LAST_WORDS);
         }
     }
 
@@ -153,7 +135,7 @@ impl Transport for Wire {
         if self.process.is_another() {
             return;
         }
-        self.shared.begin_close(limit.max(LAST_WORDS));
+        self.begin_close(limit.max(LAST_WORDS));
         let Some(thread) = self.thread.lock().take() else {
             return;
         };
@@ -170,7 +152,14 @@ impl Transport for Wire {
     }
 }
 
-impl Wire {
+impl Native {
+    fn begin_close(&self, limit: Duration) {
+        if self.shared.begin_close(limit) {
+            // For the server's answer, which is waited for elsewhere.
+            self.reading.reclaim();
+        }
+    }
+
     fn ends_within(&self, limit: Duration) -> bool {
         // Nothing is ever sent: what comes is the end of the thread, or of our patience.
         let ended = self.ended.recv_timeout(limit);
@@ -178,17 +167,17 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for Native {
     /// Does not wait: the thread sends what is left to send and ends by itself.
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for Native {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = &self.shared.config.hosts;
-        f.debug_struct("Wire")
+        f.debug_struct("Native")
             .field("hosts", hosts)
             .finish_non_exhaustive()
     }

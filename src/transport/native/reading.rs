@@ -1,23 +1,23 @@
-//! Who reads what the server sends: one thread at a time, whoever sits in the seat.
+//! Who reads what the server sends: one thread at a time, the leader.
 //!
-//! It is the I/O thread's, until a thread waits for an answer: then that one reads, since
-//! it would otherwise have to be woken by the one that does. A thread that leaves calls the
-//! next that waits. The I/O thread sits down again when nobody wanted to for a moment, when
-//! the connection has ended, and for as long as many wait: replies come many at a time then,
-//! and it wakes all of them without leaving.
+//! The I/O thread leads until another thread waits for an answer: then that one reads, since
+//! it would otherwise have to be woken by the thread that does. A leader that leaves calls
+//! the next follower. The I/O thread reclaims the lead when no other thread wanted it for a
+//! moment, when the connection has ended, and for as long as many wait: replies come many
+//! at a time then, and it wakes all of them without leaving.
 //!
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
 //! Software Architecture", volume 2).
 
+use std::fmt;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::receive::{End, Reader};
-use crate::transport::mailbox;
+use crate::transport::slot::park;
 
-/// How long the I/O thread leaves the seat to others before it sits down again: longer than
+/// How long the I/O thread leaves the lead to others before it reclaims it: longer than
 /// a server that is near needs for an answer, or it would be woken for each.
 const LULL: Duration = Duration::from_millis(4);
 /// If more than these wait, it is a crowd.
@@ -25,39 +25,74 @@ const FEW: usize = 2;
 /// How long ago the last crowd must be for the I/O thread to leave.
 const CALM: Duration = Duration::from_millis(20);
 
+/// A connection that one thread at a time reads.
+pub(super) trait Read {
+    /// Why there is nothing more to read.
+    type End: fmt::Debug;
+
+    /// What comes before the first turn.
+    fn begin(&mut self) -> Result<(), Self::End>;
+
+    /// Waits for bytes until then, or for less, and acts on what came.
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
+
+    /// The end of a connection whose leader panicked.
+    fn panicked() -> Self::End;
+}
+
 /// See the module's documentation.
-#[derive(Debug, Default)]
-pub(super) struct Seat {
-    state: Mutex<State>,
+#[derive(Debug)]
+pub(super) struct LeaderFollowers<R: Read> {
+    lead: Mutex<Lead<R>>,
     /// Where the I/O thread sleeps.
     io: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// What there is to read; absent while somebody sits, and without a connection.
-    free: Option<Box<Reader>>,
-    /// Why nobody is to read any more.
-    end: Option<End>,
-    /// Those who wait for somebody else to read, or for the seat.
-    standing: Vec<(u64, Thread)>,
-    /// The number of the last who stood.
+#[derive(Debug)]
+struct Lead<R: Read> {
+    /// What there is to read; absent while a thread reads, and without a connection.
+    free: Option<Box<R>>,
+    /// Why there is nothing more to read.
+    end: Option<R::End>,
+    /// Those that wait for another thread to read, or for the lead.
+    followers: Vec<(u64, Thread)>,
+    /// The number of the last follower.
     last: u64,
-    /// How often a thread of a user's sat down.
-    sittings: u64,
-    /// Somebody stood while the I/O thread sat.
+    /// How often a thread of a user's took the lead.
+    turns: u64,
+    /// A thread followed while the I/O thread led.
     wanted: bool,
-    /// When there was last a crowd, or somebody who can't sit down.
+    /// When there was last a crowd, or a thread that waits elsewhere.
     crowded: Option<Instant>,
-    /// Somebody waits who can't sit down.
-    summoned: bool,
+    /// A thread waits elsewhere: the I/O thread is to read for it.
+    reclaimed: bool,
     /// The I/O thread sleeps until it is woken.
     asleep: bool,
 }
 
-impl Seat {
+impl<R: Read> Default for LeaderFollowers<R> {
+    fn default() -> Self {
+        let lead = Lead {
+            free: None,
+            end: None,
+            followers: Vec::new(),
+            last: 0,
+            turns: 0,
+            wanted: false,
+            crowded: None,
+            reclaimed: false,
+            asleep: false,
+        };
+        Self {
+            lead: Mutex::new(lead),
+            io: Condvar::new(),
+        }
+    }
+}
+
+impl<R: Read> LeaderFollowers<R> {
     /// Reads until the connection ends; for the I/O thread.
-    pub(super) fn serve(&self, mut reader: Box<Reader>) -> (Box<Reader>, End) {
+    pub(super) fn serve(&self, mut reader: Box<R>) -> (Box<R>, R::End) {
         if let Err(end) = reader.begin() {
             return (reader, end);
         }
@@ -65,7 +100,7 @@ impl Seat {
             if let Err(end) = reader.turn(None) {
                 return (reader, end);
             }
-            let state = self.state.lock();
+            let state = self.lead.lock();
             if state.wanted && !state.is_crowded() {
                 let (back, end) = self.make_room(state, reader);
                 reader = back;
@@ -76,28 +111,28 @@ impl Seat {
         }
     }
 
-    /// Lets others sit, until none of them does.
+    /// Lets others lead, until none of them does.
     fn make_room(
         &self,
-        mut state: MutexGuard<'_, State>,
-        reader: Box<Reader>,
-    ) -> (Box<Reader>, Option<End>) {
+        mut state: MutexGuard<'_, Lead<R>>,
+        reader: Box<R>,
+    ) -> (Box<R>, Option<R::End>) {
         state.free = Some(reader);
         self.call_next(&mut state);
         loop {
-            if state.end.is_none() && !state.summoned {
-                let seen = state.sittings;
+            if state.end.is_none() && !state.reclaimed {
+                let seen = state.turns;
                 let lull = self.io.wait_for(&mut state, LULL).timed_out();
-                if !lull || state.sittings != seen {
+                if !lull || state.turns != seen {
                     continue;
                 }
             }
             if let Some(reader) = state.free.take() {
                 state.wanted = false;
-                state.summoned = false;
+                state.reclaimed = false;
                 return (reader, state.end.take());
             }
-            // It is a long wait that somebody sits through.
+            // Another thread reads through a long wait.
             state.asleep = true;
             self.io.wait(&mut state);
             state.asleep = false;
@@ -108,32 +143,32 @@ impl Seat {
     /// is `awake` or the time has come; perhaps not as long.
     pub(super) fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         let over = || awake() || until.is_some_and(|until| until <= Instant::now());
-        let mut state = self.state.lock();
+        let mut state = self.lead.lock();
         while !over() {
             if state.end.is_none()
                 && let Some(reader) = state.free.take()
             {
-                state.sittings += 1;
+                state.turns += 1;
                 drop(state);
-                return self.sit(reader, over, until);
+                return self.read(reader, over, until);
             }
-            let id = state.stand();
-            MutexGuard::unlocked(&mut state, || mailbox::park(until));
+            let id = state.follow();
+            MutexGuard::unlocked(&mut state, || park(until));
             if state.leave(id) {
                 return;
             }
         }
-        // Who was called for nothing calls somebody else.
+        // A thread that was called for nothing calls another.
         self.call_next(&mut state);
     }
 
-    fn sit(&self, reader: Box<Reader>, over: impl Fn() -> bool, until: Option<Instant>) {
-        let mut sitting = Sitting {
-            seat: self,
+    fn read(&self, reader: Box<R>, over: impl Fn() -> bool, until: Option<Instant>) {
+        let mut leader = Leader {
+            lead: self,
             reader: Some(reader),
-            end: Some(End::Broken("the thread that read panicked".to_owned())),
+            end: Some(R::panicked()),
         };
-        sitting.end = sitting.reader.as_mut().and_then(|reader| {
+        leader.end = leader.reader.as_mut().and_then(|reader| {
             while !over() {
                 if let Err(end) = reader.turn(until) {
                     return Some(end);
@@ -145,38 +180,38 @@ impl Seat {
 
     /// Has the I/O thread read, for a thread that waits elsewhere; and whoever reads now
     /// leaves to it, for nobody else could read for that thread.
-    pub(super) fn summon(&self) {
-        let mut state = self.state.lock();
+    pub(super) fn reclaim(&self) {
+        let mut state = self.lead.lock();
         state.crowded = Some(Instant::now());
         self.call_io(&mut state);
     }
 
-    fn call_io(&self, state: &mut State) {
+    fn call_io(&self, state: &mut Lead<R>) {
         if state.free.is_some() {
-            state.summoned = true;
+            state.reclaimed = true;
             self.io.notify_one();
         }
     }
 
-    /// Whoever is called sits down, or calls the next.
-    fn call_next(&self, state: &mut State) {
+    /// The thread that is called leads, or calls the next.
+    fn call_next(&self, state: &mut Lead<R>) {
         if state.is_crowded() {
             self.call_io(state);
         } else if state.free.is_some()
             && state.end.is_none()
-            && let Some((_, thread)) = state.standing.pop()
+            && let Some((_, thread)) = state.followers.pop()
         {
             thread.unpark();
         }
     }
 }
 
-impl State {
-    fn stand(&mut self) -> u64 {
+impl<R: Read> Lead<R> {
+    fn follow(&mut self) -> u64 {
         self.last += 1;
         self.wanted = true;
-        self.standing.push((self.last, thread::current()));
-        if FEW < self.standing.len() {
+        self.followers.push((self.last, thread::current()));
+        if FEW < self.followers.len() {
             self.crowded = Some(Instant::now());
         }
         self.last
@@ -184,9 +219,9 @@ impl State {
 
     /// Returns whether nobody had called the one that leaves.
     fn leave(&mut self, id: u64) -> bool {
-        let before = self.standing.len();
-        self.standing.retain(|(standing, _)| *standing != id);
-        self.standing.len() < before
+        let before = self.followers.len();
+        self.followers.retain(|(follower, _)| *follower != id);
+        self.followers.len() < before
     }
 
     fn is_crowded(&self) -> bool {
@@ -194,21 +229,21 @@ impl State {
     }
 }
 
-/// A thread that sits; it leaves the seat even in a panic.
-struct Sitting<'a> {
-    seat: &'a Seat,
-    reader: Option<Box<Reader>>,
-    end: Option<End>,
+/// A thread that reads; it gives the lead up even in a panic.
+struct Leader<'a, R: Read> {
+    lead: &'a LeaderFollowers<R>,
+    reader: Option<Box<R>>,
+    end: Option<R::End>,
 }
 
-impl Drop for Sitting<'_> {
+impl<R: Read> Drop for Leader<'_, R> {
     fn drop(&mut self) {
-        let mut state = self.seat.state.lock();
+        let mut state = self.lead.lead.lock();
         state.free = self.reader.take();
         state.end = self.end.take();
-        self.seat.call_next(&mut state);
+        self.lead.call_next(&mut state);
         if state.asleep || state.end.is_some() {
-            self.seat.io.notify_one();
+            self.lead.io.notify_one();
         }
     }
 }
@@ -225,10 +260,11 @@ mod tests {
     use crossbeam_channel::{Receiver, bounded};
 
     use super::super::channel::Channel;
+    use super::super::end::End;
     use super::super::hosts::Target;
+    use super::super::identity::Identity;
     use super::super::inbox::Inbox;
-    use super::super::io::Session;
-    use super::super::receive::Connection;
+    use super::super::receive::{Connection, Reader};
     use super::super::shared::Shared;
     use super::super::{Config, FRAME_LIMIT, Hosts};
     use super::*;
@@ -240,9 +276,9 @@ mod tests {
     /// So long that nothing happens for the sake of the connection.
     const TIMEOUT: Duration = Duration::from_secs(3600);
 
-    /// A seat with an I/O thread, and the server's end of the connection.
+    /// The lead with an I/O thread, and the server's end of the connection.
     struct Rig {
-        shared: Arc<Shared>,
+        reading: Arc<LeaderFollowers<Reader>>,
         server: TcpStream,
         ended: Receiver<End>,
     }
@@ -262,14 +298,15 @@ mod tests {
             };
             let status = Arc::new(Status::new(TIMEOUT, true));
             let shared = Arc::new(Shared::new(config, status));
-            let session = Session::default();
+            let session = Identity::default();
             let connection = Connection::new(&shared, &Arc::new(channel), &session, TIMEOUT);
             let reader = Box::new(Reader::new(Inbox::new(FRAME_LIMIT), connection));
             let (end, ended) = bounded(1);
-            let seat = Arc::clone(&shared);
-            thread::spawn(move || end.send(seat.seat.serve(reader).1));
+            let reading = Arc::<LeaderFollowers<Reader>>::default();
+            let serving = Arc::clone(&reading);
+            thread::spawn(move || end.send(serving.serve(reader).1));
             Self {
-                shared,
+                reading,
                 server,
                 ended,
             }
@@ -291,8 +328,8 @@ mod tests {
             });
         }
 
-        fn sittings(&self) -> u64 {
-            self.shared.seat.state.lock().sittings
+        fn turns(&self) -> u64 {
+            self.reading.lead.lock().turns
         }
 
         fn end(&self) -> End {
@@ -301,13 +338,13 @@ mod tests {
 
         /// A thread that waits for what nobody reads.
         fn waits(&self, until: Option<Duration>) -> (Arc<AtomicBool>, JoinHandle<()>) {
-            let (shared, awake) = (Arc::clone(&self.shared), Arc::<AtomicBool>::default());
+            let (reading, awake) = (Arc::clone(&self.reading), Arc::<AtomicBool>::default());
             let until = until.map(|time| Instant::now() + time);
             let woken = Arc::clone(&awake);
             let thread = thread::spawn(move || {
                 let awake = || woken.load(Ordering::Acquire);
                 while !awake() && until.is_none_or(|until| Instant::now() < until) {
-                    shared.seat.rest(&awake, until);
+                    reading.rest(&awake, until);
                 }
             });
             (awake, thread)
@@ -315,18 +352,18 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_reads_and_then_the_next_until_the_connection_ends() {
+    fn a_waiter_reads_and_then_the_next_until_the_connection_ends() {
         let mut rig = Rig::start();
         let waiting = [rig.waits(None), rig.waits(None)];
-        rig.answer_pings_until("one reads", |rig| rig.sittings() > 0);
+        rig.answer_pings_until("one reads", |rig| rig.turns() > 0);
         let [(awake, one), (other_awake, other)] = waiting;
         awake.store(true, Ordering::Release);
         one.thread().unpark();
         rig.answer_pings_until("it leaves", |_| one.is_finished());
-        let so_far = rig.sittings();
+        let so_far = rig.turns();
         rig.answer_pings_until("the other reads or has done so", |rig| {
-            let state = rig.shared.seat.state.lock();
-            state.sittings > so_far || (state.free.is_none() && state.asleep)
+            let state = rig.reading.lead.lock();
+            state.turns > so_far || (state.free.is_none() && state.asleep)
         });
         rig.server.shutdown(std::net::Shutdown::Both).unwrap();
         assert_eq!(rig.end(), End::HungUp);
@@ -336,24 +373,24 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_does_so_no_longer_than_it_waits() {
+    fn a_leader_reads_no_longer_than_it_waits() {
         let mut rig = Rig::start();
-        // Whoever could not sit down in this time waits again.
+        // A thread that could not lead in this time waits again.
         eventually("it waits in vain while it reads", || {
-            let before = rig.sittings();
+            let before = rig.turns();
             let (_, thread) = rig.waits(Some(Duration::from_secs(1)));
             rig.answer_pings_until("it reads", |rig| {
-                rig.sittings() > before || thread.is_finished()
+                rig.turns() > before || thread.is_finished()
             });
             eventually("its time is over", || thread.is_finished());
-            rig.sittings() > before
+            rig.turns() > before
         });
     }
 
     #[test]
-    fn a_panic_of_who_reads_costs_the_connection_and_no_more() {
+    fn a_panic_of_the_leader_costs_the_connection_and_no_more() {
         let mut rig = Rig::start();
-        let (shared, armed) = (Arc::clone(&rig.shared), Arc::<AtomicBool>::default());
+        let (reading, armed) = (Arc::clone(&rig.reading), Arc::<AtomicBool>::default());
         let go = Arc::clone(&armed);
         let thread = thread::spawn(move || {
             let awake = || match go.load(Ordering::Acquire) {
@@ -361,11 +398,11 @@ mod tests {
                 false => false,
             };
             let rests = || loop {
-                shared.seat.rest(&awake, None);
+                reading.rest(&awake, None);
             };
             catch_unwind(AssertUnwindSafe(rests)).is_err()
         });
-        rig.answer_pings_until("it reads", |rig| rig.sittings() > 0);
+        rig.answer_pings_until("it reads", |rig| rig.turns() > 0);
         armed.store(true, Ordering::Release);
         thread.thread().unpark();
         rig.answer_pings_until("it panics", |_| thread.is_finished());

@@ -5,32 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
+use super::end::End;
 use super::features::older;
+use super::identity::Identity;
 use super::inbox::{Frame, Inbox};
-use super::io::Session;
 use super::queue::Pending;
+use super::reading::Read;
+use super::root::{below, strip};
 use super::shared::{Shared, Stage, State, path_of};
-use crate::jute::{
-    ErrorCode, Event, EventKind, Malformed, OpCode, OpReply, Reply, ReplyHeader, Request, xid,
-};
+use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
 use crate::time::clock::Moment;
-use crate::transport::{Failure, TooLong};
+use crate::transport::{Failure, TooLong, prefetch};
 
 /// A read waits no less than this for the sake of the connection.
 const SHORTEST: Duration = Duration::from_millis(10);
-
-/// Why a connection ended.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum End {
-    /// We asked for it.
-    Closed,
-    AuthFailed,
-    /// The session is over.
-    Expired,
-    /// The server closed the connection.
-    HungUp,
-    Broken(String),
-}
 
 /// What reads a connection and acts on what it reads; one thread at a time has it.
 #[derive(Debug)]
@@ -59,30 +47,6 @@ impl Reader {
         Self { inbox, connection }
     }
 
-    /// Lets requests in, if the server knows who we are already.
-    pub(super) fn begin(&mut self) -> Result<(), End> {
-        self.connection.welcome()?;
-        // What came along with the greeting is here already.
-        self.act()
-    }
-
-    /// Waits for bytes, for as long as the connection can do without us and until the time
-    /// has come, and acts on what came.
-    pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
-        self.connection.set_patience(until)?;
-        match self.inbox.fill(&self.connection.channel) {
-            Ok(0) => return Err(self.connection.hung_up()),
-            Ok(_) => self.connection.heard = Moment::now(),
-            Err(error) if is_timeout(&error) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
-                return Err(self.connection.hung_up());
-            }
-            Err(error) => return Err(End::Broken(error.to_string())),
-        }
-        self.act()?;
-        self.connection.tick()
-    }
-
     fn act(&mut self) -> Result<(), End> {
         let limit = self.inbox.limit();
         while let Some(frame) = self.inbox.frame()? {
@@ -97,11 +61,43 @@ impl Reader {
     }
 }
 
+impl Read for Reader {
+    type End = End;
+
+    /// Lets requests in, if the server knows who we are already.
+    fn begin(&mut self) -> Result<(), End> {
+        self.connection.welcome()?;
+        // What came along with the greeting is here already.
+        self.act()
+    }
+
+    /// Waits for bytes, for as long as the connection can do without us and until the time
+    /// has come, and acts on what came.
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
+        self.connection.set_patience(until)?;
+        match self.inbox.fill(&self.connection.channel) {
+            Ok(0) => return Err(self.connection.hung_up()),
+            Ok(_) => self.connection.heard = Moment::now(),
+            Err(error) if is_timeout(&error) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                return Err(self.connection.hung_up());
+            }
+            Err(error) => return Err(End::Broken(error.to_string())),
+        }
+        self.act()?;
+        self.connection.tick()
+    }
+
+    fn panicked() -> End {
+        End::Broken("the thread that read panicked".to_owned())
+    }
+}
+
 impl Connection {
     pub(super) fn new(
         shared: &Arc<Shared>,
         channel: &Arc<Channel>,
-        session: &Session,
+        session: &Identity,
         timeout: Duration,
     ) -> Self {
         Self {
@@ -218,8 +214,11 @@ impl Connection {
         }
         if let Some(path) = below(self.root(), &event.path) {
             let due = self.shared.state.lock().watches.fire(path, event.kind);
-            for then in due {
-                self.shared.send(then());
+            for watch in due {
+                let calls = prefetch::calls(watch, &self.shared.status);
+                if !calls.is_empty() {
+                    self.shared.send(calls);
+                }
             }
         }
     }
@@ -368,92 +367,10 @@ fn is_read(request: &Request) -> bool {
     )
 }
 
-/// Takes the root off a path that the server sent.
-fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
-    match path.strip_prefix(root)? {
-        "" => Some("/"),
-        path if path.starts_with('/') => Some(path),
-        _ => None,
-    }
-}
-
-/// Takes the root off the paths in a reply.
-fn strip(root: &str, reply: &mut Reply) {
-    if root.is_empty() {
-        return;
-    }
-    let strip = |path: &mut String| {
-        if let Some(inner) = below(root, path) {
-            *path = inner.to_owned();
-        }
-    };
-    match reply {
-        Reply::Created { path, .. } | Reply::Synced { path } => strip(path),
-        Reply::Ephemerals(paths) => paths.iter_mut().for_each(strip),
-        Reply::Multi(results) => {
-            for result in results {
-                if let Ok(OpReply::Created { path, .. }) = result {
-                    strip(path);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
             .field("session", &self.session)
             .finish_non_exhaustive()
-    }
-}
-
-impl From<Malformed> for End {
-    fn from(malformed: Malformed) -> Self {
-        Self::Broken(malformed.to_string())
-    }
-}
-
-impl From<super::inbox::BadLength> for End {
-    fn from(bad: super::inbox::BadLength) -> Self {
-        Self::Broken(bad.to_string())
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the client was closed",
-            Self::AuthFailed => "the server refused our credentials",
-            Self::Expired => "the session expired",
-            Self::HungUp => "the server closed the connection",
-            Self::Broken(reason) => reason,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_root_is_taken_off() {
-        for (root, path, inner) in [
-            ("", "/a", Some("/a")),
-            ("/app", "/app", Some("/")),
-            ("/app", "/app/a", Some("/a")),
-            ("/app", "/apple", None),
-            ("/app", "/other", None),
-        ] {
-            assert_eq!(below(root, path), inner, "{path} below {root}");
-        }
-        let mut reply = Reply::Created {
-            path: "/app/a".to_owned(),
-            stat: None,
-        };
-        strip("/app", &mut reply);
-        let path = "/a".to_owned();
-        assert_eq!(reply, Reply::Created { path, stat: None });
     }
 }

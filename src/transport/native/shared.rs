@@ -1,7 +1,6 @@
 //! What the callers' threads and the I/O thread share.
 //!
-//! There is one lock, beside that of the [`Seat`], which is taken alone. Nobody waits for
-//! the network under it, and no answer runs under it. Who queues a frame also writes it,
+//! There is one lock. Nobody waits for the network under it, and no answer runs under it. Who queues a frame also writes it,
 //! unless another thread is writing already: then that one takes the frame along.
 
 use std::collections::VecDeque;
@@ -10,11 +9,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::Config;
 use super::channel::{Channel, is_timeout};
+use super::config::Config;
 use super::features::Features;
 use super::queue::{Pending, Queue};
-use super::reading::Seat;
 use super::watches::{Kind, Watches};
 use crate::jute::Request;
 use crate::time::clock::Moment;
@@ -26,7 +24,6 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) status: Arc<Status>,
     pub(super) state: Mutex<State>,
-    pub(super) seat: Seat,
     /// Wakes the I/O thread from its rest between two attempts to connect.
     pub(super) stop: Condvar,
 }
@@ -71,7 +68,6 @@ impl Shared {
             config,
             status,
             state: Mutex::new(state),
-            seat: Seat::default(),
             stop: Condvar::new(),
         }
     }
@@ -209,8 +205,6 @@ impl Shared {
         }
         self.stop.notify_all();
         self.flush(state);
-        // For the server's answer, which is waited for elsewhere.
-        self.seat.summon();
         answer_all(open, Failure::Closed);
         true
     }

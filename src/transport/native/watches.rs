@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::mem;
 
 use crate::jute::{EventKind, WatchKind, WatchLists};
-use crate::transport::{Fired, Then, Watch, WatchId};
+use crate::transport::{Fired, Watch, WatchId};
 
 /// The largest part of a setWatches frame: well below what any server accepts.
 const PART_BYTES: usize = 128 * 1024;
@@ -61,16 +61,16 @@ impl Watches {
         idle
     }
 
-    /// Takes out whoever waits for such an event, and tells them, but for those who want
-    /// something to be sent instead.
-    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Then> {
+    /// Takes out the watches that wait for such an event, and tells them; those that have
+    /// something prefetched when the node goes are returned instead.
+    pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Watch> {
         let mut due = Vec::new();
         let Some(watchers) = self.0.get_mut(path) else {
             return due;
         };
         for watch in watchers.take(kind) {
-            match watch.then {
-                Some(then) if kind == EventKind::Deleted => due.push(then),
+            match watch.prefetch {
+                Some(_) if kind == EventKind::Deleted => due.push(watch),
                 _ => watch.to.put(Fired::told(watch.id, kind)),
             }
         }
@@ -191,6 +191,8 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use crossbeam_channel::{Receiver, unbounded};
 
     use super::*;
@@ -255,7 +257,7 @@ mod tests {
         for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
             let mut watches = Watches::default();
             let (mut watch, told) = watch(1);
-            watch.then = Some(Box::new(Vec::new));
+            watch.prefetch = Some(Arc::default());
             watches.add("/a".to_owned(), Kind::Data, watch);
             assert_eq!(watches.fire("/a", event).len(), sent);
             assert_eq!(heard(&told).len(), 1 - sent, "{event:?}");

@@ -11,7 +11,8 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, op};
 use crate::support::zookeeper::ZooKeeper as Server;
 use crate::support::{eventually, fresh_path, handle, timed};
-use crate::transport::status::{SessionEvent, SessionState, Status};
+use crate::transport::session_state::{SessionEvent, SessionState};
+use crate::transport::status::Status;
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use zookeeper::{WatchedEvent, WatchedEventType};
 
 use crate::jute::EventKind;
-use crate::transport::mailbox::Slot;
+use crate::transport::slot::Slot;
 use crate::transport::{Fired, Watch, WatchId};
 
 /// See the module's documentation.

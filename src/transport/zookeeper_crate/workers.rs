@@ -3,25 +3,11 @@
 use crossbeam_channel::Receiver;
 use zookeeper::ZooKeeper;
 
-use super::{Link, News, Owned, Shared, calls};
+use super::calls;
+use super::shared::{Errand, Job, Link, News, Owned, Shared};
 use crate::jute::{Reply, Request};
 use crate::time::clock::Moment;
-use crate::transport::{Failure, Watch};
-
-/// What a worker has to do.
-pub(super) enum Job {
-    /// To carry these out in this order, in this session.
-    Calls(i64, Vec<Errand>),
-    /// To find out whether there is a connection.
-    Probe,
-}
-
-/// A call whose answer is kept among the open ones.
-pub(super) struct Errand {
-    pub(super) id: u64,
-    pub(super) request: Request,
-    pub(super) watch: Option<Watch>,
-}
+use crate::transport::Failure;
 
 impl Shared {
     /// What a worker does until there are no more jobs.

@@ -358,7 +358,7 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let bounds = rig.status.bounds(rig.status.snapshot().session);
     let heard = closes.clone();
     let (to, seen) = unbounded();
-    let _awake = rig.status.on_change(move || {
+    let _awake = rig.status.on_change(move |_| {
         // A guard looks at this.
         let over = bounds.is_over();
         // Longer than a server nearby takes to hear of it.

@@ -18,7 +18,8 @@ use crate::jute::{
     Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
 };
 use crate::support::zookeeper::ZooKeeper;
-use crate::transport::status::{SessionEvent, SessionState, Status};
+use crate::transport::session_state::{SessionEvent, SessionState};
+use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
 
 /// Far longer than anything that is waited for should take.

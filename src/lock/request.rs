@@ -1,0 +1,100 @@
+//! What a call asks for: which queue to go through, and how to wait in it.
+
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::jute::Stat;
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
+use crate::recipe::last_grant::LastGrant;
+use crate::recipe::overdue::Overdue;
+use crate::session::lease::Lease;
+use crate::session::queries::Lasting;
+use crate::time::limit::Limit;
+
+/// A queue, and what its contender is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue<'a> {
+    /// The lock, for messages.
+    pub(crate) path: &'a str,
+    /// The directory of the queue's nodes.
+    pub(crate) dir: &'a str,
+    pub(crate) role: Role,
+    /// How many may hold at once, for permits.
+    pub(crate) permits: u32,
+    /// What becomes of the directory when it is empty.
+    pub(crate) lasting: Lasting<'a>,
+    /// Another lock, which must be held all the while.
+    pub(crate) under: Option<&'a Lease>,
+    /// The last grant to the one who takes turns here.
+    pub(crate) last: Option<&'a LastTurn>,
+}
+
+/// Read and written by the thread that has the turn only.
+pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
+
+/// How a call waits: the options of its user, with a limit in any case.
+pub(crate) struct LockRequest<'a> {
+    pub(crate) patience: Patience,
+    pub(crate) limit: Limit,
+    /// What others are shown instead of the client's own text.
+    pub(crate) note: Option<String>,
+    pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    pub(crate) overdue: Option<Overdue>,
+    /// The nodes are not to go before this time has passed.
+    pub(crate) hold_at_least: Option<Duration>,
+}
+
+/// Told what is ahead, at first and then when it changes.
+pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
+
+/// Who is ahead of a waiting thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Ahead {
+    pub(crate) since: Duration,
+    pub(crate) count: usize,
+    pub(crate) nearest: String,
+    /// Whether the nearest holds.
+    pub(crate) holds: bool,
+    pub(crate) data: Vec<u8>,
+    /// Empty if a crowd is ahead, which has no nearest.
+    pub(crate) stat: Stat,
+}
+
+impl<'a> Queue<'a> {
+    /// The queue in the lock's own directory.
+    pub(crate) fn of(path: &'a str, role: Role) -> Self {
+        Self {
+            path,
+            dir: path,
+            role,
+            permits: 0,
+            lasting: Lasting::WhileUsed,
+            under: None,
+            last: None,
+        }
+    }
+
+    /// Whether a place in this queue is of no use any more.
+    pub(super) fn is_pointless(&self) -> bool {
+        self.under.is_some_and(|under| under.check().is_err())
+    }
+}
+
+impl LockRequest<'_> {
+    /// Whether any node of this client's will do.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.note.is_none() && self.hold_at_least.is_none()
+    }
+}
+
+impl fmt::Debug for LockRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockRequest")
+            .field("patience", &self.patience)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,60 @@
+//! A transport whose requests are counted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Call, Capabilities, Transport, WatchId};
+use crate::metrics::Counters;
+
+/// A transport whose requests are counted.
+pub(crate) struct Counted {
+    inner: Arc<dyn Transport>,
+    counters: Arc<Counters>,
+}
+
+impl Counted {
+    pub(crate) fn over(inner: Arc<dyn Transport>, counters: &Arc<Counters>) -> Arc<dyn Transport> {
+        let counters = counters.clone();
+        Arc::new(Self { inner, counters })
+    }
+}
+
+impl Transport for Counted {
+    fn send(&self, calls: Vec<Call>) {
+        for call in &calls {
+            self.counters.requested(&call.request);
+        }
+        self.inner.send(calls);
+    }
+
+    fn unwatch(&self, path: &str, id: WatchId) {
+        self.inner.unwatch(path, id);
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        self.inner.rest(awake, until);
+    }
+
+    fn attend(&self) {
+        self.inner.attend();
+    }
+
+    fn close(&self, limit: Duration) {
+        self.inner.close(limit);
+    }
+
+    fn leave(&self) {
+        self.inner.leave();
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

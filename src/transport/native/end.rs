@@ -1,0 +1,43 @@
+//! How a connection ends.
+
+use std::fmt;
+
+use super::inbox::BadLength;
+use crate::jute::Malformed;
+
+/// Why a connection ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// We asked for it.
+    Closed,
+    AuthFailed,
+    /// The session is over.
+    Expired,
+    /// The server closed the connection.
+    HungUp,
+    Broken(String),
+}
+
+impl From<Malformed> for End {
+    fn from(malformed: Malformed) -> Self {
+        Self::Broken(malformed.to_string())
+    }
+}
+
+impl From<BadLength> for End {
+    fn from(bad: BadLength) -> Self {
+        Self::Broken(bad.to_string())
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the client was closed",
+            Self::AuthFailed => "the server refused our credentials",
+            Self::Expired => "the session expired",
+            Self::HungUp => "the server closed the connection",
+            Self::Broken(reason) => reason,
+        })
+    }
+}

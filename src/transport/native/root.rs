@@ -1,0 +1,61 @@
+//! The chroot, which stands before every path that the server sends.
+
+use crate::jute::{OpReply, Reply};
+
+/// Takes the root off a path that the server sent.
+pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
+    match path.strip_prefix(root)? {
+        "" => Some("/"),
+        path if path.starts_with('/') => Some(path),
+        _ => None,
+    }
+}
+
+/// Takes the root off the paths in a reply.
+pub(super) fn strip(root: &str, reply: &mut Reply) {
+    if root.is_empty() {
+        return;
+    }
+    let strip = |path: &mut String| {
+        if let Some(inner) = below(root, path) {
+            *path = inner.to_owned();
+        }
+    };
+    match reply {
+        Reply::Created { path, .. } | Reply::Synced { path } => strip(path),
+        Reply::Ephemerals(paths) => paths.iter_mut().for_each(strip),
+        Reply::Multi(results) => {
+            for result in results {
+                if let Ok(OpReply::Created { path, .. }) = result {
+                    strip(path);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_taken_off() {
+        for (root, path, inner) in [
+            ("", "/a", Some("/a")),
+            ("/app", "/app", Some("/")),
+            ("/app", "/app/a", Some("/a")),
+            ("/app", "/apple", None),
+            ("/app", "/other", None),
+        ] {
+            assert_eq!(below(root, path), inner, "{path} below {root}");
+        }
+        let mut reply = Reply::Created {
+            path: "/app/a".to_owned(),
+            stat: None,
+        };
+        strip("/app", &mut reply);
+        let path = "/a".to_owned();
+        assert_eq!(reply, Reply::Created { path, stat: None });
+    }
+}

@@ -1,0 +1,53 @@
+//! What is asked for the moment that a watched node goes, before its watcher has woken up.
+//!
+//! The thread that hears of the event sends it, and the watcher is woken once, with the
+//! replies. Several watches may share one prefetch: the first whose node goes has it sent.
+
+use super::call::{Call, Fired, Prefetch, Prefetched, Watch};
+use super::gather::gather;
+use super::status::Status;
+use crate::jute::{EventKind, Request};
+
+/// The calls that are due now that the node of this watch is gone; it is told when they are
+/// answered, or at once if there are none.
+pub(super) fn calls(watch: Watch, status: &Status) -> Vec<Call> {
+    let Watch { id, to, prefetch } = watch;
+    let kind = EventKind::Deleted;
+    let due = prefetch.and_then(|prefetch| prefetch.lock().take());
+    let Some((number, requests)) = due.and_then(|prefetch| prefetch.due(status)) else {
+        to.put(Fired::told(id, kind));
+        return Vec::new();
+    };
+    let stamp = status.stamp();
+    let requests = requests.into_iter().map(|request| (request, None));
+    gather(requests.collect(), move |answers| {
+        let mut answers = answers.into_iter();
+        let prefetched = answers.next().map(|listing| Prefetched {
+            number,
+            stamp,
+            listing,
+            proof: answers.collect(),
+        });
+        to.put(Fired {
+            id,
+            kind,
+            prefetched,
+        });
+    })
+}
+
+impl Prefetch {
+    fn due(self, status: &Status) -> Option<(u64, Vec<Request>)> {
+        let is_proven = self
+            .proven
+            .is_some_and(|proven| status.supports_a_grant(proven, 0));
+        if is_proven && self.listed {
+            return None;
+        }
+        let mut requests = vec![self.listing];
+        if !is_proven {
+            requests.extend(self.proof);
+        }
+        Some((self.number, requests))
+    }
+}

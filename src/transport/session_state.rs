@@ -1,0 +1,66 @@
+//! What users are told of a session.
+
+/// The state of a client's session.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionState;
+///
+/// assert_eq!(client.state(), SessionState::Connected);
+/// client.close()?;
+/// assert_eq!(client.state(), SessionState::Closed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// There is no connection at the moment, and the client tries to make one.
+    Connecting,
+    /// There is a connection.
+    Connected,
+    /// The client is closed.
+    Closed,
+    /// The server refused the credentials; the client is closed.
+    AuthFailed,
+}
+
+/// What happened to a client's session; see [`Client::events`](crate::Client::events).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::SessionEvent;
+///
+/// let session = client.session_id();
+/// let events = client.events();
+/// server.disconnect_all();
+/// assert_eq!(events.recv()?, SessionEvent::Disconnected);
+/// assert_eq!(events.recv()?, SessionEvent::Connected { session });
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// A connection was made.
+    Connected {
+        /// The session it serves: the same as before, or a new one after an expiry.
+        session: i64,
+    },
+    /// The connection broke.
+    Disconnected,
+    /// The session expired: its locks are lost.
+    Expired,
+    /// The client was closed.
+    Closed,
+    /// The server refused the credentials; the client is closed.
+    AuthFailed,
+}
