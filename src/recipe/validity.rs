@@ -164,8 +164,109 @@ impl Stamp {
     }
 }
 
+/// What is known of the session of a lock at one moment.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Terms {
+    /// The shortest timeout that was negotiated in this session.
+    pub timeout: Duration,
+    /// From this moment on nothing is known of the session unless a server answers.
+    pub latest: Duration,
+    /// The session is over, or another one has taken its place.
+    pub over: bool,
+}
+
+impl Terms {
+    /// From this moment on somebody else may have what was proven by `stamp`.
+    pub fn until(self, stamp: Stamp) -> Duration {
+        stamp.until(self.timeout).min(self.latest)
+    }
+}
+
+/// What one guard believes of its lock: the machine of the drawing above.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Belief {
+    /// The last proof; `None` once the lock is lost, which is final.
+    pub stamp: Option<Stamp>,
+    /// Disconnected since that proof.
+    pub shaken: bool,
+}
+
+/// What happened to the connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct News {
+    /// There is a connection, since this moment.
+    pub connected: Option<Duration>,
+    /// It is another one than when there was news before, or there is none.
+    pub broke: bool,
+    /// The session that is served, or was served last; `None` when that has expired.
+    pub session: Option<i64>,
+    /// There will never be a connection again.
+    pub over: bool,
+    /// The transport takes its session to the next connection.
+    pub resumes: bool,
+}
+
+impl Belief {
+    /// On the strength of this proof.
+    pub fn new(stamp: Stamp) -> Self {
+        Self {
+            stamp: Some(stamp),
+            shaken: false,
+        }
+    }
+
+    /// Returns the last proof, unless the lock is lost.
+    pub fn look(&mut self, terms: Terms, now: Duration) -> Option<Stamp> {
+        let good = |stamp: &Stamp| !terms.over && now < terms.until(*stamp);
+        self.stamp = self.stamp.filter(good);
+        self.stamp
+    }
+
+    /// What the guard is.
+    pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
+        match self.look(terms, now) {
+            Some(stamp) => stamp.state(self.shaken, terms.timeout, now),
+            None => GuardState::Lost,
+        }
+    }
+
+    /// When the state changes if nothing more is heard; never, once the lock is lost.
+    pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
+        let stamp = self.look(terms, now)?;
+        Some(match stamp.state(self.shaken, terms.timeout, now) {
+            GuardState::Held => stamp.suspect_from(terms.timeout).min(terms.until(stamp)),
+            _ => terms.until(stamp),
+        })
+    }
+
+    /// A quorum confirmed the nodes when it was asked with this stamp.
+    ///
+    /// A newer send time is as true with an older touch, and the other way round.
+    pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {
+        if let Some(old) = self.look(terms, now) {
+            self.stamp = Some(Stamp {
+                sent: stamp.sent.max(old.sent),
+                touched: stamp.touched.max(old.touched),
+            });
+            self.shaken = false;
+        }
+    }
+
+    /// Applies what happened to the connection to a lock of this `session`.
+    pub fn hear(&mut self, session: i64, news: News) {
+        let another = news.connected.is_some() && news.session != Some(session);
+        let ends = news.broke && !news.resumes && news.connected.is_none();
+        if news.over || another || news.session.is_none() || ends {
+            self.stamp = None;
+        }
+        // What was confirmed through this connection was not there when the last one broke.
+        let proven = |since| self.stamp.is_some_and(|stamp| since <= stamp.sent);
+        self.shaken |= news.broke && !news.connected.is_some_and(proven);
+    }
+}
+
 /// What bounds the life of one session, as far as its client knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lifetime {
     timeout: Duration,
     latest: Duration,
@@ -174,7 +275,7 @@ pub struct Lifetime {
     answers: VecDeque<Answer>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Answer {
     at: Duration,
     sent: Duration,
@@ -204,9 +305,18 @@ impl Lifetime {
         self.latest
     }
 
+    /// What guards have to know of it, while it is not over.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            timeout: self.timeout,
+            latest: self.latest,
+            over: false,
+        }
+    }
+
     /// From this moment on somebody else may have what was proven by `stamp`.
     pub fn until(&self, stamp: Stamp) -> Duration {
-        stamp.until(self.timeout).min(self.latest)
+        self.terms().until(stamp)
     }
 
     /// A connect request for this session is sent. A server that receives it grants what its
@@ -269,4 +379,9 @@ impl Lifetime {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "whoever tests may ask for more histories, and is told what they show"
+)]
 mod tests;
