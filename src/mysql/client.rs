@@ -7,10 +7,11 @@ use ::mysql::{Opts, Pool};
 
 use crate::error::{Error, Result};
 use crate::mysql::connection::Source;
+use crate::mysql::database::Timings;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
-use crate::mysql::schema;
-use crate::mysql::shared::{Handle, Settings, Shared, good};
+use crate::mysql::schema::{self, Schema};
+use crate::mysql::shared_client::SharedClient;
 
 /// A client of one database; the mutexes are made from it.
 ///
@@ -22,7 +23,7 @@ use crate::mysql::shared::{Handle, Settings, Shared, good};
 /// until the rows of released locks are deleted, two seconds at most.
 #[derive(Clone, Debug)]
 pub struct Client {
-    handle: Arc<Handle>,
+    shared: Arc<SharedClient>,
 }
 
 impl Client {
@@ -81,14 +82,14 @@ impl Client {
     ///
     /// Fails if the database does, or if there is a table that is not good for these locks.
     pub fn create_table(&self) -> Result<()> {
-        let deadline = Instant::now() + self.handle.shared.settings.connect_timeout;
-        self.handle
-            .shared
-            .ask(deadline, "create the tables", |link| {
-                link.run(schema::create)?;
-                link.run(schema::inspect)
+        let database = &self.shared.database;
+        let deadline = Instant::now() + database.timings.connect_timeout;
+        database
+            .ask(deadline, "create the tables", |connection| {
+                connection.run(schema::create)?;
+                connection.run(schema::inspect)
             })
-            .and_then(good)
+            .and_then(Schema::usable)
     }
 
     /// Returns the mutex of that name.
@@ -100,7 +101,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the name is empty, longer than 255 bytes, has
     /// control characters, or ends with a space (which the database would ignore).
     pub fn mutex(&self, name: &str) -> Result<Mutex> {
-        Ok(Mutex::new(self.handle.clone(), checked(name)?))
+        Ok(Mutex::new(self.shared.clone(), checked(name)?))
     }
 
     /// Returns the reentrant mutex of that name; it is the same lock as the mutex.
@@ -109,19 +110,19 @@ impl Client {
     ///
     /// As [`mutex`](Self::mutex).
     pub fn reentrant_mutex(&self, name: &str) -> Result<ReentrantMutex> {
-        Ok(ReentrantMutex::new(self.handle.clone(), checked(name)?))
+        Ok(ReentrantMutex::new(self.shared.clone(), checked(name)?))
     }
 
     /// Returns the lease that the client's locks are taken for.
     pub fn lease(&self) -> Duration {
-        self.handle.shared.lease()
+        self.shared.database.lease()
     }
 
     /// Sends away who waits for a lock, with [`Error::Closed`], and takes no more locks.
     ///
     /// Guards that are there become lost; their rows are deleted when they are dropped.
     pub fn close(&self) {
-        self.handle.shared.close();
+        self.shared.close();
     }
 }
 
@@ -130,18 +131,18 @@ impl Client {
 #[must_use = "a builder does nothing until connect is called"]
 pub struct ClientBuilder {
     source: Result<Source>,
-    settings: Settings,
+    timings: Timings,
 }
 
 impl ClientBuilder {
     fn new(source: Result<Source>) -> Self {
-        let settings = Settings {
+        let timings = Timings {
             lease: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
             poll: (Duration::from_millis(10), Duration::from_millis(500)),
             clean_every: Duration::from_secs(600),
         };
-        Self { source, settings }
+        Self { source, timings }
     }
 
     /// How long a lock is taken for; it is renewed every sixth of it.
@@ -159,13 +160,13 @@ impl ClientBuilder {
             range.contains(&lease),
             "a lease of {lease:?} is out of range"
         );
-        self.settings.lease = lease;
+        self.timings.lease = lease;
         self
     }
 
     /// How long [`connect`](Self::connect) waits. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.settings.connect_timeout = limit.min(Duration::from_secs(86_400));
+        self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self
     }
 
@@ -183,7 +184,7 @@ impl ClientBuilder {
             good,
             "poll intervals of {first:?} to {most:?} are out of range"
         );
-        self.settings.poll = (first, most);
+        self.timings.poll = (first, most);
         self
     }
 
@@ -200,7 +201,7 @@ impl ClientBuilder {
             range.contains(&interval),
             "an interval of {interval:?} is out of range"
         );
-        self.settings.clean_every = interval;
+        self.timings.clean_every = interval;
         self
     }
 
@@ -210,12 +211,11 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let shared = Arc::new(Shared::start(self.source?, self.settings)?);
-        let client = Client {
-            handle: Arc::new(Handle { shared }),
-        };
-        client.handle.shared.greet()?;
-        Ok(client)
+        let shared = SharedClient::start(self.source?, self.timings)?;
+        shared.database.connect()?;
+        Ok(Client {
+            shared: Arc::new(shared),
+        })
     }
 }
 

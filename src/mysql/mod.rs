@@ -25,20 +25,25 @@
 //!
 //! [`FencingToken`]: crate::FencingToken
 
-mod acquire;
 mod client;
-mod connection;
-mod held;
-mod lease;
-mod local;
 mod mutex;
-mod place;
 mod reentrant_mutex;
-mod release;
+
+mod acquire;
+mod description;
+mod guard_methods;
+mod held;
+mod shared_client;
+
+mod database;
+mod deletion;
+mod lease;
 mod renewal;
+
+mod connection;
 mod schema;
-mod shared;
 mod statement;
+mod statement_error;
 mod worker;
 
 pub use self::client::{Client, ClientBuilder};

@@ -4,12 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
-use crate::mysql::acquire::{Until, acquire};
-use crate::mysql::held::{Held, guard_methods};
-use crate::mysql::shared::Handle;
+use crate::error::{Error, Result};
+use crate::mysql::acquire::{Acquired, Until, acquire};
+use crate::mysql::guard_methods::guard_methods;
+use crate::mysql::held::Held;
+use crate::mysql::shared_client::SharedClient;
 
 /// A lock in the database that one thread in the whole cluster has at a time.
 ///
@@ -19,13 +18,13 @@ use crate::mysql::shared::Handle;
 /// pause. Waiting goes on while there is no connection to the database.
 #[derive(Clone, Debug)]
 pub struct Mutex {
-    handle: Arc<Handle>,
+    shared: Arc<SharedClient>,
     name: Arc<str>,
 }
 
 impl Mutex {
-    pub(super) fn new(handle: Arc<Handle>, name: Arc<str>) -> Self {
-        Self { handle, name }
+    pub(super) fn new(shared: Arc<SharedClient>, name: Arc<str>) -> Self {
+        Self { shared, name }
     }
 
     /// Takes the lock, and waits for it as long as it takes.
@@ -78,11 +77,16 @@ impl Mutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<MutexGuard>> {
-        let held = acquire(&self.handle.shared, &self.name, until)?;
-        Ok(held.map(|held| MutexGuard {
-            held,
-            thread: PhantomData,
-        }))
+        match acquire(&self.shared, &self.name, until)? {
+            None => Ok(None),
+            Some(Acquired::New(held)) => Ok(Some(MutexGuard {
+                held,
+                thread: PhantomData,
+            })),
+            Some(Acquired::Again(_)) => Err(Error::WouldDeadlock {
+                path: self.name.to_string(),
+            }),
+        }
     }
 }
 
@@ -114,7 +118,7 @@ pub struct SendGuard {
 impl MutexGuard {
     /// Returns the same guard, free to change threads.
     pub fn into_send(self) -> SendGuard {
-        self.held.place.disown();
+        self.held.row.detach();
         SendGuard { held: self.held }
     }
 }
@@ -130,7 +134,7 @@ impl MutexGuard {
     /// Fails with [`Error::Lost`] if it was lost before, and with [`Error::Suspect`] when
     /// there was no answer; the release then goes on in the background.
     pub fn unlock(self) -> Result<()> {
-        self.held.place.unlock()
+        self.held.row.unlock()
     }
 }
 
@@ -141,6 +145,6 @@ impl SendGuard {
     ///
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        self.held.place.unlock()
+        self.held.row.unlock()
     }
 }

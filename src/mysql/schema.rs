@@ -1,7 +1,9 @@
-//! The tables, and whether those found will do.
+//! The tables, and whether those in the database suit the locks.
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
+
+use crate::error::Error;
 
 /// The statements that create the tables, to be run by who may.
 ///
@@ -56,14 +58,29 @@ SELECT GROUP_CONCAT(LOWER(COLUMN_NAME)) FROM information_schema.STATISTICS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock' AND NON_UNIQUE = 0 \
 GROUP BY INDEX_NAME";
 
-/// What the database has in the place of our tables.
+/// What the database has under the names of the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Schema {
     Good,
-    /// There is no table at all yet.
+    /// There are no tables yet.
     Missing,
     /// What is wrong with the tables, and what to do.
     Wrong(&'static str),
+}
+
+impl Schema {
+    /// Fails unless the tables are there and suit the locks.
+    pub(super) fn usable(self) -> crate::error::Result<()> {
+        let message = match self {
+            Self::Good => return Ok(()),
+            Self::Missing => "there is no table database_lock: run CREATE_TABLE",
+            Self::Wrong(message) => message,
+        };
+        Err(Error::Database {
+            what: "use the table",
+            message: message.to_owned(),
+        })
+    }
 }
 
 /// Creates the tables where there are none.
@@ -71,7 +88,7 @@ pub(super) fn create(conn: &mut Conn) -> Result<()> {
     conn.query_drop(CREATE_TABLE)
 }
 
-/// Looks at the tables.
+/// Reads what tables there are.
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));

@@ -31,7 +31,7 @@ pub(super) struct Key<'a> {
 
 /// What a look at a lock's row found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Row {
+pub(super) enum RowState {
     /// There is none.
     Free,
     /// Its lease has ended.
@@ -111,17 +111,17 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
 }
 
 /// Returns what the lock's row says.
-pub(super) fn look(conn: &mut Conn, name: &str) -> Result<Row> {
+pub(super) fn look(conn: &mut Conn, name: &str) -> Result<RowState> {
     let sql = format!(
         "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`) \
          FROM `database_lock` WHERE `lock` = {}",
         text(name)
     );
     Ok(match conn.query_first::<Option<i64>, _>(sql)? {
-        None => Row::Free,
-        Some(None) => Row::Taken { left: None },
-        Some(Some(left)) if left < 0 => Row::Expired,
-        Some(Some(left)) => Row::Taken {
+        None => RowState::Free,
+        Some(None) => RowState::Taken { left: None },
+        Some(Some(left)) if left < 0 => RowState::Expired,
+        Some(Some(left)) => RowState::Taken {
             left: Some(Duration::from_micros(left.unsigned_abs())),
         },
     })
