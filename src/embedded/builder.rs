@@ -1,12 +1,11 @@
-//! How a server is to be.
+//! How a server is configured and started.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Server;
-use super::sessions::Timeouts;
+use super::config::Config;
+use super::server::Server;
 
 /// Configures a [`Server`] before it starts.
 ///
@@ -27,39 +26,26 @@ pub struct ServerBuilder {
     config: Config,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) listen: IpAddr,
-    /// 0 stands for any that is free.
-    pub(super) port: u16,
-    pub(super) max_frame: usize,
-    pub(super) max_connections: usize,
-    pub(super) container_check: Duration,
-    pub(super) without_create2: bool,
-    pub(super) without_containers: bool,
-    /// What the counters of directories yet to be created start with.
-    pub(super) counters: HashMap<String, i32>,
-    tick: Duration,
-    min_session_timeout: Option<Duration>,
-    max_session_timeout: Option<Duration>,
+impl Server {
+    /// Starts a server on a free loopback port.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no free port, or no thread to be had.
+    pub fn start() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// A server that is to be different from what [`start`](Self::start) gives.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::new()
+    }
 }
 
 impl ServerBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
-            config: Config {
-                listen: Ipv4Addr::LOCALHOST.into(),
-                port: 0,
-                max_frame: 0xf_ffff,
-                max_connections: 1000,
-                container_check: Duration::from_secs(60),
-                without_create2: false,
-                without_containers: false,
-                counters: HashMap::new(),
-                tick: Duration::from_secs(2),
-                min_session_timeout: None,
-                max_session_timeout: None,
-            },
+            config: Config::default(),
         }
     }
 
@@ -168,30 +154,4 @@ impl ServerBuilder {
     pub fn start(self) -> io::Result<Server> {
         Server::start_with(self.config)
     }
-}
-
-impl Config {
-    pub(super) fn timeouts(&self) -> Timeouts {
-        let min = self
-            .min_session_timeout
-            .unwrap_or_else(|| self.tick.saturating_mul(2));
-        let max = self
-            .max_session_timeout
-            .unwrap_or_else(|| self.tick.saturating_mul(20));
-        Timeouts {
-            tick_ms: millis(self.tick),
-            min_ms: millis(min),
-            max_ms: millis(max.max(min)),
-        }
-    }
-
-    /// How long a connection may be open before its client says who it is.
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_millis(self.timeouts().max_ms)
-    }
-}
-
-/// What a session timeout can say.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).map_or(i32::MAX as u64, |ms| ms.min(i32::MAX as u64))
 }

@@ -1,10 +1,9 @@
-//! What a change leaves behind: enough to take it back, and to know who may hear of it.
+//! A change that was made, with what it takes to undo it and to know who may see it.
 
 use super::acl::Acl;
 use super::node::{Marks, Node};
 use crate::jute::Data;
 
-/// A change that was made.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Created {
@@ -25,7 +24,7 @@ pub(super) enum Change {
     },
 }
 
-/// What the directory was like before the change.
+/// The directory of the node, before the change.
 #[derive(Clone, Debug)]
 pub(super) struct Above {
     pub(super) acl: Acl,

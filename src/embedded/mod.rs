@@ -91,7 +91,7 @@
 //! [`expire_session`](Server::expire_session) ends a session that its client still believes
 //! in. A real server does that only when an operator has it do so.
 
-// Pure: values in, values out, as the lint below has it.
+// Pure: values in, values out; the lint keeps it so.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -109,23 +109,30 @@ mod tree;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
 // Behind the one lock.
-mod admin;
+mod clients;
+mod expiry;
 mod faults;
+mod follower;
+mod four_letter_words;
 mod lag;
 mod reads;
+mod request;
 mod requests;
 mod state;
 // Threads and sockets.
 mod connection;
-#[cfg(test)]
-mod differential;
 mod listener;
 mod outbox;
-#[cfg(test)]
-mod tests;
+mod shared_server;
 // What users see.
 mod builder;
+mod config;
 mod server;
+// Tests.
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod tests;
 
 pub use self::builder::ServerBuilder;
 pub use self::faults::RequestKind;

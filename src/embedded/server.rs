@@ -1,4 +1,4 @@
-//! The server as its user holds it.
+//! The server, as its user sees it. How it is configured and started is in `builder`.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::builder::{Config, ServerBuilder};
-use super::connection::Client;
-use super::faults::{RequestKind, Weather};
-use super::listener::{self, Listener, reachable};
-use super::state::State;
+use super::config::Config;
+use super::faults::RequestKind;
+use super::listener::{self, Clients, Listener, reachable};
+use super::shared_server::SharedServer;
+use super::state::ServerState;
 
 /// How long [`Server::resume`] tries to get its port back.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REBIND_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running server; it stops when it is dropped.
 ///
@@ -35,17 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Server {
     address: SocketAddr,
     hosts: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
+    clients: Arc<Clients>,
     listener: Mutex<Option<Listener>>,
     ticker: Option<Ticker>,
-}
-
-/// What the threads of a server share.
-pub(super) struct Shared {
-    pub(super) config: Config,
-    pub(super) state: Mutex<State>,
-    pub(super) weather: Arc<Weather>,
-    clients: Mutex<Vec<Client>>,
 }
 
 /// The thread that ends sessions and reaps containers.
@@ -56,34 +49,20 @@ struct Ticker {
 }
 
 impl Server {
-    /// Starts a server on a free loopback port.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no free port, or no thread to be had.
-    pub fn start() -> io::Result<Self> {
-        Self::builder().start()
-    }
-
-    /// A server that is to be different from what [`start`](Self::start) gives.
-    pub fn builder() -> ServerBuilder {
-        ServerBuilder::new()
-    }
-
     pub(super) fn start_with(mut config: Config) -> io::Result<Self> {
         let socket = listener::bind(config.listen, config.port)?;
         let address = socket.local_addr()?;
         config.port = address.port();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(config.clone())),
+        let shared = Arc::new(SharedServer {
+            state: Mutex::new(ServerState::new(config.clone())),
             config,
-            weather: Arc::default(),
-            clients: Mutex::default(),
+            network: Arc::default(),
         });
         let mut server = Self {
             address,
             hosts: reachable(address).to_string(),
             shared,
+            clients: Arc::default(),
             listener: Mutex::default(),
             ticker: None,
         };
@@ -156,13 +135,13 @@ impl Server {
     /// Connections stay open, and new ones are made: it is the operating system that
     /// accepts them. What was sent meanwhile arrives in the end, as with TCP.
     pub fn blackhole(&self) {
-        self.shared.weather.set_blackhole(true);
-        self.weather_changed();
+        self.shared.network.set_blackhole(true);
+        self.clients.network_changed();
     }
 
     /// From now on everything takes this much longer to reach a client.
     pub fn delay(&self, delay: Duration) {
-        self.shared.weather.set_delay(delay);
+        self.shared.network.set_delay(delay);
     }
 
     /// The network and the server are well again: ends [`refuse`](Self::refuse),
@@ -172,9 +151,9 @@ impl Server {
     ///
     /// Panics if another program has taken the port meanwhile and keeps it.
     pub fn resume(&self) {
-        self.shared.weather.set_delay(Duration::ZERO);
-        self.shared.weather.set_blackhole(false);
-        self.weather_changed();
+        self.shared.network.set_delay(Duration::ZERO);
+        self.shared.network.set_blackhole(false);
+        self.clients.network_changed();
         if self.listener.lock().is_none()
             && let Err(error) = self.rebind().and_then(|socket| self.listen(socket))
         {
@@ -216,24 +195,19 @@ impl Server {
     }
 
     fn listen(&self, socket: TcpListener) -> io::Result<()> {
-        let listener = Listener::start(socket, Arc::clone(&self.shared))?;
+        let listener =
+            Listener::start(socket, Arc::clone(&self.shared), Arc::clone(&self.clients))?;
         *self.listener.lock() = Some(listener);
         Ok(())
     }
 
     fn rebind(&self) -> io::Result<TcpListener> {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + REBIND_LIMIT;
         loop {
             match TcpListener::bind(self.address) {
                 Err(_) if Instant::now() < give_up => thread::sleep(Duration::from_millis(20)),
                 bound => return bound,
             }
-        }
-    }
-
-    fn weather_changed(&self) {
-        for client in self.shared.clients.lock().iter() {
-            client.outbox().weather_changed();
         }
     }
 
@@ -252,9 +226,7 @@ impl Drop for Server {
             drop(wake);
             let _ = thread.join();
         }
-        let clients = std::mem::take(&mut *self.shared.clients.lock());
-        clients.iter().for_each(|client| client.outbox().stop());
-        clients.into_iter().for_each(Client::join);
+        self.clients.stop();
     }
 }
 
@@ -266,17 +238,8 @@ impl fmt::Debug for Server {
     }
 }
 
-impl Shared {
-    /// Takes note of a new client, and forgets those that are gone.
-    pub(super) fn keep(&self, client: Option<Client>) {
-        let mut clients = self.clients.lock();
-        clients.retain(|client| !client.has_ended());
-        clients.extend(client);
-    }
-}
-
 impl Ticker {
-    fn start(shared: Arc<Shared>) -> io::Result<Self> {
+    fn start(shared: Arc<SharedServer>) -> io::Result<Self> {
         let (wake, woken) = bounded(1);
         let thread = thread::Builder::new()
             .name("zk-ticker".to_owned())
@@ -285,7 +248,7 @@ impl Ticker {
     }
 }
 
-fn tick(shared: &Shared, woken: &Receiver<()>) {
+fn tick(shared: &SharedServer, woken: &Receiver<()>) {
     loop {
         let wait = shared.state.lock().tick();
         if woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {

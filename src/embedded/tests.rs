@@ -2,7 +2,7 @@
 
 use super::acl::{Acl, Identity};
 use super::change::Change;
-use super::node::Moment;
+use super::node::ChangeTime;
 use super::tree::{Author, Tree};
 use super::watches::{Notice, Reach, Subject, Watcher, Watches};
 use crate::jute::{
@@ -27,9 +27,9 @@ impl Garden {
         }
     }
 
-    fn at(&mut self) -> Moment {
+    fn at(&mut self) -> ChangeTime {
         self.zxid += 1;
-        Moment {
+        ChangeTime {
             zxid: self.zxid,
             ms: 0,
         }
@@ -257,16 +257,19 @@ fn nodes_end_with_their_session() {
 fn a_container_is_reaped_once_its_last_child_is_gone() {
     let mut garden = Garden::new();
     garden.create("/c", CreateMode::Container).unwrap();
-    assert_eq!(garden.tree.spent_containers(), [""; 0]);
+    assert_eq!(garden.tree.empty_containers(), [""; 0]);
     garden.create("/c/x", CreateMode::Persistent).unwrap();
-    assert_eq!(garden.tree.spent_containers(), [""; 0]);
+    assert_eq!(garden.tree.empty_containers(), [""; 0]);
     garden.apply(delete("/c/x")).unwrap();
-    assert_eq!(garden.tree.spent_containers(), ["/c"]);
+    assert_eq!(garden.tree.empty_containers(), ["/c"]);
     let at = garden.at();
     garden.create("/c/y", CreateMode::Persistent).unwrap();
-    assert_eq!(garden.tree.reap("/c", at).err(), Some(ErrorCode::NOT_EMPTY));
+    assert_eq!(
+        garden.tree.remove_container("/c", at).err(),
+        Some(ErrorCode::NOT_EMPTY)
+    );
     garden.apply(delete("/c/y")).unwrap();
-    garden.tree.reap("/c", at).unwrap();
+    garden.tree.remove_container("/c", at).unwrap();
     // Made anew, it counts anew.
     garden.create("/c", CreateMode::Container).unwrap();
     let first = garden.create("/c/n-", CreateMode::PersistentSequential);
@@ -285,15 +288,17 @@ fn a_node_may_be_deleted_by_whoever_may_delete_in_its_directory() {
     if let Op::Create { acl, .. } = &mut private {
         acl[0].scheme = "auth".to_owned();
     }
-    tree.apply(private, mine, Moment::default()).unwrap();
+    tree.apply(private, mine, ChangeTime::default()).unwrap();
     let inside = create("/a/b", CreateMode::Persistent);
-    let refused = tree.apply(inside.clone(), AUTHOR, Moment::default());
+    let refused = tree.apply(inside.clone(), AUTHOR, ChangeTime::default());
     assert_eq!(refused.err(), Some(ErrorCode::NO_AUTH));
-    tree.apply(inside, mine, Moment::default()).unwrap();
-    let refused = tree.apply(delete("/a/b"), AUTHOR, Moment::default());
+    tree.apply(inside, mine, ChangeTime::default()).unwrap();
+    let refused = tree.apply(delete("/a/b"), AUTHOR, ChangeTime::default());
     assert_eq!(refused.err(), Some(ErrorCode::NO_AUTH));
-    tree.apply(delete("/a/b"), mine, Moment::default()).unwrap();
-    tree.apply(delete("/a"), AUTHOR, Moment::default()).unwrap();
+    tree.apply(delete("/a/b"), mine, ChangeTime::default())
+        .unwrap();
+    tree.apply(delete("/a"), AUTHOR, ChangeTime::default())
+        .unwrap();
 }
 
 const ME: Watcher = 1;

@@ -1,8 +1,8 @@
-//! Who waits for which change.
+//! The watches of all clients.
 //!
-//! Values in, values out: a change goes in, and who is to be told what comes out.
-//! There are two tables, as in ZooKeeper: watches of a node (its data, its being
-//! there) and watches of its list of children. A persistent watch is in both.
+//! Values in, values out: a change goes in, and the events that it causes come out. There
+//! are two tables, as in ZooKeeper: watches on a node (its data and existence) and watches
+//! on its list of children. A persistent watch is in both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,16 +11,16 @@ use super::change::Change;
 use super::path;
 use crate::jute::{EventKind, WatchKind};
 
-/// Somebody who can be told: the number of a connection.
+/// The number of a connection, which has watches.
 pub(super) type Watcher = u64;
 
-/// Who is to be told what, if he may read what it is about.
+/// An event for one client, if it may read the node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Notice {
     pub(super) watcher: Watcher,
     pub(super) kind: EventKind,
     pub(super) path: String,
-    /// `None` if he has asked for it.
+    /// `None` if the client has been shown the node already.
     pub(super) acl: Option<Acl>,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Subject {
     Children,
 }
 
-/// How long a persistent watch sees.
+/// What a persistent watch covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
     Path,
@@ -48,7 +48,7 @@ pub(super) struct Watches {
 #[derive(Debug, Default)]
 struct Table(HashMap<String, BTreeMap<Watcher, Modes>>);
 
-/// What watches somebody has at one path, of one subject.
+/// The watches of one client on one path and subject.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Modes {
     once: bool,
@@ -72,7 +72,7 @@ impl Watches {
         }
     }
 
-    /// Whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
+    /// Returns whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
     pub(super) fn has(&self, kind: i32, path: &str, watcher: Watcher) -> bool {
         let is_in = |table: &Table| {
             let watchers = table.0.get(path);
@@ -90,7 +90,7 @@ impl Watches {
         }
     }
 
-    /// Removes all that somebody watches.
+    /// Removes all watches of one client.
     pub(super) fn forget(&mut self, watcher: Watcher) {
         for table in [&mut self.nodes, &mut self.children] {
             table.0.retain(|_, watchers| {
@@ -100,7 +100,7 @@ impl Watches {
         }
     }
 
-    /// Takes out what some watch.
+    /// Takes out the watches of some clients.
     pub(super) fn split(&mut self, who: &BTreeSet<Watcher>) -> Self {
         Self {
             nodes: self.nodes.split(who),
@@ -108,13 +108,13 @@ impl Watches {
         }
     }
 
-    /// Puts in what [`split`](Self::split) took out.
+    /// Puts back what [`split`](Self::split) took out.
     pub(super) fn merge(&mut self, other: Self) {
         self.nodes.merge(other.nodes);
         self.children.merge(other.children);
     }
 
-    /// Who is to be told of the change, in this order; watches that have fired are gone.
+    /// Fires the watches on a change; returns the events in their order.
     pub(super) fn fire(&mut self, change: &Change) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
@@ -141,7 +141,7 @@ impl Watches {
         notices
     }
 
-    /// How many connections watch how many nodes, and with how many watches.
+    /// Returns the numbers of connections with watches, of nodes watched, and of watches.
     pub(super) fn summary(&self) -> (usize, usize, usize) {
         let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
         let total = self.nodes.0.values().map(BTreeMap::len).sum();
@@ -180,7 +180,7 @@ impl Watches {
                 path: path.to_owned(),
                 acl: Some(acl.clone()),
             };
-            // Who watches a node and its children is told once that it is gone.
+            // A client that watches a node and its children gets one event when it is deleted.
             if !notices.contains(&notice) {
                 notices.push(notice);
             }
@@ -230,7 +230,7 @@ impl Table {
     }
 
     fn fire(&mut self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
-        let mut told = self.seen_from_above(path, kind);
+        let mut told = self.watching_subtrees(path, kind);
         let Some(watchers) = self.0.get_mut(path) else {
             return told;
         };
@@ -247,7 +247,7 @@ impl Table {
         told
     }
 
-    fn seen_from_above(&self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
+    fn watching_subtrees(&self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
         if kind == EventKind::ChildrenChanged {
             return BTreeSet::new();
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::client::{Client, Heard, Names};
 use super::script::{Act, RECURSIVE, SESSIONS, Step};
-use crate::embedded::Server;
+use crate::embedded::server::Server;
 use crate::jute::{
     Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
 };
