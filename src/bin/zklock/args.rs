@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// With whose locks ours exclude: Curator's and go-zookeeper's, kazoo's, or those of
     /// ZooKeeper's recipes page.
     #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
-    pub(crate) dialect: Words,
+    pub(crate) dialect: LockDialect,
 
     /// Says on stderr what happens; twice says more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -232,13 +232,13 @@ pub(crate) enum Protection {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Words {
+pub(crate) enum LockDialect {
     Curator,
     Kazoo,
     Recipe,
 }
 
-/// What is wrong with a path otherwise is said when there is a connection.
+/// The library checks the rest of the path.
 fn absolute(text: &str) -> Result<String, String> {
     match text.strip_prefix('/') {
         None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),
