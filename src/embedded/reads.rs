@@ -45,6 +45,12 @@ impl ServerState {
                 Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))
             }
             Request::WhoAmI => Ok(Reply::Identities(by.who.iter().map(shown).collect())),
+            watch => self.watch(watch, id),
+        }
+    }
+
+    fn watch(&mut self, request: Request, id: Watcher) -> Result<Reply> {
+        match request {
             Request::SetWatches(lists) => {
                 self.set_watches(lists, id);
                 Ok(Reply::Nothing)

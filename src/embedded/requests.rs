@@ -87,36 +87,11 @@ impl ServerState {
     }
 
     fn carry_out(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
+        let request = match into_op(request) {
+            Ok(op) => return self.write(op, by),
+            Err(request) => request,
+        };
         match request {
-            Request::Create {
-                path,
-                data,
-                acl,
-                mode,
-                stat,
-            } => self.write(
-                Op::Create {
-                    path,
-                    data,
-                    acl,
-                    mode,
-                    stat,
-                },
-                by,
-            ),
-            Request::Delete { path, version } => self.write(Op::Delete { path, version }, by),
-            Request::SetData {
-                path,
-                data,
-                version,
-            } => self.write(
-                Op::SetData {
-                    path,
-                    data,
-                    version,
-                },
-                by,
-            ),
             Request::SetAcl { path, acl, version } => self.set_acl(&path, &acl, version, by),
             Request::Multi(ops) => self.multi(ops, by),
             Request::Sync { path } => {
@@ -183,4 +158,34 @@ impl ServerState {
         let stat = self.tree.set_acl(path, acl, version, by.who)?;
         Ok(Reply::Stat(stat))
     }
+}
+
+/// Returns the operation that a request consists of, or the request if it is not one.
+fn into_op(request: Request) -> std::result::Result<Op, Request> {
+    Ok(match request {
+        Request::Create {
+            path,
+            data,
+            acl,
+            mode,
+            stat,
+        } => Op::Create {
+            path,
+            data,
+            acl,
+            mode,
+            stat,
+        },
+        Request::Delete { path, version } => Op::Delete { path, version },
+        Request::SetData {
+            path,
+            data,
+            version,
+        } => Op::SetData {
+            path,
+            data,
+            version,
+        },
+        other => return Err(other),
+    })
 }
