@@ -13,7 +13,7 @@ macro_rules! guard_methods {
                 self.held.check()
             }
 
-            /// Renews the lease now, which fails if the row is not ours any more.
+            /// Renews the lease now, which fails if the row was taken over or deleted.
             ///
             /// Blocks for a round trip, five seconds at most.
             ///
@@ -30,12 +30,12 @@ macro_rules! guard_methods {
                 self.held.check().is_ok()
             }
 
-            /// Returns what the guard knows about its lock.
+            /// Returns the state of the guard.
             pub fn state(&self) -> $crate::GuardState {
                 self.held.lease.state($crate::time::clock::Moment::now())
             }
 
-            /// Returns how long the lock can be trusted if nothing more is heard.
+            /// Returns how long the lock can be trusted without another renewal.
             pub fn valid_for(&self) -> std::time::Duration {
                 self.held
                     .lease
@@ -49,7 +49,7 @@ macro_rules! guard_methods {
                 $crate::FencingToken::new(self.held.lease.token)
             }
 
-            /// Returns the channel that tells of changes.
+            /// Returns the channel with the changes of the guard's state.
             pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
                 self.held.lease.events()
             }

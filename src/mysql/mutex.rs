@@ -10,12 +10,12 @@ use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
 
-/// A lock in the database that one thread in the whole cluster has at a time.
+/// A lock in the database that one thread in the whole cluster holds at a time.
 ///
 /// Made by [`Client::mutex`](crate::mysql::Client::mutex). It is not reentrant. Threads
 /// that want the same name through the same client wait in order of arrival; among
-/// clients there is no order, as the database has no queue: each looks again after a
-/// pause. Waiting goes on while there is no connection to the database.
+/// clients there is no order, because the database has no queue: each client looks again
+/// after a pause. Waiting goes on while there is no connection to the database.
 #[derive(Clone, Debug)]
 pub struct Mutex {
     shared: Arc<SharedClient>,
@@ -27,11 +27,11 @@ impl Mutex {
         Self { shared, name }
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Locks the mutex, and waits for it as long as it takes.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::WouldDeadlock`] at once if this thread has the lock, with
+    /// Fails with [`Error::WouldDeadlock`] at once if this thread holds the lock, with
     /// [`Error::Closed`] when the client is closed, and with [`Error::Database`] when the
     /// database refuses, as a read-only one does.
     pub fn lock(&self) -> Result<MutexGuard> {
@@ -42,7 +42,7 @@ impl Mutex {
         }
     }
 
-    /// Takes the lock if nobody has it.
+    /// Locks the mutex if nobody holds it.
     ///
     /// Waits for the answer of the database, five seconds at most.
     ///
@@ -53,7 +53,7 @@ impl Mutex {
         self.lock_until(Until::Now)
     }
 
-    /// Takes the lock, and waits for it no longer than `limit`.
+    /// Locks the mutex, and waits for it no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Mutex {
     }
 }
 
-/// The right to do what a [`Mutex`] protects, as long as [`check`](Self::check) says so.
+/// An RAII guard: the mutex is held as long as [`check`](Self::check) says so.
 ///
 /// Dropping it releases the lock in the background, without waiting for the database.
 /// It belongs to the thread that took it; see [`into_send`](Self::into_send).
@@ -108,7 +108,7 @@ pub struct MutexGuard {
 
 /// A [`MutexGuard`] that may go to another thread.
 ///
-/// A thread that made one is not told that it would wait for itself.
+/// The thread that made one waits for itself if it locks the mutex again.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {

@@ -1,4 +1,4 @@
-//! The mutex that the thread which has it may take again.
+//! The reentrant mutex and its guards.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
 
-/// A mutex that the thread which has it may take again, at no cost.
+/// A mutex that its holder may lock again, at no cost.
 ///
 /// Made by [`Client::reentrant_mutex`](crate::mysql::Client::reentrant_mutex). The lock
 /// is released when the last of the thread's guards is dropped. In the database it is
@@ -26,12 +26,12 @@ impl ReentrantMutex {
         Self { shared, name }
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Locks the mutex, and waits for it as long as it takes.
     ///
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::mysql::Mutex::lock); and with
-    /// [`Error::Lost`](crate::Error::Lost) if this thread has the lock and it was lost.
+    /// [`Error::Lost`](crate::Error::Lost) if this thread held the lock and has lost it.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         loop {
             if let Some(guard) = self.lock_until(Until::Never)? {
@@ -40,7 +40,7 @@ impl ReentrantMutex {
         }
     }
 
-    /// Takes the lock if nobody else has it.
+    /// Locks the mutex if nobody else holds it.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl ReentrantMutex {
         self.lock_until(Until::Now)
     }
 
-    /// Takes the lock, and waits for it no longer than `limit`.
+    /// Locks the mutex, and waits for it no longer than `limit`.
     ///
     /// # Errors
     ///

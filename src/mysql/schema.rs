@@ -5,7 +5,7 @@ use ::mysql::{Conn, Result};
 
 use crate::error::Error;
 
-/// The statements that create the tables, to be run by who may.
+/// The statements that create the tables.
 ///
 /// `database_lock` has a row for each lock that is held. The columns are those of the
 /// plain form (`id`, `lock`, `description`) and three more, which are NULL in the rows
@@ -31,10 +31,10 @@ CREATE TABLE IF NOT EXISTS `database_lock_token` (
   PRIMARY KEY (`slot`)
 ) ENGINE = InnoDB";
 
-/// The statement that makes a table of the plain form good for these locks as well.
+/// The statement that makes a table of the plain form suit these locks as well.
 ///
 /// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs
-/// that use the plain form go on working after it, and wait while it runs.
+/// that use the plain form wait while it runs, and go on working.
 pub const ALTER_TABLE: &str = "\
 ALTER TABLE `database_lock`
   MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -114,7 +114,7 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<Stri
     let Some((_, data_type, collation, _)) = column("lock") else {
         return Schema::Wrong("database_lock has no column `lock`: it is some other table");
     };
-    // Otherwise names that differ in case are one row here and two locks to the caller.
+    // Otherwise names that differ in case would be one row and two locks.
     let bytes = collation.ends_with("_bin") || data_type.ends_with("binary");
     if !data_type.contains("char") && !data_type.ends_with("binary") || !bytes {
         return Schema::Wrong("`lock` must be a VARCHAR that compares as _bin: run ALTER_TABLE");
