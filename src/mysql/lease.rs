@@ -6,9 +6,9 @@
 //!  renewal                                    be done under it   the database gives it away
 //! ```
 //!
-//! T is the lease. The database counts it from when it carries the renewal out, the client
-//! from before it sends it. The last quarter is for a database's clock that is set forward,
-//! and for the holder to come to a stop.
+//! T is the lease. Both fractions, and what a guard is before and after them, are decided by
+//! [`Validity`], as for the locks on ZooKeeper. What is kept here is the proof: when the last
+//! renewal that was confirmed was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
 use crate::guard::{GuardEvent, GuardState};
+use crate::recipe::validity::Validity;
 use crate::time::clock::Moment;
 
 /// The lease on the row of one lock that is held.
@@ -84,18 +85,19 @@ impl RowLease {
         let mut known = self.known.lock();
         match self.advance(&mut known, now) {
             GuardState::Lost => Duration::ZERO,
-            _ => (known.confirmed + deadline(self.length)).saturating_since(now),
+            _ => {
+                let until = self.validity(&known).until;
+                until.saturating_sub(now.since_boot())
+            }
         }
     }
 
-    /// Returns when the state changes if nothing more is confirmed.
-    pub(super) fn next_change(&self) -> Option<Moment> {
+    /// Returns how long after `now` the next event is due if nothing more is confirmed.
+    pub(super) fn steady_for(&self, now: Moment) -> Option<Duration> {
         let known = self.known.lock();
-        match known.told {
-            GuardState::Held => Some(known.confirmed + suspect(self.length)),
-            GuardState::Suspect => Some(known.confirmed + deadline(self.length)),
-            GuardState::Lost => None,
-        }
+        // After the state that was told: one that has passed untold is due at once.
+        let next = self.validity(&known).next_change(known.told)?;
+        Some(next.saturating_sub(now.since_boot()))
     }
 
     /// Returns when the last renewal that was confirmed was sent.
@@ -144,15 +146,15 @@ impl RowLease {
         known.released || known.told == GuardState::Lost
     }
 
+    fn validity(&self, known: &Known) -> Validity {
+        Validity::of_lease(known.confirmed.since_boot(), self.length)
+    }
+
     fn advance(&self, known: &mut Known, now: Moment) -> GuardState {
-        let state =
-            if known.told == GuardState::Lost || now >= known.confirmed + deadline(self.length) {
-                GuardState::Lost
-            } else if now >= known.confirmed + suspect(self.length) {
-                GuardState::Suspect
-            } else {
-                GuardState::Held
-            };
+        let state = match known.told {
+            GuardState::Lost => GuardState::Lost,
+            _ => self.validity(known).state(false, now.since_boot()),
+        };
         self.tell(known, state);
         state
     }
@@ -171,14 +173,6 @@ impl RowLease {
             });
         }
     }
-}
-
-fn suspect(lease: Duration) -> Duration {
-    lease / 3
-}
-
-fn deadline(lease: Duration) -> Duration {
-    lease / 4 * 3
 }
 
 #[cfg(test)]
@@ -216,6 +210,17 @@ mod tests {
         assert_eq!(lease.valid_for(at(8)), Duration::from_secs(6));
         let told: Vec<_> = lease.events().try_iter().collect();
         assert_eq!(told, [GuardEvent::Suspect, GuardEvent::Held]);
+    }
+
+    #[test]
+    fn an_event_that_is_late_is_due_at_once() {
+        let (lease, at) = lease();
+        assert_eq!(lease.steady_for(at(1)), Some(Duration::from_secs(3)));
+        assert_eq!(lease.steady_for(at(5)), Some(Duration::ZERO));
+        assert_eq!(lease.state(at(5)), GuardState::Suspect);
+        assert_eq!(lease.steady_for(at(5)), Some(Duration::from_secs(4)));
+        assert_eq!(lease.state(at(9)), GuardState::Lost);
+        assert_eq!(lease.steady_for(at(9)), None);
     }
 
     #[test]

@@ -209,16 +209,16 @@ impl Renewal {
 
     /// Returns how long there is nothing to do.
     fn until_next(&self, now: Moment) -> Duration {
-        let changes = self.leases.iter().filter_map(|lease| lease.next_change());
+        let changes = self.leases.iter().filter_map(|lease| lease.steady_for(now));
         let due = self.leases.iter().map(|lease| lease.due()).min();
         let renewal = match self.renewing {
             Some(_) => self.hangs_at(),
             None => due.map(|due| due.max(self.renew_at)),
         };
         let deletions = self.deletions.iter().map(|(at, _)| *at);
-        let next = changes.chain(renewal).chain(deletions).min();
-        let next = next.map_or(self.clean_at, |at| at.min(self.clean_at));
-        next.saturating_since(now)
+        let moments = deletions.chain(renewal).chain([self.clean_at]);
+        let waits = moments.map(|at| at.saturating_since(now));
+        waits.chain(changes).min().unwrap_or_default()
     }
 
     fn command(&mut self, command: Command) {
