@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::config::Config;
+use super::config::ServerConfig;
 use super::server::Server;
 
 /// Configures a [`Server`] before it starts.
@@ -23,7 +23,7 @@ use super::server::Server;
 #[derive(Clone, Debug)]
 #[must_use = "the server is started by `start`"]
 pub struct ServerBuilder {
-    config: Config,
+    config: ServerConfig,
 }
 
 impl Server {
@@ -31,12 +31,12 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Fails if there is no free port, or no thread to be had.
+    /// Fails if there is no free port, or no thread can be started.
     pub fn start() -> io::Result<Self> {
         Self::builder().start()
     }
 
-    /// A server that is to be different from what [`start`](Self::start) gives.
+    /// Returns a builder, for settings other than those of [`start`](Self::start).
     pub fn builder() -> ServerBuilder {
         ServerBuilder::new()
     }
@@ -45,11 +45,11 @@ impl Server {
 impl ServerBuilder {
     fn new() -> Self {
         Self {
-            config: Config::default(),
+            config: ServerConfig::default(),
         }
     }
 
-    /// The address to listen at; anything but a loopback address lets strangers in.
+    /// The address to listen at; with any but a loopback address, other machines can connect.
     ///
     /// Defaults to 127.0.0.1.
     pub fn listen(mut self, address: impl Into<IpAddr>) -> Self {
@@ -57,7 +57,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The port to listen at; 0 takes any that is free.
+    /// The port to listen at; 0 stands for any free port.
     ///
     /// Defaults to 0.
     pub fn port(mut self, port: u16) -> Self {
@@ -81,7 +81,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The shortest session timeout that a client gets, however short it asks.
+    /// The shortest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to two ticks.
     pub fn min_session_timeout(mut self, limit: Duration) -> Self {
@@ -89,7 +89,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The longest session timeout that a client gets, however long it asks.
+    /// The longest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to twenty ticks.
     pub fn max_session_timeout(mut self, limit: Duration) -> Self {
@@ -106,7 +106,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How many connections there may be; one more is closed at once.
+    /// How many connections there may be; further ones are closed at once.
     ///
     /// Defaults to 1000.
     pub fn max_connections(mut self, limit: usize) -> Self {
@@ -122,25 +122,24 @@ impl ServerBuilder {
         self
     }
 
-    /// Acts as a server from before ZooKeeper 3.5, to which `create2` is unknown: it
-    /// answers "unimplemented" and closes the connection.
+    /// Acts as a server before ZooKeeper 3.5, which does not know `create2`: it answers
+    /// "unimplemented" and closes the connection.
     pub fn without_create2(mut self) -> Self {
         self.config.without_create2 = true;
         self
     }
 
-    /// Acts as a server from before ZooKeeper 3.5.1, to which containers are unknown: it
-    /// answers "unimplemented" and closes the connection.
+    /// Acts as a server before ZooKeeper 3.5.1, which does not know containers: it answers
+    /// "unimplemented" and closes the connection.
     pub fn without_containers(mut self) -> Self {
         self.config.without_containers = true;
         self
     }
 
-    /// Lets the sequence numbers in `directory` start at `number`, the first time that
-    /// it is created.
+    /// Starts the sequence numbers in `directory` at `number` when it is first created.
     ///
-    /// A counter ends at 2,147,483,647: from then on every node gets that number, as
-    /// in ZooKeeper since 3.6.
+    /// A counter ends at 2,147,483,647: after that every node gets that number, as in
+    /// ZooKeeper since 3.6.
     pub fn start_counter(mut self, directory: &str, number: i32) -> Self {
         self.config.counters.insert(directory.to_owned(), number);
         self
@@ -150,7 +149,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the address is not one of this machine, or the port is taken.
+    /// Fails if the address is not one of this machine, or if the port is taken.
     pub fn start(self) -> io::Result<Server> {
         Server::start_with(self.config)
     }

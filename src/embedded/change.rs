@@ -1,14 +1,14 @@
 //! A change that was made, with what it takes to undo it and to know who may see it.
 
-use super::acl::Acl;
+use super::acl::NodeAcl;
 use super::node::{Marks, Node};
 use crate::jute::Data;
 
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum TreeChange {
     Created {
         path: String,
-        acl: Acl,
+        acl: NodeAcl,
         above: Above,
     },
     Deleted {
@@ -18,7 +18,7 @@ pub(super) enum Change {
     },
     Set {
         path: String,
-        acl: Acl,
+        acl: NodeAcl,
         data: Data,
         marks: Marks,
     },
@@ -27,7 +27,7 @@ pub(super) enum Change {
 /// The directory of the node, before the change.
 #[derive(Clone, Debug)]
 pub(super) struct Above {
-    pub(super) acl: Acl,
+    pub(super) acl: NodeAcl,
     pub(super) marks: Marks,
 }
 

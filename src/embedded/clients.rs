@@ -9,15 +9,15 @@ use super::acl::Identity;
 use super::faults::Faults;
 use super::four_letter_words::name;
 use super::outbox::Outbox;
-use super::request::Answer;
+use super::request::RequestAnswer;
 use super::sessions::Password;
 use super::state::{ConnectionState, LastRequest, ServerState, Traffic, epoch_ms};
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Request};
 
 impl ServerState {
     /// Adds a connection; returns `None` if there are too many.
-    pub(super) fn admit(&mut self, peer: SocketAddr, outbox: Arc<Outbox>) -> Option<Watcher> {
+    pub(super) fn admit(&mut self, peer: SocketAddr, outbox: Arc<Outbox>) -> Option<ConnectionId> {
         if self.connections.len() >= self.config.max_connections {
             return None;
         }
@@ -42,7 +42,7 @@ impl ServerState {
     }
 
     /// Answers a client's first frame; returns `false` if the connection ends with it.
-    pub(super) fn connect(&mut self, id: Watcher, request: &ConnectRequest) -> bool {
+    pub(super) fn connect(&mut self, id: ConnectionId, request: &ConnectRequest) -> bool {
         // The client has seen changes that this server does not have.
         if request.last_zxid > self.zxid {
             return false;
@@ -68,7 +68,12 @@ impl ServerState {
     }
 
     /// Answers a request.
-    pub(super) fn receive(&mut self, id: Watcher, xid: i32, request: Result<Request, ErrorCode>) {
+    pub(super) fn receive(
+        &mut self,
+        id: ConnectionId,
+        xid: i32,
+        request: Result<Request, ErrorCode>,
+    ) {
         let now_ms = self.now_ms();
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -96,7 +101,7 @@ impl ServerState {
         self.send(id, answer);
     }
 
-    fn send(&mut self, id: Watcher, answer: Answer) {
+    fn send(&mut self, id: ConnectionId, answer: RequestAnswer) {
         let mut frame = Vec::new();
         answer.header.encode(answer.body.as_ref(), &mut frame);
         let Some(connection) = self.connections.get_mut(&id) else {
@@ -113,14 +118,18 @@ impl ServerState {
         }
     }
 
-    fn begin_session(&mut self, id: Watcher, asked_ms: i32) -> ConnectReply {
+    fn begin_session(&mut self, id: ConnectionId, asked_ms: i32) -> ConnectReply {
         self.advance();
         let password = new_password();
         let session = self.sessions.begin(asked_ms, password, self.now_ms());
         self.attach(id, session, password)
     }
 
-    fn resume_session(&mut self, id: Watcher, request: &ConnectRequest) -> Option<ConnectReply> {
+    fn resume_session(
+        &mut self,
+        id: ConnectionId,
+        request: &ConnectRequest,
+    ) -> Option<ConnectReply> {
         let now_ms = self.now_ms();
         let password = &request.password;
         let session =
@@ -133,7 +142,7 @@ impl ServerState {
         Some(self.attach(id, request.session, password))
     }
 
-    fn attach(&mut self, id: Watcher, session: i64, password: Password) -> ConnectReply {
+    fn attach(&mut self, id: ConnectionId, session: i64, password: Password) -> ConnectReply {
         let mut timeout_ms = 0;
         if let Some(session) = self.sessions.get_mut(session) {
             session.connection = Some(id);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::sessions::Timeouts;
 
 #[derive(Clone, Debug)]
-pub(super) struct Config {
+pub(super) struct ServerConfig {
     pub(super) listen: IpAddr,
     /// 0 stands for any free port.
     pub(super) port: u16,
@@ -23,7 +23,7 @@ pub(super) struct Config {
     pub(super) max_session_timeout: Option<Duration>,
 }
 
-impl Default for Config {
+impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listen: Ipv4Addr::LOCALHOST.into(),
@@ -41,7 +41,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl ServerConfig {
     pub(super) fn timeouts(&self) -> Timeouts {
         let min = self
             .min_session_timeout

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use super::four_letter_words::FourLetterWord;
 use super::outbox::Outbox;
 use super::shared_server::SharedServer;
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 use crate::jute::{ConnectRequest, ErrorCode, Request};
 
 /// The reading thread of a connection, and what it takes to end it.
@@ -19,7 +19,7 @@ pub(super) struct ClientThread {
 }
 
 struct FrameReader {
-    id: Watcher,
+    id: ConnectionId,
     stream: TcpStream,
     outbox: Arc<Outbox>,
     shared: Arc<SharedServer>,

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::change::Change;
+use super::change::TreeChange;
 use super::tree::Tree;
-use super::watches::{Notice, Watcher, Watches};
+use super::watches::{ConnectionId, Notice, ServerWatches};
 
 /// A follower that lagged for ever would let its clients wait for ever.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -20,14 +20,14 @@ pub(super) struct LaggingFollower {
     pub(super) tree: Tree,
     pub(super) zxid: i64,
     /// The watches of the follower's clients.
-    pub(super) watches: Watches,
+    pub(super) watches: ServerWatches,
     pub(super) ends: Instant,
     /// The directory that is out of date.
     pub(super) directory: String,
     /// A client has listed it, so the follower catches up.
     pub(super) listed: bool,
-    clients: BTreeSet<Watcher>,
-    missed: Vec<Change>,
+    clients: BTreeSet<ConnectionId>,
+    missed: Vec<TreeChange>,
 }
 
 impl LaggingFollower {
@@ -35,8 +35,8 @@ impl LaggingFollower {
         tree: Tree,
         zxid: i64,
         directory: &str,
-        clients: BTreeSet<Watcher>,
-        watches: Watches,
+        clients: BTreeSet<ConnectionId>,
+        watches: ServerWatches,
     ) -> Self {
         Self {
             tree,
@@ -50,28 +50,28 @@ impl LaggingFollower {
         }
     }
 
-    pub(super) fn has(&self, client: Watcher) -> bool {
+    pub(super) fn has(&self, client: ConnectionId) -> bool {
         self.clients.contains(&client)
     }
 
     /// Connects a client to this follower, unless it has seen a later change.
-    pub(super) fn connect(&mut self, client: Watcher, seen: i64) {
+    pub(super) fn connect(&mut self, client: ConnectionId, seen: i64) {
         if seen <= self.zxid {
             self.clients.insert(client);
         }
     }
 
-    pub(super) fn forget(&mut self, client: Watcher) {
+    pub(super) fn forget(&mut self, client: ConnectionId) {
         self.clients.remove(&client);
         self.watches.forget(client);
     }
 
-    pub(super) fn miss(&mut self, change: &Change) {
+    pub(super) fn miss(&mut self, change: &TreeChange) {
         self.missed.push(change.clone());
     }
 
     /// Returns the events of the changes it has missed, and the watches that are left.
-    pub(super) fn catch_up(mut self) -> (Vec<Notice>, Watches) {
+    pub(super) fn catch_up(mut self) -> (Vec<Notice>, ServerWatches) {
         let fire = |change| self.watches.fire(change);
         let notices = self.missed.iter().flat_map(fire).collect();
         (notices, self.watches)

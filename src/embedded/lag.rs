@@ -1,27 +1,27 @@
 //! What each client sees while a follower lags.
 
-use super::change::Change;
+use super::change::TreeChange;
 use super::follower::LaggingFollower;
 use super::node::Node;
 use super::path;
 use super::state::ServerState;
 use super::tree::Tree;
-use super::watches::{Watcher, Watches};
+use super::watches::{ConnectionId, ServerWatches};
 use crate::jute::{CreateMode, Op};
 
 impl ServerState {
     /// Returns the tree as this client sees it.
-    pub(super) fn tree_of(&self, client: Watcher) -> &Tree {
+    pub(super) fn tree_of(&self, client: ConnectionId) -> &Tree {
         self.lag_of(client).map_or(&self.tree, |lag| &lag.tree)
     }
 
     /// Returns the last change that this client sees.
-    pub(super) fn zxid_of(&self, client: Watcher) -> i64 {
+    pub(super) fn zxid_of(&self, client: ConnectionId) -> i64 {
         self.lag_of(client).map_or(self.zxid, |lag| lag.zxid)
     }
 
     /// Returns the watches among which this client's are.
-    pub(super) fn watches_of(&mut self, client: Watcher) -> &mut Watches {
+    pub(super) fn watches_of(&mut self, client: ConnectionId) -> &mut ServerWatches {
         match &mut self.lag {
             Some(lag) if lag.has(client) => &mut lag.watches,
             _ => &mut self.watches,
@@ -29,7 +29,7 @@ impl ServerState {
     }
 
     /// Notes that a client has listed a directory, which may be the one out of date.
-    pub(super) fn note_listing(&mut self, directory: &str, client: Watcher) {
+    pub(super) fn note_listing(&mut self, directory: &str, client: ConnectionId) {
         if let Some(lag) = &mut self.lag
             && lag.has(client)
             && lag.directory == directory
@@ -48,9 +48,14 @@ impl ServerState {
     }
 
     /// Connects all clients but the author of the changes to a follower that lags.
-    pub(super) fn begin_lag(&mut self, before: Option<Tree>, changes: &[Change], author: Watcher) {
+    pub(super) fn begin_lag(
+        &mut self,
+        before: Option<Tree>,
+        changes: &[TreeChange],
+        author: ConnectionId,
+    ) {
         let created = changes.iter().find_map(|change| match change {
-            Change::Created { path, .. } => {
+            TreeChange::Created { path, .. } => {
                 let is_ephemeral = self.tree.node(path).is_ok_and(Node::is_ephemeral);
                 is_ephemeral.then(|| path::parent(path).ok()).flatten()
             }
@@ -75,7 +80,7 @@ impl ServerState {
 
     /// Lets the follower catch up if it is this client's, before the client changes
     /// anything.
-    pub(super) fn catch_up_with(&mut self, client: Watcher) {
+    pub(super) fn catch_up_with(&mut self, client: ConnectionId) {
         if self.lag_of(client).is_some() {
             self.catch_up();
         }
@@ -91,7 +96,7 @@ impl ServerState {
         notices.into_iter().for_each(|notice| self.tell(notice));
     }
 
-    fn lag_of(&self, client: Watcher) -> Option<&LaggingFollower> {
+    fn lag_of(&self, client: ConnectionId) -> Option<&LaggingFollower> {
         self.lag.as_ref().filter(|lag| lag.has(client))
     }
 }

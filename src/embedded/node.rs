@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::acl::Acl;
+use super::acl::NodeAcl;
 use crate::jute::{CreateMode, Data, ErrorCode, Stat};
 
 /// Stands for any version.
@@ -14,7 +14,7 @@ const TTL: [i32; 2] = [5, 6];
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) data: Data,
-    pub(super) acl: Acl,
+    pub(super) acl: NodeAcl,
     pub(super) owner: NodeOwner,
     pub(super) children: BTreeSet<String>,
     pub(super) marks: Marks,
@@ -51,7 +51,7 @@ pub(super) struct ChangeTime {
 }
 
 impl Node {
-    pub(super) fn new(data: Data, acl: Acl, owner: NodeOwner, at: ChangeTime) -> Self {
+    pub(super) fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
         let marks = Marks {
             created: at,
             modified: at,

@@ -32,12 +32,12 @@ pub(super) struct Outbox {
 struct PendingFrames {
     frames: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
-    end: End,
+    end: OutboxEnd,
 }
 
 /// How far the end of the connection has come.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-enum End {
+enum OutboxEnd {
     #[default]
     Open,
     /// The frames put in so far are still sent.
@@ -61,13 +61,13 @@ impl Outbox {
     /// Adds a frame; never waits.
     pub(super) fn put(&self, frame: Vec<u8>) {
         let mut queue = self.queue.lock();
-        if queue.end == End::Open {
+        if queue.end == OutboxEnd::Open {
             queue.bytes += frame.len();
             queue
                 .frames
                 .push_back((Instant::now() + self.network.delay(), frame));
             if queue.bytes > LIMIT {
-                self.end(&mut queue, End::Cut);
+                self.end(&mut queue, OutboxEnd::Cut);
             }
             self.changed.notify_all();
         }
@@ -75,17 +75,17 @@ impl Outbox {
 
     /// Closes the connection once everything is sent.
     pub(super) fn close(&self) {
-        self.end(&mut self.queue.lock(), End::Closing);
+        self.end(&mut self.queue.lock(), OutboxEnd::Closing);
     }
 
     /// Closes the connection at once.
     pub(super) fn cut(&self) {
-        self.end(&mut self.queue.lock(), End::Cut);
+        self.end(&mut self.queue.lock(), OutboxEnd::Cut);
     }
 
     /// As `cut`, even in a blackhole.
     pub(super) fn stop(&self) {
-        self.end(&mut self.queue.lock(), End::Stopped);
+        self.end(&mut self.queue.lock(), OutboxEnd::Stopped);
     }
 
     pub(super) fn network_changed(&self) {
@@ -97,10 +97,10 @@ impl Outbox {
     /// Waits until the client's next request may be read; returns `false` if none may.
     pub(super) fn wait_for_room(&self) -> bool {
         let mut queue = self.queue.lock();
-        while queue.end < End::Cut && (queue.bytes > ROOM || self.network.is_blackhole()) {
+        while queue.end < OutboxEnd::Cut && (queue.bytes > ROOM || self.network.is_blackhole()) {
             self.changed.wait(&mut queue);
         }
-        queue.end < End::Cut
+        queue.end < OutboxEnd::Cut
     }
 
     /// Writes the frames, until the connection is closed.
@@ -113,7 +113,7 @@ impl Outbox {
             self.changed.notify_all();
         }
         let mut queue = self.queue.lock();
-        self.end(&mut queue, End::Cut);
+        self.end(&mut queue, OutboxEnd::Cut);
         while self.is_held(&queue) {
             self.changed.wait(&mut queue);
         }
@@ -129,13 +129,13 @@ impl Outbox {
     fn next(&self) -> Option<Vec<u8>> {
         let mut queue = self.queue.lock();
         loop {
-            if queue.end >= End::Cut {
+            if queue.end >= OutboxEnd::Cut {
                 return None;
             }
             let now = Instant::now();
             match queue.frames.front() {
                 _ if self.network.is_blackhole() => self.changed.wait(&mut queue),
-                None if queue.end == End::Closing => return None,
+                None if queue.end == OutboxEnd::Closing => return None,
                 None => self.changed.wait(&mut queue),
                 Some((due, _)) if *due > now => {
                     let wait = due
@@ -148,9 +148,9 @@ impl Outbox {
         }
     }
 
-    fn end(&self, queue: &mut PendingFrames, end: End) {
+    fn end(&self, queue: &mut PendingFrames, end: OutboxEnd) {
         queue.end = queue.end.max(end);
-        if queue.end >= End::Cut && !self.is_held(queue) {
+        if queue.end >= OutboxEnd::Cut && !self.is_held(queue) {
             // The writer may be waiting for a client that does not read.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
@@ -159,6 +159,6 @@ impl Outbox {
 
     /// In a blackhole not even the end of a connection gets through.
     fn is_held(&self, queue: &PendingFrames) -> bool {
-        self.network.is_blackhole() && queue.end < End::Stopped
+        self.network.is_blackhole() && queue.end < OutboxEnd::Stopped
     }
 }

@@ -3,7 +3,7 @@
 use super::acl::Identity;
 use super::request::{Requester, Result};
 use super::state::ServerState;
-use super::watches::{Notice, Reach, Subject, Watcher};
+use super::watches::{ConnectionId, Notice, Reach, Subject};
 use crate::jute::Names;
 use crate::jute::{
     Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
@@ -49,7 +49,7 @@ impl ServerState {
         }
     }
 
-    fn watch(&mut self, request: Request, id: Watcher) -> Result<Reply> {
+    fn watch(&mut self, request: Request, id: ConnectionId) -> Result<Reply> {
         match request {
             Request::SetWatches(lists) => {
                 self.set_watches(lists, id);
@@ -67,7 +67,7 @@ impl ServerState {
     }
 
     /// Needs no permission, and sets the watch even if there is no node.
-    fn exists(&mut self, path: &str, watch: bool, id: Watcher) -> Result<Reply> {
+    fn exists(&mut self, path: &str, watch: bool, id: ConnectionId) -> Result<Reply> {
         if path.contains('\0') {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
@@ -128,7 +128,7 @@ impl ServerState {
 }
 
 impl ServerState {
-    fn check_watches(&mut self, kind: i32, path: &str, id: Watcher) -> Result<Reply> {
+    fn check_watches(&mut self, kind: i32, path: &str, id: ConnectionId) -> Result<Reply> {
         if !matches!(kind, WatchKind::CHILDREN | WatchKind::DATA | WatchKind::ANY) {
             return Err(ErrorCode::MARSHALLING_ERROR);
         }
@@ -138,7 +138,7 @@ impl ServerState {
         Ok(Reply::Nothing)
     }
 
-    fn add_watch(&mut self, mode: i32, path: &str, id: Watcher) -> Result<Reply> {
+    fn add_watch(&mut self, mode: i32, path: &str, id: ConnectionId) -> Result<Reply> {
         let reach = match mode {
             0 => Reach::Path,
             1 => Reach::Subtree,
@@ -150,7 +150,7 @@ impl ServerState {
     }
 
     /// Sets a client's watches again, or sends at once the events it has missed.
-    fn set_watches(&mut self, lists: WatchLists, id: Watcher) {
+    fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) {
         for path in lists.data {
             let missed = match self
                 .tree_of(id)
@@ -190,7 +190,7 @@ impl ServerState {
         &mut self,
         subject: Subject,
         path: String,
-        watcher: Watcher,
+        watcher: ConnectionId,
         missed: Option<EventKind>,
     ) {
         match missed {

@@ -2,13 +2,13 @@
 
 use super::acl::Identity;
 use super::tree::Author;
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 use crate::jute::{ErrorCode, Reply, ReplyHeader};
 
 pub(super) type Result<T> = std::result::Result<T, ErrorCode>;
 
 /// What is sent for a request.
-pub(super) struct Answer {
+pub(super) struct RequestAnswer {
     pub(super) header: ReplyHeader,
     pub(super) body: Option<Reply>,
     pub(super) closes: bool,
@@ -17,12 +17,12 @@ pub(super) struct Answer {
 /// The client that makes a request.
 #[derive(Clone, Copy)]
 pub(super) struct Requester<'a> {
-    pub(super) connection: Watcher,
+    pub(super) connection: ConnectionId,
     pub(super) session: i64,
     pub(super) who: &'a [Identity],
 }
 
-impl Answer {
+impl RequestAnswer {
     pub(super) fn new(xid: i32, zxid: i64, result: Result<Reply>) -> Self {
         let (code, body) = match result {
             Ok(body) => (ErrorCode::OK, Some(body)),

@@ -1,20 +1,20 @@
 //! What the requests that change something are answered; the others are in `reads`.
 
 use super::acl::Identity;
-use super::request::{Answer, Requester, Result};
+use super::request::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 use crate::jute::{Access, CreateMode, ErrorCode, Op, OpCode, OpReply, Reply, Request, xid};
 
 impl ServerState {
     /// Carries out a request, and returns what is sent for it.
     pub(super) fn answer(
         &mut self,
-        connection: Watcher,
+        connection: ConnectionId,
         session: i64,
         xid: i32,
         request: Result<Request>,
-    ) -> Answer {
+    ) -> RequestAnswer {
         let asked = request.map(|request| self.as_understood(request));
         match asked {
             Ok(Request::Auth {
@@ -23,16 +23,16 @@ impl ServerState {
             }) => self.authenticate(connection, xid, &scheme, &credentials.0),
             // Its reply has a number of its own, whatever the request had.
             Ok(Request::Ping) => {
-                Answer::new(xid::PING, self.zxid_of(connection), Ok(Reply::Nothing))
+                RequestAnswer::new(xid::PING, self.zxid_of(connection), Ok(Reply::Nothing))
             }
             Ok(Request::Close) => {
                 self.catch_up_with(connection);
                 self.sessions.end(session);
                 self.remove_nodes_of(session);
-                Answer::new(xid, self.zxid, Ok(Reply::Nothing)).closing()
+                RequestAnswer::new(xid, self.zxid, Ok(Reply::Nothing)).closing()
             }
             Ok(Request::Unknown(op)) if op != OpCode::RECONFIG => {
-                Answer::new(xid, self.zxid, Err(ErrorCode::UNIMPLEMENTED)).closing()
+                RequestAnswer::new(xid, self.zxid, Err(ErrorCode::UNIMPLEMENTED)).closing()
             }
             Ok(request) => {
                 let who = self.identities(connection);
@@ -42,13 +42,13 @@ impl ServerState {
                     who: &who,
                 };
                 let result = self.carry_out(request, by);
-                Answer::new(xid, self.zxid_of(connection), result)
+                RequestAnswer::new(xid, self.zxid_of(connection), result)
             }
-            Err(code) => Answer::new(xid, self.zxid_of(connection), Err(code)),
+            Err(code) => RequestAnswer::new(xid, self.zxid_of(connection), Err(code)),
         }
     }
 
-    fn identities(&self, connection: Watcher) -> Vec<Identity> {
+    fn identities(&self, connection: ConnectionId) -> Vec<Identity> {
         let connection = self.connections.get(&connection);
         connection.map_or_else(Vec::new, |connection| connection.identities.clone())
     }
@@ -67,9 +67,15 @@ impl ServerState {
         }
     }
 
-    fn authenticate(&mut self, id: Watcher, xid: i32, scheme: &str, secret: &[u8]) -> Answer {
+    fn authenticate(
+        &mut self,
+        id: ConnectionId,
+        xid: i32,
+        scheme: &str,
+        secret: &[u8],
+    ) -> RequestAnswer {
         let Some(connection) = self.connections.get_mut(&id) else {
-            return Answer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
+            return RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
         };
         let identity = match scheme {
             // The address is known already, and no secret.
@@ -78,12 +84,12 @@ impl ServerState {
         };
         let Some(identity) = identity else {
             self.refused_identities += 1;
-            return Answer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
+            return RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED)).closing();
         };
         if !connection.identities.contains(&identity) {
             connection.identities.push(identity);
         }
-        Answer::new(xid, 0, Ok(Reply::Nothing))
+        RequestAnswer::new(xid, 0, Ok(Reply::Nothing))
     }
 
     fn carry_out(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 
 /// The limits of a session's timeout.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Sessions {
 // Not `Debug`: the password is a secret.
 pub(super) struct SessionRecord {
     pub(super) password: Password,
-    pub(super) connection: Option<Watcher>,
+    pub(super) connection: Option<ConnectionId>,
     pub(super) timeout_ms: u64,
     ends_ms: u64,
 }
@@ -119,7 +119,7 @@ impl Timeouts {
         asked_ms.min(self.max_ms).max(self.min_ms)
     }
 
-    /// The first tick after the timeout is over.
+    /// Returns the first tick after the timeout.
     fn end(self, now_ms: u64, timeout_ms: u64) -> u64 {
         let tick_ms = self.tick_ms.max(1);
         ((now_ms + timeout_ms) / tick_ms + 1) * tick_ms

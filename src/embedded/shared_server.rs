@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::config::Config;
+use super::config::ServerConfig;
 use super::faults::NetworkFaults;
 use super::state::ServerState;
 
 /// See the module's documentation.
 pub(super) struct SharedServer {
-    pub(super) config: Config,
+    pub(super) config: ServerConfig,
     pub(super) state: Mutex<ServerState>,
     pub(super) network: Arc<NetworkFaults>,
 }

@@ -12,33 +12,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::acl::{Acl, Identity};
-use super::change::Change;
-use super::config::Config;
+use super::acl::{Identity, NodeAcl};
+use super::change::TreeChange;
+use super::config::ServerConfig;
 use super::faults::Faults;
 use super::follower::LaggingFollower;
 use super::node::ChangeTime;
 use super::outbox::Outbox;
 use super::sessions::Sessions;
 use super::tree::Tree;
-use super::watches::{Notice, Watcher, Watches};
+use super::watches::{ConnectionId, Notice, ServerWatches};
 use crate::jute::{Event, Permissions};
 
 pub(super) struct ServerState {
-    pub(super) config: Config,
+    pub(super) config: ServerConfig,
     pub(super) tree: Tree,
-    pub(super) watches: Watches,
+    pub(super) watches: ServerWatches,
     pub(super) sessions: Sessions,
     pub(super) faults: Faults,
     pub(super) lag: Option<LaggingFollower>,
-    pub(super) connections: BTreeMap<Watcher, ConnectionState>,
+    pub(super) connections: BTreeMap<ConnectionId, ConnectionState>,
     /// Of the last change.
     pub(super) zxid: i64,
     pub(super) traffic: Traffic,
     /// How many clients could not show who they are.
     pub(super) refused_identities: u64,
     pub(super) started: Instant,
-    pub(super) latest_connection: Watcher,
+    pub(super) latest_connection: ConnectionId,
     /// Sessions that have ended, and when their nodes are removed.
     pub(super) lingering: Vec<(Instant, i64)>,
     pub(super) next_container_check: Instant,
@@ -74,13 +74,13 @@ pub(super) struct Traffic {
 }
 
 impl ServerState {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: ServerConfig) -> Self {
         let now = Instant::now();
         // As in ZooKeeper, so that no session has the number of an earlier server's.
         let first = (epoch_ms() << 24) >> 8 & (i64::MAX >> 8);
         Self {
             tree: Tree::new(),
-            watches: Watches::default(),
+            watches: ServerWatches::default(),
             sessions: Sessions::new(config.timeouts(), first),
             faults: Faults::default(),
             lag: None,
@@ -97,7 +97,7 @@ impl ServerState {
     }
 
     /// Forgets a connection that is closed; its session goes on until its timeout.
-    pub(super) fn disconnected(&mut self, id: Watcher) {
+    pub(super) fn disconnected(&mut self, id: ConnectionId) {
         self.watches.forget(id);
         if let Some(lag) = &mut self.lag {
             lag.forget(id);
@@ -114,7 +114,7 @@ impl ServerState {
     /// Cuts the connections for which `which` is true; returns whether there were any.
     pub(super) fn disconnect(&mut self, which: impl Fn(&ConnectionState) -> bool) -> bool {
         let wanted =
-            |(id, connection): (&Watcher, &ConnectionState)| which(connection).then_some(*id);
+            |(id, connection): (&ConnectionId, &ConnectionState)| which(connection).then_some(*id);
         let ids: Vec<_> = self.connections.iter().filter_map(wanted).collect();
         ids.iter().for_each(|id| self.cut(*id));
         !ids.is_empty()
@@ -130,9 +130,9 @@ impl ServerState {
     }
 
     /// Fires the watches on each change.
-    pub(super) fn announce(&mut self, changes: &[Change]) {
+    pub(super) fn announce(&mut self, changes: &[TreeChange]) {
         for change in changes {
-            if let Change::Created { path, .. } = change
+            if let TreeChange::Created { path, .. } = change
                 && let Some(counter) = self.config.counters.remove(path)
             {
                 self.tree.set_counter(path, counter);
@@ -150,7 +150,7 @@ impl ServerState {
         let Some(connection) = self.connections.get_mut(&notice.watcher) else {
             return;
         };
-        let may_not = |acl: &Acl| {
+        let may_not = |acl: &NodeAcl| {
             acl.check(Permissions::READ.0, &connection.identities)
                 .is_err()
         };
@@ -168,7 +168,7 @@ impl ServerState {
         connection.put(frame);
     }
 
-    pub(super) fn cut(&mut self, id: Watcher) {
+    pub(super) fn cut(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get(&id) {
             connection.outbox.cut();
         }

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::acl::{Acl, Identity};
-use super::change::{Above, Change};
+use super::acl::{Identity, NodeAcl};
+use super::change::{Above, TreeChange};
 use super::node::{ChangeTime, Node, NodeOwner};
 use super::path;
 use crate::jute::{ErrorCode, Permissions};
@@ -37,7 +37,7 @@ pub(super) struct Author<'a> {
 impl Tree {
     pub(super) fn new() -> Self {
         let mut nodes = HashMap::new();
-        let open = Acl::world(Permissions::ALL);
+        let open = NodeAcl::world(Permissions::ALL);
         for path in SYSTEM {
             let node = Node::new(
                 Vec::new().into(),
@@ -56,7 +56,7 @@ impl Tree {
             tree.link(path);
         }
         if let Some(config) = tree.nodes.get_mut("/zookeeper/config") {
-            config.acl = Acl::world(Permissions::READ);
+            config.acl = NodeAcl::world(Permissions::READ);
             config.marks.acl_version = -1;
         }
         tree
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// Removes the nodes of a session.
-    pub(super) fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<Change> {
+    pub(super) fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<TreeChange> {
         let paths = self.ephemerals.remove(&session).unwrap_or_default();
         paths
             .iter()
@@ -139,14 +139,14 @@ impl Tree {
     }
 
     /// Removes a container, unless it has a child again.
-    pub(super) fn remove_container(&mut self, path: &str, at: ChangeTime) -> Result<Change> {
+    pub(super) fn remove_container(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
         if !self.node(path)?.is_empty_container() {
             return Err(ErrorCode::NOT_EMPTY);
         }
         self.remove(path, at)
     }
 
-    fn remove(&mut self, path: &str, at: ChangeTime) -> Result<Change> {
+    fn remove(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
         let node = self.unlink(path).ok_or(ErrorCode::NO_NODE)?;
         let directory = self
             .nodes
@@ -155,21 +155,21 @@ impl Tree {
         let above = Above::of(directory);
         directory.marks.pzxid = directory.marks.pzxid.max(at.zxid);
         let path = path.to_owned();
-        Ok(Change::Deleted { path, node, above })
+        Ok(TreeChange::Deleted { path, node, above })
     }
 
     /// Undoes the latest change.
-    fn undo(&mut self, change: Change) {
+    fn undo(&mut self, change: TreeChange) {
         match change {
-            Change::Created { path, above, .. } => {
+            TreeChange::Created { path, above, .. } => {
                 self.unlink(&path);
                 self.restore(&path, above);
             }
-            Change::Deleted { path, node, above } => {
+            TreeChange::Deleted { path, node, above } => {
                 self.insert(&path, node);
                 self.restore(&path, above);
             }
-            Change::Set {
+            TreeChange::Set {
                 path, data, marks, ..
             } => {
                 if let Some(node) = self.nodes.get_mut(&path) {

@@ -3,8 +3,8 @@
 //! The order of the checks is ZooKeeper's, since it decides which error a client sees.
 
 use super::{Author, Result, SYSTEM, Tree};
-use crate::embedded::acl::{Acl, Identity};
-use crate::embedded::change::{Above, Change};
+use crate::embedded::acl::{Identity, NodeAcl};
+use crate::embedded::change::{Above, TreeChange};
 use crate::embedded::node::{ChangeTime, Node, NodeOwner, next_version};
 use crate::embedded::path;
 use crate::jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions, Stat};
@@ -16,7 +16,7 @@ impl Tree {
         op: Op,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> Result<(OpReply, Option<Change>)> {
+    ) -> Result<(OpReply, Option<TreeChange>)> {
         match op {
             Op::Check { path, version } => self.check(&path, version, by),
             Op::Create {
@@ -52,7 +52,7 @@ impl Tree {
         ops: Vec<Op>,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> (Vec<Result<OpReply>>, Vec<Change>) {
+    ) -> (Vec<Result<OpReply>>, Vec<TreeChange>) {
         let count = ops.len();
         let mut replies = Vec::with_capacity(count);
         let mut changes = Vec::new();
@@ -79,7 +79,7 @@ impl Tree {
         who: &[Identity],
     ) -> Result<Stat> {
         path::validate(path)?;
-        let acl = Acl::settle(acl, who)?;
+        let acl = NodeAcl::settle(acl, who)?;
         let node = self.nodes.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
         node.acl.check(Permissions::ADMIN.0, who)?;
         node.marks.acl_version = next_version(node.marks.acl_version, version)?;
@@ -92,7 +92,7 @@ impl Tree {
         path: &str,
         version: i32,
         by: Author<'_>,
-    ) -> Result<(OpReply, Option<Change>)> {
+    ) -> Result<(OpReply, Option<TreeChange>)> {
         path::validate(path)?;
         let node = self.node_for(path, Permissions::READ.0, by.who)?;
         next_version(node.marks.version, version)?;
@@ -107,10 +107,10 @@ impl Tree {
         mode: CreateMode,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> Result<(String, Change)> {
+    ) -> Result<(String, TreeChange)> {
         let owner = NodeOwner::of(mode, by.session)?;
         let parent = path::parent(&asked)?;
-        let acl = Acl::settle(acl, by.who)?;
+        let acl = NodeAcl::settle(acl, by.who)?;
         let directory = self.node_for(parent, Permissions::CREATE.0, by.who)?;
         let path = if is_sequential(mode) {
             format!("{asked}{:010}", directory.marks.counter)
@@ -129,7 +129,7 @@ impl Tree {
             directory.count_creation(at.zxid);
         }
         self.insert(&path, Node::new(data, acl.clone(), owner, at));
-        Ok((path.clone(), Change::Created { path, acl, above }))
+        Ok((path.clone(), TreeChange::Created { path, acl, above }))
     }
 
     fn delete(
@@ -138,7 +138,7 @@ impl Tree {
         version: i32,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> Result<Change> {
+    ) -> Result<TreeChange> {
         let parent = path::parent(path)?;
         if SYSTEM.contains(&path) {
             return Err(ErrorCode::BAD_ARGUMENTS);
@@ -159,7 +159,7 @@ impl Tree {
         version: i32,
         by: Author<'_>,
         at: ChangeTime,
-    ) -> Result<(Stat, Change)> {
+    ) -> Result<(Stat, TreeChange)> {
         path::validate(&path)?;
         let node = self.nodes.get_mut(&path).ok_or(ErrorCode::NO_NODE)?;
         node.acl.check(Permissions::WRITE.0, by.who)?;
@@ -169,7 +169,7 @@ impl Tree {
         node.marks.version = version;
         node.marks.modified = at;
         let acl = node.acl.clone();
-        let change = Change::Set {
+        let change = TreeChange::Set {
             path,
             acl,
             data,
