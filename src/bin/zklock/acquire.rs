@@ -39,7 +39,7 @@ pub(crate) struct Acquired {
 
 /// What lock to acquire, and how long to wait for it.
 #[derive(Debug)]
-pub(crate) struct LockRequest<'a> {
+pub(crate) struct AcquireRequest<'a> {
     pub(crate) client: &'a Client,
     pub(crate) run: &'a Run,
     pub(crate) limit: WaitLimit,
@@ -64,13 +64,13 @@ enum LockKind {
 
 /// The attempts that were refused.
 #[derive(Debug, Default)]
-struct Refusals {
+struct RefusedAttempts {
     count: u32,
     /// The node that was the reason for the last one.
     node: String,
 }
 
-impl Refusals {
+impl RefusedAttempts {
     /// Counts an attempt; returns whether the one before was refused by the same node.
     fn again(&mut self, node: &str) -> bool {
         self.count += 1;
@@ -125,7 +125,7 @@ impl WaitLimit {
     }
 }
 
-impl LockRequest<'_> {
+impl AcquireRequest<'_> {
     /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
         let mut waited = false;
@@ -134,7 +134,7 @@ impl LockRequest<'_> {
             (None, true) => LockKind::Read,
             (None, false) => LockKind::Mutex,
         };
-        let mut refused = Refusals::default();
+        let mut refused = RefusedAttempts::default();
         loop {
             let error = match self.attempt(kind, &mut waited) {
                 Ok(lock) => return Ok(lock.map(|lock| Acquired { lock, waited })),
@@ -165,7 +165,7 @@ impl LockRequest<'_> {
     }
 
     /// Pauses before another attempt; returns `false` if there is none.
-    fn pause(&self, refused: &Refusals) -> bool {
+    fn pause(&self, refused: &RefusedAttempts) -> bool {
         // A queue of another kind may be gone by now.
         if self.limit.is_over() && MIN_ATTEMPTS <= refused.count {
             return false;

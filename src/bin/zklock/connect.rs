@@ -44,7 +44,7 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
 }
 
 #[cfg(feature = "tls")]
-fn tls(said: &crate::args::Tls) -> Option<zklock::Tls> {
+fn tls(said: &crate::args::TlsArgs) -> Option<zklock::Tls> {
     let wanted = said.tls || said.tls_ca.is_some() || said.tls_cert.is_some();
     let mut tls = zklock::Tls::new();
     if let Some(ca) = &said.tls_ca {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 const ROUNDS: usize = 16;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessStat {
     pub(crate) id: Pid,
     parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
@@ -26,7 +26,7 @@ pub(crate) struct Process {
 /// descendants; `None` where the system does not tell.
 ///
 /// A process that is started and orphaned during the look can be missed: look again.
-pub(crate) fn living(helpers: &[Pid]) -> Option<Vec<Process>> {
+pub(crate) fn living(helpers: &[Pid]) -> Option<Vec<ProcessStat>> {
     let me = getpid();
     // The `/proc` of another namespace has other numbers.
     let link = fs::read_link("/proc/self").ok()?;
@@ -48,7 +48,7 @@ pub(crate) fn kill(helpers: &[Pid]) {
 pub(crate) fn kill_with_variable(name: &str, value: &str) {
     let variable = format!("{name}={value}").into_bytes();
     let me = getpid();
-    let has_it = |process: &Process| {
+    let has_it = |process: &ProcessStat| {
         let file = format!("/proc/{}/environ", process.id.as_raw_pid());
         let environment = fs::read(file).unwrap_or_default();
         environment
@@ -68,7 +68,7 @@ pub(crate) fn kill_with_variable(name: &str, value: &str) {
 }
 
 /// Returns whether there was any.
-fn kill_each(look: impl Fn() -> Vec<Process>) -> bool {
+fn kill_each(look: impl Fn() -> Vec<ProcessStat>) -> bool {
     let mut stopped = HashSet::new();
     for _ in 0..ROUNDS {
         let before = stopped.len();
@@ -88,8 +88,8 @@ fn kill_each(look: impl Fn() -> Vec<Process>) -> bool {
     !stopped.is_empty()
 }
 
-fn below(root: Pid, helpers: &[Pid], all: &[Process]) -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<&Process>> = HashMap::new();
+fn below(root: Pid, helpers: &[Pid], all: &[ProcessStat]) -> Vec<ProcessStat> {
+    let mut children: HashMap<Pid, Vec<&ProcessStat>> = HashMap::new();
     for process in all {
         if let Some(parent) = process.parent {
             children.entry(parent).or_default().push(process);
@@ -110,7 +110,7 @@ fn below(root: Pid, helpers: &[Pid], all: &[Process]) -> Vec<Process> {
     found
 }
 
-fn all() -> Option<Vec<Process>> {
+fn all() -> Option<Vec<ProcessStat>> {
     let entries = fs::read_dir("/proc").ok()?;
     let names = entries.flatten().map(|entry| entry.file_name());
     let numbers = names.filter(|name| name.as_encoded_bytes()[0].is_ascii_digit());
@@ -119,7 +119,7 @@ fn all() -> Option<Vec<Process>> {
 }
 
 /// Reads proc(5)'s `stat`.
-fn parse(stat: &str) -> Option<Process> {
+fn parse(stat: &str) -> Option<ProcessStat> {
     // The name may contain spaces and parentheses.
     let (id, rest) = stat.split_once(' ')?;
     let rest: Vec<_> = rest.rsplit_once(')')?.1.split_whitespace().collect();
@@ -131,7 +131,7 @@ fn parse(stat: &str) -> Option<Process> {
         "Z" => number(17)? > 1,
         state => !matches!(state, "X" | "x"),
     };
-    Some(Process {
+    Some(ProcessStat {
         id: id
             .parse()
             .ok()
@@ -147,7 +147,7 @@ fn parse(stat: &str) -> Option<Process> {
 mod tests {
     use super::*;
 
-    fn stat(id: i32, name: &str, state: char, parent: i32, threads: i32) -> Option<Process> {
+    fn stat(id: i32, name: &str, state: char, parent: i32, threads: i32) -> Option<ProcessStat> {
         parse(&format!(
             "{id} ({name}) {state} {parent} 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n"
         ))

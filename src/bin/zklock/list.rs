@@ -28,7 +28,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// The contenders after a change.
-type Change = zklock::Result<Vec<Contender>>;
+type Listing = zklock::Result<Vec<Contender>>;
 
 pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
@@ -75,7 +75,7 @@ fn start_watching(
     client: &Client,
     list: &List,
     present: &[Contender],
-) -> Result<Receiver<Change>, Failure> {
+) -> Result<Receiver<Listing>, Failure> {
     let (to, changes) = unbounded();
     let (client, path, known) = (client.clone(), list.path.clone(), present.to_vec());
     thread::Builder::new()
@@ -86,7 +86,7 @@ fn start_watching(
 }
 
 /// Ends at the first change after the receiver is gone.
-fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Change>) {
+fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
         let present = client.contenders_changed(path, &known, HOUR);

@@ -11,7 +11,7 @@ use crate::plain::plain;
 use crate::stderr::say;
 use crate::table::who;
 
-/// The exit status when there was nobody to ask.
+/// The exit status if there is nobody to ask.
 const NOBODY: u8 = 1;
 
 pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use zklock::{Client, SessionState};
 
-use crate::acquire::{HeldLock, LockRequest, WaitLimit};
+use crate::acquire::{AcquireRequest, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
 use crate::connect::connect;
 use crate::ending::Ending;
@@ -63,7 +63,7 @@ fn acquire(
 ) -> Result<Option<HeldLock>, Failure> {
     let status_line = StatusLine::new(&run.path, foreground, client);
     signals.waiting();
-    let request = LockRequest {
+    let request = AcquireRequest {
         client,
         run,
         limit: WaitLimit::new(run, started),

@@ -57,7 +57,7 @@ pub(crate) fn command(helper: &str) -> Command {
     command
 }
 
-/// Starts a process that [`Child::look`](crate::child::Child::look) will wait for.
+/// Starts a process; `Child::look` reaps it.
 #[allow(clippy::zombie_processes)]
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Started> {
     let mut process = command.spawn()?;
