@@ -73,7 +73,7 @@ impl Until {
 }
 
 /// What came of an acquisition.
-pub(super) enum Acquired {
+pub(super) enum Granted {
     New(Held),
     /// The thread has the lock already, and shares it with itself.
     Again(Arc<Held>),
@@ -84,12 +84,12 @@ pub(super) fn acquire(
     client: &SharedClient,
     name: &Arc<str>,
     until: Until,
-) -> Result<Option<Acquired>> {
+) -> Result<Option<Granted>> {
     let limit = Limit::new(until.for_turn(), None);
     let turn = match client.turnstile.enter(name, false, &limit) {
         Entry::Turn(turn, _) => turn,
         Entry::Taken => return Ok(None),
-        Entry::OwnTurn(Some(held)) => return Ok(Some(Acquired::Again(held))),
+        Entry::OwnTurn(Some(held)) => return Ok(Some(Granted::Again(held))),
         Entry::OwnTurn(None) => {
             return Err(Error::WouldDeadlock {
                 path: name.to_string(),
@@ -102,7 +102,7 @@ pub(super) fn acquire(
         return Ok(None);
     };
     row.set_turn(turn);
-    Ok(Some(Acquired::New(Held { lease, row })))
+    Ok(Some(Granted::New(Held { lease, row })))
 }
 
 struct Acquisition<'a> {

@@ -35,7 +35,7 @@ pub(super) struct Deletion {
     /// first try, whatever came of it.
     turn: Option<Box<dyn fmt::Debug + Send>>,
     answer: Option<Sender<bool>>,
-    pending: Option<Pending>,
+    pending: Option<PendingRow>,
 }
 
 /// A deletion that is to be tried again after a pause.
@@ -62,7 +62,7 @@ impl Deletion {
             pause: PAUSE,
             turn: None,
             answer: None,
-            pending: Some(Pending::new(backlog)),
+            pending: Some(PendingRow::new(backlog)),
         }
     }
 
@@ -72,7 +72,7 @@ impl Deletion {
         self
     }
 
-    /// Returns the channel that will tell whether the row was ours until now.
+    /// Returns the channel that will tell whether the row was still there.
     pub(super) fn answer(&mut self) -> Receiver<bool> {
         let (to, answer) = bounded(1);
         self.answer = Some(to);
@@ -140,16 +140,16 @@ impl Backlog {
 
 /// Counts one row of a backlog.
 #[derive(Debug)]
-struct Pending(Arc<Backlog>);
+struct PendingRow(Arc<Backlog>);
 
-impl Pending {
+impl PendingRow {
     fn new(backlog: Arc<Backlog>) -> Self {
         *backlog.rows.lock() += 1;
         Self(backlog)
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingRow {
     fn drop(&mut self) {
         *self.0.rows.lock() -= 1;
         self.0.fewer.notify_all();

@@ -138,7 +138,7 @@ impl OwnRow {
         }
     }
 
-    /// Returns the deletion of the row, which is renewed no more.
+    /// Ends the renewals of the row, and returns its deletion.
     fn deletion(&self, lease: &RowLease) -> Deletion {
         lease.release();
         self.deletion_by(lease.end(), false)

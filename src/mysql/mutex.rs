@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::mysql::acquire::{Acquired, Until, acquire};
+use crate::mysql::acquire::{Granted, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
@@ -79,11 +79,11 @@ impl Mutex {
     fn lock_until(&self, until: Until) -> Result<Option<MutexGuard>> {
         match acquire(&self.shared, &self.name, until)? {
             None => Ok(None),
-            Some(Acquired::New(held)) => Ok(Some(MutexGuard {
+            Some(Granted::New(held)) => Ok(Some(MutexGuard {
                 held,
                 thread: PhantomData,
             })),
-            Some(Acquired::Again(_)) => Err(Error::WouldDeadlock {
+            Some(Granted::Again(_)) => Err(Error::WouldDeadlock {
                 path: self.name.to_string(),
             }),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::mysql::acquire::{Acquired, Until, acquire};
+use crate::mysql::acquire::{Granted, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
@@ -76,11 +76,11 @@ impl ReentrantMutex {
     fn lock_until(&self, until: Until) -> Result<Option<ReentrantMutexGuard>> {
         let held = match acquire(&self.shared, &self.name, until)? {
             None => return Ok(None),
-            Some(Acquired::Again(held)) => {
+            Some(Granted::Again(held)) => {
                 held.check()?;
                 held
             }
-            Some(Acquired::New(held)) => {
+            Some(Granted::New(held)) => {
                 let held = Arc::new(held);
                 held.row.share(&held);
                 held

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::mysql::connection::{DatabaseConnection, Source};
 
-type Job = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
+type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
 /// Up to `max` threads with a connection each, started when there is work.
 ///
@@ -27,8 +27,8 @@ pub(super) struct WorkerPool {
     /// How long one answer of the database may take.
     limit: Duration,
     max: usize,
-    to: Sender<Job>,
-    jobs: Receiver<Job>,
+    to: Sender<DatabaseJob>,
+    jobs: Receiver<DatabaseJob>,
     threads: Arc<Mutex<ThreadCount>>,
 }
 
@@ -86,7 +86,11 @@ impl WorkerPool {
     }
 }
 
-fn work(mut connection: DatabaseConnection, jobs: &Receiver<Job>, threads: &Mutex<ThreadCount>) {
+fn work(
+    mut connection: DatabaseConnection,
+    jobs: &Receiver<DatabaseJob>,
+    threads: &Mutex<ThreadCount>,
+) {
     for job in jobs {
         threads.lock().busy += 1;
         // A panic would be the driver's; the thread has more to do.
