@@ -82,6 +82,50 @@ pub enum GuardState {
     Lost,
 }
 
+/// How long a lock may be trusted, whatever proved it: a committed check of a node, or the
+/// renewal of a row in a database.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Validity {
+    /// From this moment on the holder should begin nothing new.
+    pub suspect_from: Duration,
+    /// From this moment on somebody else may have the lock.
+    pub until: Duration,
+}
+
+impl Validity {
+    /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
+    ///
+    /// The server counts the lease from when it carries the renewal out, which is later. The
+    /// last quarter is for a clock of the server that is set forward, and for the holder to
+    /// come to a stop.
+    pub fn of_lease(sent: Duration, lease: Duration) -> Self {
+        Self {
+            suspect_from: sent + lease / 3,
+            until: sent + lease / 4 * 3,
+        }
+    }
+
+    /// What a guard is, if it is known to be neither lost nor `shaken` by a disconnect.
+    pub fn state(self, shaken: bool, now: Duration) -> GuardState {
+        if self.until <= now {
+            GuardState::Lost
+        } else if shaken || self.suspect_from <= now {
+            GuardState::Suspect
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// When a guard in this state changes, if nothing more is heard.
+    pub fn next_change(self, state: GuardState) -> Option<Duration> {
+        match state {
+            GuardState::Held => Some(self.suspect_from),
+            GuardState::Suspect => Some(self.until),
+            GuardState::Lost => None,
+        }
+    }
+}
+
 /// What one committed check says.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Stamp {
@@ -122,13 +166,11 @@ impl Stamp {
     /// What a guard with this stamp is, if it is known to be neither lost nor `shaken` by a
     /// disconnect since.
     pub fn state(self, shaken: bool, timeout: Duration, now: Duration) -> GuardState {
-        if self.until(timeout) <= now {
-            GuardState::Lost
-        } else if shaken || self.suspect_from(timeout) <= now {
-            GuardState::Suspect
-        } else {
-            GuardState::Held
-        }
+        let validity = Validity {
+            suspect_from: self.suspect_from(timeout),
+            until: self.until(timeout),
+        };
+        validity.state(shaken, now)
     }
 
     /// When the next check is due, so that its answer comes before the guard is suspect.
