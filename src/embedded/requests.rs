@@ -95,7 +95,7 @@ impl ServerState {
     fn carry_out(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
         let request = match into_op(request) {
             Ok(op) => return self.write(op, by),
-            Err(request) => request,
+            Err(request) => *request,
         };
         match request {
             Request::SetAcl { path, acl, version } => self.set_acl(&path, &acl, version, by),
@@ -167,7 +167,7 @@ impl ServerState {
 }
 
 /// Returns the operation that a request consists of, or the request if it is not one.
-fn into_op(request: Request) -> std::result::Result<Op, Request> {
+fn into_op(request: Request) -> std::result::Result<Op, Box<Request>> {
     Ok(match request {
         Request::Create {
             path,
@@ -192,6 +192,6 @@ fn into_op(request: Request) -> std::result::Result<Op, Request> {
             data,
             version,
         },
-        other => return Err(other),
+        other => return Err(Box::new(other)),
     })
 }
