@@ -182,11 +182,7 @@ impl Request {
                 data,
                 version,
             } => write_set_data(writer, path, data, *version),
-            Self::SetAcl { path, acl, version } => {
-                writer.path(path);
-                writer.acl(acl);
-                writer.int(*version);
-            }
+            Self::SetAcl { path, acl, version } => write_set_acl(writer, path, acl, *version),
             Self::GetAcl { path }
             | Self::CountDescendants { path }
             | Self::Sync { path }
@@ -313,6 +309,12 @@ fn write_path_int(writer: &mut Writer<'_>, path: &str, number: i32) {
 fn write_path_bool(writer: &mut Writer<'_>, path: &str, value: bool) {
     writer.path(path);
     writer.bool(value);
+}
+
+fn write_set_acl(writer: &mut Writer<'_>, path: &str, acl: &[Access], version: i32) {
+    writer.path(path);
+    writer.acl(acl);
+    writer.int(version);
 }
 
 fn write_auth(writer: &mut Writer<'_>, scheme: &str, credentials: &Secret) {
