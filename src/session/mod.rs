@@ -114,8 +114,8 @@ impl Session {
             next_watch.clone(),
         );
         let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
-        let background = background.map_err(|_| Error::Unsupported {
-            what: "another thread",
+        let background = background.map_err(|error| Error::NoThread {
+            reason: error.to_string(),
         })?;
         Ok(Self {
             status,
