@@ -160,8 +160,9 @@ impl ClientBuilder {
     /// Begins to connect, and does not wait.
     pub(crate) fn open(self) -> Result<Opened> {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
-            return Err(Error::Unsupported {
-                what: "a max_buffer of less than 256 KiB or more than 512 MiB",
+            return Err(Error::BadArgument {
+                name: "max_buffer",
+                rule: "it must be from 256 KiB to 512 MiB",
             });
         }
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);

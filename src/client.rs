@@ -86,8 +86,9 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::BadHosts`] if the list cannot be read, with
-    /// [`Error::ConnectTimeout`], which tells what each server said, and with
-    /// [`Error::AuthFailed`].
+    /// [`Error::ConnectTimeout`], which says why each server gave no session, with
+    /// [`Error::AuthFailed`] if the server refuses the credentials, and with
+    /// [`Error::NoThread`] if the system cannot start another thread.
     pub fn connect(hosts: &str) -> Result<Self> {
         Self::builder(hosts).connect()
     }
@@ -114,7 +115,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the system has no threads left.
+    /// Fails with [`Error::NoThread`] if the system cannot start another thread.
     ///
     /// # Example
     ///
@@ -210,7 +211,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::BadPath`] if the path cannot name a lock, and with
-    /// [`Error::Unsupported`] for no permits.
+    /// [`Error::BadArgument`] if `permits` is 0.
     pub fn semaphore(&self, path: &str, permits: u32) -> Result<Semaphore> {
         Semaphore::new(&self.locks, path, permits)
     }
@@ -223,7 +224,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::BadPath`] if a path cannot name a lock, and with
-    /// [`Error::Unsupported`] if there is none.
+    /// [`Error::BadArgument`] if there is no path.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
         MultiLock::new(&self.locks, paths)
     }
@@ -340,7 +341,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`], and with [`Error::Unsupported`] for a
+    /// As [`Client::connect`], and with [`Error::BadArgument`] for a
     /// [`max_buffer`](Self::max_buffer) out of bounds.
     pub fn connect(self) -> Result<Client> {
         let Opened {

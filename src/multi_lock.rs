@@ -84,8 +84,9 @@ impl MultiLock {
         paths.sort_unstable();
         paths.dedup();
         if paths.is_empty() {
-            return Err(Error::Unsupported {
-                what: "a multi-lock of no paths",
+            return Err(Error::BadArgument {
+                name: "paths",
+                rule: "a multi-lock needs at least one path",
             });
         }
         Ok(Self {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Why the server turned a request down.
+/// Why the server refused a request.
 ///
-/// Any number may come from the network; the ones this crate acts on have names.
+/// The network may send any number; the codes that this crate acts on have names.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub(crate) struct ErrorCode(pub(crate) i32);
 
@@ -13,7 +13,7 @@ macro_rules! codes {
         impl ErrorCode {
             $(pub(crate) const $name: Self = Self($number);)*
 
-            /// What the code means, in ZooKeeper's own words.
+            /// The meaning of the code, in ZooKeeper's words.
             pub(crate) fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $text,)*
@@ -54,7 +54,7 @@ impl fmt::Debug for ErrorCode {
 }
 
 impl ErrorCode {
-    /// Whether it is about the connection, so that the request may yet succeed.
+    /// Whether the code is about the connection, so that the request may succeed later.
     pub(crate) fn is_passing(self) -> bool {
         matches!(
             self,

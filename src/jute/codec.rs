@@ -1,7 +1,7 @@
 //! The primitives of the wire format.
 //!
-//! A reader never looks beyond the bytes it was given, and a count or a length is
-//! believed only as far as the bytes that remain can back it up.
+//! A reader never looks beyond its bytes, and checks every count and length against the
+//! bytes that remain before it allocates.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use super::types::{Access, Data, Permissions, Stat, WatchLists};
 const ACCESS_BYTES: usize = 12;
 /// The fewest bytes a string takes.
 const STRING_BYTES: usize = 4;
-/// The length of what is not there.
+/// The length that stands for null.
 const NULL: i32 = -1;
 
-/// Bytes that are not what the protocol says they should be.
+/// Bytes that break the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -27,7 +27,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Takes values off the front of a slice.
+/// Takes values from the front of a slice.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What was not read yet.
+    /// The bytes that are not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[byte]| byte != 0)
     }
 
-    /// Reads a byte string; a negative length is ZooKeeper's null and read as empty.
+    /// Reads a byte string; a negative length means null, which is read as empty.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         self.buffer().map(Option::unwrap_or_default)
     }
@@ -87,14 +87,14 @@ impl<'a> Reader<'a> {
 
     /// Reads strings, replacing what is not UTF-8.
     ///
-    /// A server may hold names that other clients made of arbitrary bytes, and one of
-    /// them in a listing must not make the whole listing unreadable.
+    /// A server may have names that other clients made of arbitrary bytes; one of them
+    /// must not make a whole listing unreadable.
     pub(crate) fn names(&mut self) -> Result<Names, Malformed> {
         let count = self.count(STRING_BYTES)?;
         let mut names = Names::with_capacity(count, self.rest.len());
         for _ in 0..count {
             let bytes = self.bytes()?;
-            // Looking for mistakes at once is several times as fast as one at a time.
+            // One check of the whole name is several times as fast as one of each character.
             match str::from_utf8(bytes) {
                 Ok(name) => names.push(name),
                 Err(_) => names.push(&String::from_utf8_lossy(bytes)),
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads a vector whose items take `least` bytes each, or more.
+    /// Reads a vector whose items take at least `least` bytes each.
     pub(crate) fn vector<T>(
         &mut self,
         least: usize,
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Reads how many items follow, which take `least` bytes each, or more.
+    /// Reads how many items follow, which take at least `least` bytes each.
     fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.int()?).unwrap_or(0);
         match count <= self.rest.len() / least {
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the lists of a request to set watches again.
+    /// Reads the lists of setWatches.
     pub(super) fn watch_lists(&mut self, persistent: bool) -> Result<WatchLists, Malformed> {
         let mut lists = WatchLists {
             since_zxid: self.long()?,
@@ -184,12 +184,12 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// Put before every path.
+    /// The prefix of every path.
     root: &'a str,
 }
 
 impl<'a> Writer<'a> {
-    /// A writer that puts `root` before every path; it is empty or has no slash at its end.
+    /// A writer that puts `root` before every path: empty, or without a slash at its end.
     pub(crate) fn rooted(out: &'a mut Vec<u8>, root: &'a str) -> Self {
         Self { out, root }
     }
@@ -289,7 +289,7 @@ impl Writer<'_> {
     }
 }
 
-/// Appends a frame: what `write` writes, with its length before it.
+/// Appends a frame: its length, and what `write` writes.
 pub(crate) fn frame(out: &mut Vec<u8>, root: &str, write: impl FnOnce(&mut Writer<'_>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -300,7 +300,7 @@ pub(crate) fn frame(out: &mut Vec<u8>, root: &str, write: impl FnOnce(&mut Write
     }
 }
 
-/// Lengths beyond 2 GiB can't be said on the wire; frames are limited far below.
+/// The format has no lengths beyond 2 GiB; frames are limited far below.
 fn length(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }

@@ -75,7 +75,7 @@ impl ConnectReply {
     }
 }
 
-/// Peers from before ZooKeeper 3.4 end their frames without saying.
+/// Reads the last field, which peers from before ZooKeeper 3.4 leave out.
 fn trailing_bool(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     if reader.is_empty() {
         Ok(false)
@@ -84,7 +84,7 @@ fn trailing_bool(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
     }
 }
 
-// Whoever knows the password owns the session, so it is not shown.
+// The password is all that it takes to use the session, so `Debug` leaves it out.
 
 impl fmt::Debug for ConnectRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

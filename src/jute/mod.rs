@@ -1,10 +1,9 @@
 //! ZooKeeper's wire format ("jute"), in both directions.
 //!
-//! The wire session encodes requests and decodes replies; the embedded server does
-//! the opposite. What is in here is data and its encoding: no sockets, no clock, no
-//! session state. Bytes come from the network, so nothing in here may panic on them,
-//! and no length in them may cause an allocation that the bytes themselves do not
-//! back up.
+//! The transport encodes requests and decodes replies; the embedded server does the
+//! opposite. This is data and its encoding: no sockets, no clock, no session. The bytes come
+//! from the network, so none may cause a panic, and a length among them allocates no more
+//! than the bytes that follow can fill.
 
 mod code;
 mod codec;

@@ -1,4 +1,4 @@
-//! Several operations in one transaction, and what came of each.
+//! Several operations in one transaction, and their results.
 
 use super::code::ErrorCode;
 use super::codec::{Malformed, Reader, Writer};
@@ -13,7 +13,7 @@ pub(crate) enum Op {
         path: String,
         version: i32,
     },
-    /// With `stat`, create2.
+    /// `stat` asks for create2.
     Create {
         path: String,
         data: Data,
@@ -39,20 +39,20 @@ pub(crate) enum ReadOp {
     Data { path: String, watch: bool },
 }
 
-/// Returns what a multi failed with, if it did: the error of the part that is to blame, not
-/// of those before and after it, which share its fate.
+/// Returns what a multi failed with, if it did: the error of the part at fault, not of the
+/// others, which fail with it.
 pub(crate) fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
     let errors = || {
         results
             .iter()
             .filter_map(|result| result.as_ref().err().copied())
     };
-    let to_blame =
+    let at_fault =
         |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
-    errors().find(to_blame).or_else(|| errors().next())
+    errors().find(at_fault).or_else(|| errors().next())
 }
 
-/// What came of one part of a multi.
+/// The result of one part of a multi.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum OpReply {
     Checked,
@@ -62,7 +62,7 @@ pub(crate) enum OpReply {
     },
     Deleted,
     Set(Stat),
-    /// Of a multiRead, as is `Data`.
+    /// Of a multiRead, like `Data`.
     Children(Names),
     Data {
         data: Data,
@@ -70,7 +70,7 @@ pub(crate) enum OpReply {
     },
 }
 
-/// Stands before every part, and alone after the last.
+/// The beginning of every part, and the end after the last one.
 struct Head {
     op: OpCode,
     done: bool,
@@ -214,11 +214,7 @@ impl Op {
                 path,
                 data,
                 version,
-            } => {
-                writer.path(path);
-                writer.data(data);
-                writer.int(*version);
-            }
+            } => write_set_data(writer, path, data, *version),
         }
     }
 
@@ -317,7 +313,13 @@ pub(super) fn write_create(
     writer.int(mode.flag());
 }
 
-/// A request to create: path, data, access list, mode.
+pub(super) fn write_set_data(writer: &mut Writer<'_>, path: &str, data: &Data, version: i32) {
+    writer.path(path);
+    writer.data(data);
+    writer.int(version);
+}
+
+/// The fields of a create request: path, data, access list, mode.
 pub(super) type Creation = (String, Data, Vec<Access>, CreateMode);
 
 pub(super) fn read_create(op: OpCode, reader: &mut Reader<'_>) -> Result<Creation, Malformed> {

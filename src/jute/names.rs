@@ -1,20 +1,20 @@
-//! The names of a directory's children, in one piece of memory.
+//! The names of a directory's children, in one allocation.
 //!
-//! A listing of a long queue is read, looked through once and thrown away: five thousand
-//! names are two allocations here, and not five thousand.
+//! A listing of a long queue is read, searched once and dropped: five thousand names take
+//! two allocations here, not five thousand.
 
 use std::fmt;
 
-/// Names, in the order in which they came.
+/// Names, in the order of their arrival.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Names {
     text: String,
-    /// Where each ends and the next one begins.
+    /// Where each name ends and the next one begins.
     ends: Vec<usize>,
 }
 
 impl Names {
-    /// No names yet, with room for so many, which have so many bytes together.
+    /// No names yet, with room for `count` of them that have `bytes` bytes together.
     pub fn with_capacity(count: usize, bytes: usize) -> Self {
         Self {
             text: String::with_capacity(bytes),
@@ -28,7 +28,7 @@ impl Names {
         self.ends.push(self.text.len());
     }
 
-    /// How many there are.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -38,7 +38,7 @@ impl Names {
         self.ends.is_empty()
     }
 
-    /// The names, one after the other.
+    /// The names, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -48,7 +48,7 @@ impl Names {
         })
     }
 
-    /// Whether this is one of them.
+    /// Whether `name` is one of them.
     pub fn contains(&self, name: &str) -> bool {
         self.iter().any(|other| other == name)
     }

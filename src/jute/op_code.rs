@@ -8,7 +8,7 @@ pub(crate) struct OpCode(pub(crate) i32);
 
 impl OpCode {
     pub(crate) const CLOSE: Self = Self(-11);
-    /// Stands in a multi for a part that failed.
+    /// A part of a multi that failed.
     pub(crate) const ERROR: Self = Self(-1);
     pub(crate) const CREATE: Self = Self(1);
     pub(crate) const DELETE: Self = Self(2);
@@ -21,7 +21,7 @@ impl OpCode {
     pub(crate) const SYNC: Self = Self(9);
     pub(crate) const PING: Self = Self(11);
     pub(crate) const GET_CHILDREN2: Self = Self(12);
-    /// Stands in a multi only.
+    /// Only as a part of a multi.
     pub(crate) const CHECK: Self = Self(13);
     pub(crate) const MULTI: Self = Self(14);
     pub(crate) const CREATE2: Self = Self(15);
@@ -40,7 +40,7 @@ impl OpCode {
     pub(crate) const ADD_WATCH: Self = Self(106);
     pub(crate) const WHO_AM_I: Self = Self(107);
 
-    /// A container's creation has a code of its own, whose reply bears a stat.
+    /// The code of a creation; a container has its own, whose reply has a stat.
     pub(super) fn create(mode: CreateMode, stat: bool) -> Self {
         match (mode, stat) {
             (CreateMode::Container, _) => Self::CREATE_CONTAINER,

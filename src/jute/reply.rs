@@ -1,4 +1,4 @@
-//! What a server sends after the connection is made.
+//! The replies and events of a server.
 
 use super::code::ErrorCode;
 use super::codec::{Malformed, Reader, Writer, frame};
@@ -7,7 +7,7 @@ use super::names::Names;
 use super::op_code::OpCode;
 use super::types::{Access, Data, Stat};
 
-/// The numbers that stand for something other than the reply to a numbered request.
+/// The numbers of frames that do not answer a numbered request.
 pub(crate) mod xid {
     pub(crate) const EVENT: i32 = -1;
     pub(crate) const PING: i32 = -2;
@@ -15,10 +15,10 @@ pub(crate) mod xid {
     pub(crate) const SET_WATCHES: i32 = -8;
 }
 
-/// The fewest bytes an entry of a whoAmI reply takes.
+/// The fewest bytes that an entry of a whoAmI reply takes.
 const CLIENT_INFO_BYTES: usize = 8;
 
-/// Stands before every reply.
+/// The beginning of every reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ReplyHeader {
     pub(crate) xid: i32,
@@ -51,8 +51,8 @@ pub(crate) enum Reply {
     Synced {
         path: String,
     },
-    /// What came of each part of a multi, of which nothing was carried out after an error,
-    /// or of a multiRead, whose parts fail each for itself.
+    /// The results of the parts of a multi, of which nothing was carried out if one failed,
+    /// or of a multiRead, whose parts fail independently.
     Multi(Vec<Result<OpReply, ErrorCode>>),
     /// The paths of a session's ephemeral nodes.
     Ephemerals(Vec<String>),
@@ -69,21 +69,21 @@ pub(crate) struct Event {
     pub(crate) path: String,
 }
 
-/// What a watch saw.
+/// The kind of a watch event.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum EventKind {
-    /// About the connection, not about a node.
+    /// An event of the connection, not of a node.
     None,
     Created,
     Deleted,
     DataChanged,
     ChildrenChanged,
-    /// The watch was removed, or a kind this crate does not know.
+    /// The watch was removed, or a kind that this crate does not know.
     Other(i32),
 }
 
 impl ReplyHeader {
-    /// Appends the frame of a reply with this header; one with an error has no body.
+    /// Appends the frame of a reply with this header; a reply with an error has no body.
     pub(crate) fn encode(&self, body: Option<&Reply>, out: &mut Vec<u8>) {
         frame(out, "", |writer| {
             self.write(writer);
@@ -91,7 +91,7 @@ impl ReplyHeader {
         });
     }
 
-    /// Splits a frame's content into the header and the body.
+    /// Splits a frame's content into header and body.
     pub(crate) fn decode(frame: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let mut reader = Reader::new(frame);
         let header = Self {
@@ -141,9 +141,9 @@ impl Reply {
         }
     }
 
-    /// Reads the body of the reply to a request of kind `op` that met no error.
+    /// Reads the body of a reply without an error to a request of kind `op`.
     ///
-    /// A multi that failed is read too: the code of each part is in its body.
+    /// The body of a multi that failed is read too: it has the code of each part.
     pub(crate) fn decode(op: OpCode, body: &[u8]) -> Result<Self, Malformed> {
         let reader = &mut Reader::new(body);
         Ok(match op {
@@ -187,7 +187,7 @@ impl Reply {
 }
 
 impl Event {
-    /// The connection is in order.
+    /// The state of a connection in order.
     pub(crate) const SYNC_CONNECTED: i32 = 3;
 
     /// Appends the frame, with its length.
@@ -205,7 +205,7 @@ impl Event {
         });
     }
 
-    /// Reads what follows a reply header whose xid is that of an event.
+    /// Reads the body of a frame whose number is that of an event.
     pub(crate) fn decode(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         Ok(Self {

@@ -1,8 +1,9 @@
-//! What a client sends after the connection is made.
+//! The requests of a client.
 
 use super::codec::{Malformed, Reader, Writer, frame};
 use super::multi::{
     Op, ReadOp, read_create, read_ops, read_read_ops, write_create, write_ops, write_read_ops,
+    write_set_data,
 };
 use super::op_code::OpCode;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
@@ -10,9 +11,9 @@ use super::types::{Access, CreateMode, Data, Secret, WatchLists};
 /// A request after the connection is made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Request {
-    /// `stat` asks for create2, which also returns the new node's stat.
+    /// `stat` asks for create2, whose reply has the new node's stat.
     ///
-    /// A container is always made, and decoded, with `stat`.
+    /// A container is always created, and decoded, with `stat`.
     Create {
         path: String,
         data: Data,
@@ -45,13 +46,13 @@ pub(crate) enum Request {
         acl: Vec<Access>,
         version: i32,
     },
-    /// `stat` asks for getChildren2, which also returns the directory's stat.
+    /// `stat` asks for getChildren2, whose reply has the directory's stat.
     GetChildren {
         path: String,
         watch: bool,
         stat: bool,
     },
-    /// How many nodes there are below a path, at any depth.
+    /// Counts the nodes below a path, at any depth.
     CountDescendants {
         path: String,
     },
@@ -87,7 +88,7 @@ pub(crate) enum Request {
     },
     WhoAmI,
     Close,
-    /// Something this crate does not know; it can be received, not sent.
+    /// A request that this crate does not know; it can be received, not sent.
     Unknown(OpCode),
 }
 
@@ -114,7 +115,7 @@ impl Request {
         }
     }
 
-    /// Deletes a node, whatever its version.
+    /// Deletes a node of any version.
     pub(crate) fn delete(path: String) -> Self {
         Self::Delete { path, version: -1 }
     }
@@ -173,27 +174,15 @@ impl Request {
                 mode,
                 ..
             } => write_create(writer, path, data, acl, *mode),
-            Self::Delete { path, version } => write_path_int(writer, path, *version),
             Self::Exists { path, watch }
             | Self::GetData { path, watch }
-            | Self::GetChildren { path, watch, .. } => {
-                writer.path(path);
-                writer.bool(*watch);
-            }
+            | Self::GetChildren { path, watch, .. } => write_path_bool(writer, path, *watch),
             Self::SetData {
                 path,
                 data,
                 version,
-            } => {
-                writer.path(path);
-                writer.data(data);
-                writer.int(*version);
-            }
-            Self::SetAcl { path, acl, version } => {
-                writer.path(path);
-                writer.acl(acl);
-                writer.int(*version);
-            }
+            } => write_set_data(writer, path, data, *version),
+            Self::SetAcl { path, acl, version } => write_set_acl(writer, path, acl, *version),
             Self::GetAcl { path }
             | Self::CountDescendants { path }
             | Self::Sync { path }
@@ -203,16 +192,15 @@ impl Request {
             Self::Auth {
                 scheme,
                 credentials,
-            } => {
-                writer.int(0);
-                writer.string(scheme);
-                writer.bytes(&credentials.0);
-            }
+            } => write_auth(writer, scheme, credentials),
             Self::SetWatches(lists) => writer.watch_lists(lists),
-            Self::CheckWatches { path, kind } | Self::RemoveWatches { path, kind } => {
-                write_path_int(writer, path, *kind);
+            Self::Delete {
+                path,
+                version: number,
             }
-            Self::AddWatch { path, mode } => write_path_int(writer, path, *mode),
+            | Self::CheckWatches { path, kind: number }
+            | Self::RemoveWatches { path, kind: number }
+            | Self::AddWatch { path, mode: number } => write_path_int(writer, path, *number),
             Self::Ping | Self::WhoAmI | Self::Close | Self::Unknown(_) => {}
         }
     }
@@ -255,7 +243,7 @@ impl Request {
         })
     }
 
-    /// Reads one of the many requests that begin with a path.
+    /// Reads one of the requests that begin with a path.
     fn read_with_path(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let mut path = || reader.string();
         Ok(match op {
@@ -290,16 +278,22 @@ impl Request {
                 watch: reader.bool()?,
                 stat: op == OpCode::GET_CHILDREN2,
             },
+            _ => Self::read_about_watches(op, reader)?,
+        })
+    }
+
+    fn read_about_watches(op: OpCode, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match op {
             OpCode::CHECK_WATCHES => Self::CheckWatches {
-                path: path()?,
+                path: reader.string()?,
                 kind: reader.int()?,
             },
             OpCode::REMOVE_WATCHES => Self::RemoveWatches {
-                path: path()?,
+                path: reader.string()?,
                 kind: reader.int()?,
             },
             OpCode::ADD_WATCH => Self::AddWatch {
-                path: path()?,
+                path: reader.string()?,
                 mode: reader.int()?,
             },
             _ => Self::Unknown(op),
@@ -310,4 +304,21 @@ impl Request {
 fn write_path_int(writer: &mut Writer<'_>, path: &str, number: i32) {
     writer.path(path);
     writer.int(number);
+}
+
+fn write_path_bool(writer: &mut Writer<'_>, path: &str, value: bool) {
+    writer.path(path);
+    writer.bool(value);
+}
+
+fn write_set_acl(writer: &mut Writer<'_>, path: &str, acl: &[Access], version: i32) {
+    writer.path(path);
+    writer.acl(acl);
+    writer.int(version);
+}
+
+fn write_auth(writer: &mut Writer<'_>, scheme: &str, credentials: &Secret) {
+    writer.int(0);
+    writer.string(scheme);
+    writer.bytes(&credentials.0);
 }

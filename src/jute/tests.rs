@@ -1,4 +1,4 @@
-//! Whatever is written is read again, and no bytes make a reader panic.
+//! What is written is read back, and no bytes make a reader panic.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -54,7 +54,7 @@ fn acl() -> impl Strategy<Value = Vec<Access>> {
     vec(access, 0..3)
 }
 
-/// A mode, and whether the reply bears a stat, which a container's always does.
+/// A mode, and whether the reply has a stat, which a container's always does.
 fn mode() -> impl Strategy<Value = (CreateMode, bool)> {
     (-1..=9, any::<bool>()).prop_map(|(flag, stat)| {
         let mode = CreateMode::from_flag(flag);
@@ -196,7 +196,7 @@ fn reply() -> impl Strategy<Value = (OpCode, Reply)> {
     ]
 }
 
-/// Takes the length off a frame, after checking that it is right.
+/// Strips the length from a frame, and checks it.
 fn content(frame: &[u8]) -> &[u8] {
     let (length, content) = frame.split_first_chunk::<4>().unwrap();
     assert_eq!(u32::from_be_bytes(*length) as usize, content.len());
@@ -207,7 +207,7 @@ fn all_ops() -> impl Iterator<Item = OpCode> {
     (-12..=22).chain(100..=107).map(OpCode)
 }
 
-/// Gives the bytes to every decoder.
+/// Passes the bytes to every decoder.
 fn decode_all(bytes: &[u8]) {
     let _ = Request::decode(bytes);
     let _ = ConnectRequest::decode(bytes);
@@ -276,7 +276,7 @@ proptest! {
         decode_all(&bytes);
     }
 
-    /// Small numbers make lengths and counts that hold, so that the readers get far.
+    /// Small numbers make lengths and counts that the bytes can fill, so readers get far.
     #[test]
     fn nearly_right_bytes_never_panic(
         words in vec(prop_oneof![-2..12i32, any::<i32>()], 0..40),
@@ -384,7 +384,7 @@ fn a_failed_multi_is_told_by_the_part_that_is_to_blame() {
         failure(&parts(Err(ErrorCode::NO_NODE))),
         Some(ErrorCode::NO_NODE)
     );
-    // Whatever was not carried out has failed, even if nobody is to blame.
+    // A multi that was not carried out has failed, even without a part at fault.
     assert_eq!(
         failure(&[inconsistent]),
         Some(ErrorCode::RUNTIME_INCONSISTENCY)

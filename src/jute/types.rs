@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// What the server knows about a node.
+/// The server's account of a node.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stat {
     pub(crate) czxid: i64,
@@ -19,8 +19,8 @@ pub(crate) struct Stat {
     pub(crate) pzxid: i64,
 }
 
-/// A node's data. ZooKeeper tells none at all, which clients in Java and Python write as
-/// null, from data of no bytes. The default is none.
+/// A node's data. ZooKeeper distinguishes no data, which clients in Java and Python write as
+/// null, from data of no bytes. The default is no data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Data(Option<Vec<u8>>);
 
@@ -56,7 +56,7 @@ impl Deref for Data {
     }
 }
 
-/// What a node is: how long it lives, and whether the server numbers it.
+/// The kind of a node: how long it lives, and whether the server numbers it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum CreateMode {
     Persistent,
@@ -64,7 +64,7 @@ pub(crate) enum CreateMode {
     PersistentSequential,
     EphemeralSequential,
     Container,
-    /// Something that this crate does not make, such as a node with a time to live.
+    /// A kind that this crate does not create, such as a node with a time to live.
     Other(i32),
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Access {
     pub(crate) id: String,
 }
 
-/// What an [`Access`] allows: a set of bits.
+/// The set of bits that an [`Access`] allows.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Permissions(pub(crate) i32);
 
@@ -123,7 +123,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Which of a node's watches is meant: the numbers of removeWatches and checkWatches.
+/// A kind of watch, in removeWatches and checkWatches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchKind;
 
@@ -136,7 +136,7 @@ impl WatchKind {
 /// The watches that a client had on its last connection.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct WatchLists {
-    /// What the client has seen: an event after this is due at once.
+    /// The newest change that the client knows of: later events are due at once.
     pub(crate) since_zxid: i64,
     pub(crate) data: Vec<String>,
     pub(crate) exists: Vec<String>,

@@ -1,8 +1,8 @@
-//! Whose session it is: after a fork there are two processes with the same memory.
+//! The process that owns a session: after a fork two processes have the same memory.
 //!
-//! A forked child has a copy of every client and every guard, and shares the sockets, but
-//! none of the threads. The session stays with the parent: in the child nothing of it is
-//! used, closed or given up.
+//! A forked child has a copy of every client and every guard, and shares their sockets, but
+//! has none of their threads. The session stays with the parent: the child uses, closes and
+//! releases nothing of it.
 
 use std::process;
 
@@ -15,7 +15,7 @@ impl Process {
         Self(process::id())
     }
 
-    /// Whether this code runs in another process, a forked child. Costs a system call.
+    /// Whether this code runs in another process: a forked child. Costs a system call.
     pub(crate) fn is_another(self) -> bool {
         self != Self::this()
     }

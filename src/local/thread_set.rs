@@ -1,7 +1,7 @@
-//! Which threads of this client stand in which read-write locks.
+//! The threads of this client that hold a read-write lock or wait for it, by path.
 //!
-//! They do not wait for each other here, since readers share; but a thread that comes
-//! twice would wait for itself, and is told so instead.
+//! They do not wait for each other here, since readers share. But a thread that enters twice
+//! would wait for itself, and gets an error instead.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 
 use crate::local::process::Process;
 
-/// The threads that are present, by path.
+/// The threads, by path.
 #[derive(Clone, Default)]
 pub(crate) struct ThreadSet {
     threads: Arc<Mutex<HashMap<String, Vec<ThreadId>>>>,
-    /// In a forked child a thread that does not exist there may hold the lock.
+    /// In a forked child, the lock may be held by a thread that does not exist there.
     process: Process,
 }
 
-/// One thread's entered; dropping it ends it.
+/// A thread's entry in the set; it leaves when this is dropped.
 pub(crate) struct Entered {
     threads: ThreadSet,
     path: String,
@@ -28,7 +28,7 @@ pub(crate) struct Entered {
 }
 
 impl ThreadSet {
-    /// Begins a entered, or returns `None` if this thread is there already.
+    /// Enters the calling thread; `None` if it is in the set already.
     pub(crate) fn enter(&self, path: &str) -> Option<Entered> {
         let thread = thread::current().id();
         let mut present = self.threads.lock();

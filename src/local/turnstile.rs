@@ -1,8 +1,9 @@
-//! The threads of one client queue here first, so that the server sees one of them.
+//! The line in which the threads of one client wait for a path, so that the server sees one
+//! of them at a time.
 //!
-//! A line is first come, first served. A thread that has the turn would wait for itself if
-//! it came again, and is told so instead. Where the lock allows it, the turn comes with the
-//! lock itself, up to so many times in a row; then the lock goes back to the server, and
+//! The line is first come, first served. A thread that has the turn would wait for itself if
+//! it came again, and gets an error instead. Where the lock allows it, the lock itself
+//! comes with the turn, up to so many times in a row; then it goes back to the server, and
 //! other processes have their chance.
 
 use std::collections::{HashMap, VecDeque};
@@ -18,11 +19,11 @@ use crate::time::limit::Limit;
 
 /// The lines of one client, one for each path that a thread wants.
 ///
-/// `T` is what a turn can come with; `S` is what a thread that has the turn shares with
-/// itself when it comes again.
+/// `T` is the lock, which may come with a turn; `S` is what the thread that has the turn
+/// gets back when it comes again.
 pub(crate) struct Turnstile<T, S> {
     lines: Arc<Mutex<Lines<T, S>>>,
-    /// In a forked child a thread that does not exist there may hold the lock.
+    /// In a forked child, the lock may be held by a thread that does not exist there.
     process: Process,
 }
 
@@ -32,13 +33,13 @@ struct Lines<T, S> {
 }
 
 struct Line<T, S> {
-    /// Whose turn it is; nobody's in particular if the guard may change threads.
+    /// The thread that has the turn; none in particular if the guard may change threads.
     owner: Option<ThreadId>,
     shared: Weak<S>,
     waiting: VecDeque<Waiter<T>>,
-    /// The lock, on its way to the next in line.
+    /// The lock, on its way to the next thread in line.
     handed: Option<T>,
-    /// How many times in a row it went that way.
+    /// How many times in a row the lock went from thread to thread.
     streak: u32,
 }
 
@@ -46,23 +47,23 @@ struct Waiter<T> {
     thread: ThreadId,
     /// Disconnected when the client is closed.
     called: Sender<Option<T>>,
-    /// Whether the lock may come along with the turn.
+    /// Whether the lock may come with the turn.
     inherits: bool,
 }
 
-/// A thread's turn; dropping it lets the next one in.
+/// A thread's turn; dropping it calls the next thread.
 pub(crate) struct Turn<T, S> {
     turnstile: Turnstile<T, S>,
     path: Arc<str>,
 }
 
-/// What came of asking for a turn.
+/// The outcome of asking for a turn.
 pub(crate) enum Entry<T, S> {
-    /// The turn is ours; the lock may have come along.
+    /// The calling thread has the turn, and perhaps the lock.
     Turn(Turn<T, S>, Option<T>),
     /// The limit was reached.
     Taken,
-    /// The calling thread has the turn, and may have put down what it shares.
+    /// The calling thread had the turn before; what it shares, if it shares anything.
     OwnTurn(Option<Arc<S>>),
     /// The client is closed.
     Closed,
@@ -70,7 +71,7 @@ pub(crate) enum Entry<T, S> {
 
 impl<T, S> Turnstile<T, S> {
     /// Waits in line until the turn comes, the limit is reached or the client is closed;
-    /// the turn comes without a wait if nobody has it.
+    /// does not wait if no thread has the turn.
     pub(crate) fn enter(&self, path: &Arc<str>, inherits: bool, limit: &Limit) -> Entry<T, S> {
         let thread = thread::current().id();
         let (to, called) = bounded(1);
@@ -90,13 +91,13 @@ impl<T, S> Turnstile<T, S> {
         }
     }
 
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if no thread has it.
     pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry<T, S> {
         let taken = |_: &mut Line<T, S>| Some(Entry::Taken);
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
-    /// Sends every waiter away, and all who will come.
+    /// Closes the lines: all waiters leave, and no thread can enter.
     pub(crate) fn close(&self) {
         let mut lines = self.lines.lock();
         lines.closed = true;
@@ -105,10 +106,10 @@ impl<T, S> Turnstile<T, S> {
         }
     }
 
-    /// Hands a lock to the next in line, who gets it with the turn.
+    /// Hands a lock to the next thread in line, which gets it with the turn.
     ///
-    /// `cede` is asked for it only if there is a waiter that takes it, and no more than
-    /// `most` have had it in a row. Returns whether it was handed over.
+    /// Calls `cede` for the lock only if the next thread takes it and it has been handed on
+    /// fewer than `most` times in a row. Returns whether it was handed on.
     pub(crate) fn hand_off(&self, path: &str, most: u32, cede: impl FnOnce() -> Option<T>) -> bool {
         let mut lines = self.lines.lock();
         let Some(line) = lines.open.get_mut(path) else {
@@ -121,7 +122,7 @@ impl<T, S> Turnstile<T, S> {
         line.handed.is_some()
     }
 
-    /// What comes of asking where nobody has to wait; otherwise what `taken` says.
+    /// The outcome if no wait is needed; otherwise that of `taken`.
     fn enter_at_once(
         &self,
         path: &Arc<str>,
@@ -144,7 +145,7 @@ impl<T, S> Turnstile<T, S> {
         taken(line)
     }
 
-    /// Leaves the line; a turn that came meanwhile goes on to the next.
+    /// Leaves the line; a turn that came meanwhile passes to the next thread.
     fn give_up(&self, path: &Arc<str>, called: &Receiver<Option<T>>) -> Entry<T, S> {
         let mut lines = self.lines.lock();
         if let Some(line) = lines.open.get_mut(path) {
@@ -155,7 +156,7 @@ impl<T, S> Turnstile<T, S> {
         drop(lines);
         if let Ok(handed) = called.try_recv() {
             let turn = self.turn(path);
-            // It goes on, or back to the server, while we still have the turn.
+            // The lock passes on, or back to the server, while this thread has the turn.
             drop(handed);
             drop(turn);
         }
@@ -188,7 +189,7 @@ impl<T, S> Line<T, S> {
         self.waiting.front().is_some_and(|next| next.inherits)
     }
 
-    /// The lock, if the next in line cannot take it.
+    /// Takes the lock back if the next thread in line cannot inherit it.
     fn orphan(&mut self) -> Option<T> {
         match self.next_inherits() {
             true => None,
@@ -196,7 +197,7 @@ impl<T, S> Line<T, S> {
         }
     }
 
-    /// Calls the next in line; `false` if there is nobody.
+    /// Calls the next thread in line; `false` if there is none.
     fn call(&mut self) -> bool {
         let Some(next) = self.waiting.pop_front() else {
             return false;
@@ -207,19 +208,19 @@ impl<T, S> Line<T, S> {
             Some(_) => self.streak.saturating_add(1),
             None => 0,
         };
-        // The receiver leaves the line under the lock before it goes away.
+        // The receiver exists: a waiter leaves the line before it drops it.
         let _ = next.called.send(self.handed.take());
         true
     }
 }
 
 impl<T, S> Turn<T, S> {
-    /// Lets other threads than this one use the turn.
+    /// Lets other threads than the calling one use the turn.
     pub(crate) fn detach(&self) {
         self.change(|line| line.owner = None);
     }
 
-    /// Puts down what this thread gets if it comes again.
+    /// Stores what the calling thread gets if it comes again.
     pub(crate) fn share(&self, shared: &Arc<S>) {
         self.change(|line| line.shared = Arc::downgrade(shared));
     }
@@ -241,8 +242,8 @@ impl<T, S> Drop for Turn<T, S> {
             let Some(line) = lines.open.get_mut(&self.path) else {
                 return;
             };
-            // Whoever was to inherit has left: the lock goes back to the server, for which
-            // other locks than this one are taken.
+            // The heir has left: the lock goes back to the server, outside the lines' own
+            // lock, because that takes others.
             match line.orphan() {
                 Some(handed) => {
                     drop(lines);
@@ -355,7 +356,7 @@ mod tests {
         let turnstile = Plain::default();
         let first = turn(turnstile.enter(&path(), false, &for_ever())).unwrap();
         let (to, order) = bounded(8);
-        // How many wait once each has come; the second one does not stay.
+        // How many wait once each thread has come; the second one leaves at once.
         let threads: Vec<_> = [1, 1, 2, 3]
             .into_iter()
             .enumerate()

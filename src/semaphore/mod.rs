@@ -117,8 +117,9 @@ impl Semaphore {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str, permits: u32) -> Result<Self> {
         crate::path::check(path)?;
         if permits == 0 {
-            return Err(Error::Unsupported {
-                what: "a semaphore without permits",
+            return Err(Error::BadArgument {
+                name: "permits",
+                rule: "a semaphore needs at least one permit",
             });
         }
         Ok(Self {

@@ -1,7 +1,7 @@
-//! The thread that keeps what guards and attempts have entrusted to it.
+//! The thread that runs the heartbeat and the cleaner.
 //!
-//! It sleeps while there is nothing to keep. It never waits for an answer: requests are
-//! sent, and answers come through channels.
+//! It sleeps while nothing is due, and never blocks on an answer: it sends requests, and
+//! the answers come through channels.
 
 use std::mem;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the thread. It looks whenever `woken` is filled.
+    /// Starts the thread, which looks for work whenever `woken` is filled.
     pub(crate) fn start(
         mut heartbeat: Heartbeat,
         cleaner: Arc<Cleaner>,
@@ -35,9 +35,9 @@ impl Background {
         let (ended, stopped) = bounded::<()>(0);
         let changes = status.changes();
         let run = move || {
-            // Dropped when the thread is through, which is what `stopped` waits for.
+            // Dropped when the thread ends, which `stopped` reports.
             let _ended = ended;
-            keep(
+            run(
                 &mut heartbeat,
                 &cleaner,
                 changes.receiver(),
@@ -55,7 +55,7 @@ impl Background {
         })
     }
 
-    /// Ends the thread, waiting for it no longer than `limit`.
+    /// Ends the thread; waits for it at most `limit`.
     pub(crate) fn stop(&self, limit: Duration) {
         let _ = self.stop.try_send(());
         let _ = self.stopped.recv_timeout(limit);
@@ -64,14 +64,14 @@ impl Background {
         }
     }
 
-    /// Lets go of a thread that is not of this process.
+    /// Lets go of the handle in a forked child, where the thread does not exist.
     pub(crate) fn forget(&mut self) {
         mem::forget(self.thread.get_mut().take());
         mem::forget((self.stop.clone(), self.stopped.clone()));
     }
 }
 
-fn keep(
+fn run(
     heartbeat: &mut Heartbeat,
     cleaner: &Arc<Cleaner>,
     changes: &Receiver<()>,
@@ -79,7 +79,7 @@ fn keep(
     stopping: &Receiver<()>,
 ) {
     loop {
-        heartbeat.awake();
+        heartbeat.arm();
         let pause = heartbeat.look();
         let retry = cleaner.push();
         let retry = retry.map(|time| time.saturating_duration_since(Instant::now()));
@@ -92,10 +92,10 @@ fn keep(
             recv(woken) -> _ => {}
             recv(changes) -> _ => {}
             recv(timer) -> _ => {}
-            recv(fired) -> fired => if let Ok(fired) = fired { heartbeat.touched(fired) },
+            recv(fired) -> fired => if let Ok(fired) = fired { heartbeat.node_changed(fired) },
             recv(probes) -> probe => if let Ok((probe, answers)) = probe { heartbeat.probed(probe, &answers) },
-            recv(read) -> read => if let Ok((id, answered)) = read { heartbeat.read(id, &answered) },
+            recv(read) -> read => if let Ok((id, answered)) = read { heartbeat.node_read(id, &answered) },
         }
-        heartbeat.take_in_what_came();
+        heartbeat.drain();
     }
 }

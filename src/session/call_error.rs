@@ -1,4 +1,4 @@
-//! Why a call that was asked until there was an answer has no reply.
+//! Why a call that is repeated until it is answered has no reply.
 
 use crate::error::{Error, Result};
 use crate::jute::ErrorCode;
@@ -10,15 +10,15 @@ use crate::transport::status::Snapshot;
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The server turned the request down, or a part of the transaction.
+    /// The server refused the request, or a part of the transaction.
     Refused(ErrorCode),
     LimitReached,
-    /// There is no reason to ask again.
+    /// Asking again is useless.
     Over(Error),
 }
 
 impl CallError {
-    /// What a failure of a request about `path` means; `None` if the request may be repeated.
+    /// What a failure of a request about `path` means; `None` if the request can be repeated.
     pub(crate) fn of(failure: Failure, path: &str, snapshot: &Snapshot) -> Option<Self> {
         match failure {
             Failure::Refused(code) => Some(Self::Refused(code)),
@@ -28,7 +28,7 @@ impl CallError {
         }
     }
 
-    /// The error of a request about `path`, or this at the limit.
+    /// The error of a request about `path`; `at_limit` if the limit was reached.
     pub(crate) fn or<T>(self, path: &str, at_limit: T) -> Result<T> {
         match self {
             Self::Refused(code) => Err(refused(path, code)),
@@ -37,7 +37,7 @@ impl CallError {
         }
     }
 
-    /// As [`or`](Self::or), where the limit is an error, too.
+    /// As [`or`](Self::or), where the limit is an error too.
     pub(crate) fn into_error(self, path: &str, at_limit: impl FnOnce() -> Error) -> Error {
         match self.or(path, ()) {
             Ok(()) => at_limit(),
@@ -58,7 +58,7 @@ impl From<LimitReached> for CallError {
     }
 }
 
-/// The error of a client that is at its end.
+/// The error of a client that has ended.
 pub(crate) fn over(snapshot: &Snapshot) -> Error {
     match snapshot.state {
         SessionState::AuthFailed => Error::AuthFailed,
@@ -66,10 +66,10 @@ pub(crate) fn over(snapshot: &Snapshot) -> Error {
     }
 }
 
-/// The error of directories that could not be made.
+/// The error of directories that cannot be created.
 pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
     match code {
-        // We make all that is above the directory, as far as we see.
+        // Everything above the directory is created, up to the chroot.
         ErrorCode::NO_NODE => Error::Refused {
             path: dir.to_owned(),
             code: code.0,
@@ -79,7 +79,7 @@ pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
     }
 }
 
-/// The error of a request that was turned down.
+/// The error of a refused request.
 pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
     match code {
         ErrorCode::NO_AUTH => Error::NoAuth {

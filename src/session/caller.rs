@@ -1,4 +1,4 @@
-//! A calling thread's requests, and its wait for the answers.
+//! The requests of one calling thread, and its wait for the answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
 use crate::transport::{Answered, CallId, Failure, Transport, Watch};
 
-/// How long to wait at most before looking at a link that seems not to have changed.
+/// How long to wait before asking again after a failure without a change of the status.
 const BREATHER: Duration = Duration::from_millis(10);
 
-/// The answers to requests that were sent together, and the number of the first.
+/// The answers to requests that were sent together, and the id of the first.
 type Delivery = (CallId, Vec<Answered>);
 
-/// Asks the server on behalf of one thread.
+/// Sends requests on behalf of one thread.
 pub(crate) struct Caller {
     status: Arc<Status>,
     transport: Arc<dyn Transport>,
     next: u64,
     answers: Mailbox<Delivery>,
-    /// Answers that came while another one was waited for.
+    /// Answers that arrived while the thread waited for another one.
     early: Vec<(CallId, Answered)>,
     changes: Option<Changes>,
 }
@@ -45,9 +45,9 @@ impl Caller {
         }
     }
 
-    /// Sends the requests together and in this order; returns the first one's ticket,
-    /// which the others' follow. Their answers come together, too, so that the thread is
-    /// woken once for all of them.
+    /// Sends the requests together and in this order. Returns the id of the first; those of
+    /// the others follow it. The answers arrive together too, so that the thread wakes once
+    /// for all of them.
     pub(crate) fn post(
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
@@ -61,7 +61,7 @@ impl Caller {
         first
     }
 
-    /// Drops the answers that are here and that nobody has waited for: nobody will.
+    /// Drops the answers that have arrived and that no call waits for.
     pub(crate) fn forget(&mut self) {
         self.early.clear();
     }
@@ -91,7 +91,7 @@ impl Caller {
         }
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for the answer.
     pub(crate) fn ask(
         &mut self,
         request: Request,
@@ -101,7 +101,7 @@ impl Caller {
         self.wait(call_id, limit)
     }
 
-    /// Asks until there is an answer: for requests that may be repeated.
+    /// Repeats a request until it is answered; for requests that can be repeated.
     pub(crate) fn call(
         &mut self,
         request: &Request,
@@ -120,7 +120,7 @@ impl Caller {
         }
     }
 
-    /// Asks all of these in one write, until there is an answer to each.
+    /// Repeats these requests, in one write, until each is answered.
     pub(crate) fn call_all(
         &mut self,
         requests: &[Request],
@@ -153,7 +153,9 @@ impl Caller {
         }
     }
 
-    /// Asks the quorum for these nodes; the answers are to be judged.
+    /// Asks the quorum whether these nodes exist; [`proof::judge`] reads the answers.
+    ///
+    /// [`proof::judge`]: crate::session::proof::judge
     pub(crate) fn prove(
         &mut self,
         nodes: &[String],
@@ -165,7 +167,7 @@ impl Caller {
         self.wait_for_all(first, count, limit)
     }
 
-    /// Waits for the answers to so many requests, the `first` and those after it.
+    /// Waits for the answers to `count` requests, from `first` on.
     pub(crate) fn wait_for_all(
         &mut self,
         first: CallId,
@@ -186,7 +188,7 @@ impl Caller {
                 _ => return Err(over(&snapshot)),
             }
             let changes = self.changes().clone();
-            // A change may have come before the channel was made.
+            // A change may have come before the subscription.
             let now = self.status.snapshot();
             if now.connects != snapshot.connects || now.state != snapshot.state {
                 continue;
@@ -202,13 +204,13 @@ impl Caller {
         }
     }
 
-    /// The channel that is filled when the link changes.
+    /// The channel that is filled when the status changes.
     pub(crate) fn changes(&mut self) -> &Receiver<()> {
         let changes = self.changes.get_or_insert_with(|| self.status.changes());
         changes.receiver()
     }
 
-    /// Lets time pass, or less if something happens to the connection.
+    /// Waits for `time`, or until the status changes.
     pub(crate) fn pause(
         &mut self,
         time: Duration,
@@ -224,14 +226,13 @@ impl Caller {
         }
     }
 
-    /// Whether nothing has happened to the connection since `link` was looked at.
+    /// Whether the connection is the one that `snapshot` shows.
     pub(crate) fn is_steady(&self, snapshot: &Snapshot) -> bool {
         let now = self.status.snapshot();
         now.state == SessionState::Connected && now.connects == snapshot.connects
     }
 
-    /// Gives a transport that failed a request without a change of the link the time to
-    /// say so.
+    /// Waits a moment after a failed request, so that the transport can report why.
     pub(crate) fn breathe(&mut self) {
         let changes = self.changes().clone();
         select! {

@@ -1,8 +1,8 @@
-//! Nodes that must go, and somebody who sees to it.
+//! Deletes the nodes of guards and attempts that have ended.
 //!
-//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a
-//! panic. An entry leaves when the server has said that its nodes are gone, or when the
-//! session that owns them is over, which takes them along.
+//! Every exit from a queue ends here: the release of a guard, a timeout, an error, a panic.
+//! An entry leaves when the server says that its nodes are gone, or when the session that
+//! owns them ends, which deletes them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,9 +24,9 @@ use crate::transport::slot::Slot;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport};
 
-/// How long to wait before a request that was turned down is repeated.
+/// How long to wait before a refused request is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same for one that the server will hardly ever answer otherwise.
+/// The same for a request that the server will hardly ever answer otherwise.
 const LONG_PAUSE: Duration = Duration::from_secs(600);
 
 /// See the module's documentation.
@@ -49,43 +49,44 @@ struct Entry {
     dir: String,
     session: i64,
     cleanup: Cleanup,
-    asked: bool,
-    /// Whether an attempt left it, and no guard.
-    left: bool,
-    /// Asked before, without an answer: a node that is gone may be so because of us.
-    again: bool,
+    /// A request is under way.
+    in_flight: bool,
+    /// It comes from an attempt, not from a guard.
+    from_attempt: bool,
+    /// A request got no answer: if the node is gone, that request may have deleted it.
+    retried: bool,
     not_before: Option<Instant>,
-    /// `not_before` is a pause after a request that failed, not a wish of the user's.
+    /// `not_before` is a pause after a failed request, not the user's delay.
     pausing: bool,
-    /// The directory is too long to be listed.
+    /// The listing of the directory is too long for a reply.
     crowded: bool,
-    /// What deletes the node, if that is to do more.
+    /// Makes the request that deletes the node, if it does more than that.
     closing: Option<Closing>,
-    /// Who wants to know how it ended.
+    /// The thread that waits for the end.
     waiter: Option<Slot<Ended>>,
 }
 
-/// Makes the request that deletes a node in a directory and does something besides.
+/// Makes the request that deletes a node and does something besides.
 pub(crate) type Closing = fn(dir: &str, node: String) -> Request;
 
-/// How a guard's nodes are to go.
+/// How to delete a guard's nodes.
 pub(crate) struct Release<'a> {
     /// The session that owns them.
     pub(crate) session: i64,
-    /// Who wants to know how it ended, if anybody.
+    /// The thread that waits for the end, if any.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// What deletes the nodes, if that is to do more.
+    /// Makes the request that deletes the nodes, if it does more than that.
     pub(crate) closing: Option<Closing>,
-    /// Not before this.
+    /// When to delete them; at once if `None`.
     pub(crate) not_before: Option<Instant>,
 }
 
-/// How it ended.
+/// How a release ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
-    /// We deleted the node.
+    /// This client deleted the node.
     Deleted,
-    /// The node was gone before.
+    /// The node was gone already.
     GoneBefore,
 }
 
@@ -95,9 +96,9 @@ impl Entry {
             dir: dir.to_owned(),
             session,
             cleanup: Cleanup::new(orphan),
-            asked: false,
-            left: false,
-            again: false,
+            in_flight: false,
+            from_attempt: false,
+            retried: false,
             not_before: None,
             pausing: false,
             crowded: false,
@@ -105,15 +106,13 @@ impl Entry {
             waiter: None,
         }
     }
-}
 
-impl Entry {
-    /// Takes in why there is no answer; the background thread asks again. Returns what is worth a line
-    /// in the log.
-    fn put_off(&mut self, failure: Failure) -> Option<String> {
-        let (pause, said) = match failure {
+    /// Takes a failure; the background thread asks again. Returns what to log, if
+    /// anything.
+    fn postpone(&mut self, failure: Failure) -> Option<String> {
+        let (pause, why) = match failure {
             Failure::Lost => {
-                self.again = true;
+                self.retried = true;
                 return None;
             }
             Failure::NotSent | Failure::Closed => return None,
@@ -127,12 +126,22 @@ impl Entry {
         };
         self.not_before = Some(Instant::now() + pause);
         self.pausing = true;
-        Some(format!("cannot clear up {}: {said}", self.dir))
+        Some(format!("cannot clean up {}: {why}", self.dir))
+    }
+
+    /// How the release ends if this answer to the deletion ends it.
+    fn ended_by(&self, answered: &Answered) -> Ended {
+        match answered {
+            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
+            Ok(_) => Ended::Deleted,
+            Err(_) if self.retried => Ended::Deleted,
+            Err(_) => Ended::GoneBefore,
+        }
     }
 }
 
 impl Drop for Entry {
-    /// What goes with its session is not known to be deleted by us.
+    /// A node that ends with its session counts as not deleted by this client.
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take() {
             waiter.put(Ended::GoneBefore);
@@ -156,8 +165,8 @@ impl Cleaner {
         }
     }
 
-    /// Takes over nodes of guards and sends their deletion, at once if that is due,
-    /// without waiting.
+    /// Takes over the nodes of a guard, and sends their deletion if it is due, without
+    /// waiting.
     pub(crate) fn release(self: &Arc<Self>, nodes: &[String], release: &Release<'_>) {
         let mut ids = Vec::with_capacity(nodes.len());
         for node in nodes {
@@ -177,24 +186,24 @@ impl Cleaner {
         }
     }
 
-    /// Takes over what an attempt left in `dir`, made in this session or, if that has
-    /// changed unnoticed, in a later one. To take the later one does no harm: the node is
-    /// gone then.
-    pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, cleaner: Vec<Orphan>) {
+    /// Takes over what an attempt left in `dir`. Its nodes belong to `session`, or to a
+    /// later one if the session changed unnoticed; the later one is assumed, because the
+    /// nodes of the earlier one are gone.
+    pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, orphans: Vec<Orphan>) {
         let session = match self.status.snapshot().session {
             0 => session,
             current => current,
         };
         let put = |orphan| {
             let mut entry = Entry::new(dir, session, orphan);
-            entry.left = true;
+            entry.from_attempt = true;
             self.put(entry)
         };
-        let ids: Vec<_> = cleaner.into_iter().map(put).collect();
+        let ids: Vec<_> = orphans.into_iter().map(put).collect();
         self.send(&ids);
     }
 
-    /// Sends what is due; returns when to come again, if something has to wait.
+    /// Sends what is due; returns when to come again, if something is due later.
     pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
         let snapshot = self.status.snapshot();
         let resumes = self.transport.capabilities().resumes;
@@ -203,12 +212,12 @@ impl Cleaner {
         if snapshot.is_over() {
             entries.open.clear();
         } else if snapshot.state == SessionState::Connected && resumes {
-            // Nodes of a session that is over go with it.
+            // The end of a session deletes its nodes.
             entries
                 .open
                 .retain(|_, entry| entry.session == snapshot.session);
         }
-        let idle = |entry: &&Entry| !entry.asked;
+        let idle = |entry: &&Entry| !entry.in_flight;
         let next = entries
             .open
             .values()
@@ -216,7 +225,7 @@ impl Cleaner {
             .filter_map(|entry| entry.not_before)
             .min();
         let due = |(id, entry): (&u64, &Entry)| {
-            let due = !entry.asked && entry.not_before.is_none_or(|time| time <= now);
+            let due = !entry.in_flight && entry.not_before.is_none_or(|time| time <= now);
             due.then_some(*id)
         };
         let due: Vec<_> = entries.open.iter().filter_map(due).collect();
@@ -227,12 +236,12 @@ impl Cleaner {
         next.filter(|time| now < *time)
     }
 
-    /// How many entries are open.
+    /// The number of open entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.lock().open.len()
     }
 
-    /// Until when locks are to be held whose guards are gone.
+    /// When the last delayed release is due.
     pub(crate) fn held_until(&self) -> Option<Instant> {
         let entries = self.entries.lock();
         entries
@@ -263,9 +272,9 @@ impl Cleaner {
         let capabilities = self.transport.capabilities();
         let mut entries = self.entries.lock();
         let entry = entries.open.get_mut(&id)?;
-        if std::mem::replace(&mut entry.asked, true) {
-            // The background thread was faster. With two requests under way the answer to one would
-            // be taken for that to the other's successor.
+        if std::mem::replace(&mut entry.in_flight, true) {
+            // The background thread was faster. With two requests under way the answer to
+            // one would be taken for the answer to the other.
             return None;
         }
         let request = match entry.cleanup.action() {
@@ -292,22 +301,17 @@ impl Cleaner {
         let Some(entry) = entries.open.get_mut(&id) else {
             return;
         };
-        entry.asked = false;
-        let ended = match &answered {
-            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
-            Ok(_) => Ended::Deleted,
-            Err(_) if entry.again => Ended::Deleted,
-            Err(_) => Ended::GoneBefore,
-        };
+        entry.in_flight = false;
+        let ended = entry.ended_by(&answered);
         match event(&entry.cleanup.action(), &entry.dir, answered) {
             Ok(event) => entry.cleanup.handle(event),
             Err(Failure::Closed) => {
-                // Who waits hears of it: the background thread may have ended.
+                // Wakes the waiter, even if the background thread has ended.
                 entries.open.remove(&id);
                 return;
             }
             Err(failure) => {
-                let trouble = entry.put_off(failure);
+                let trouble = entry.postpone(failure);
                 drop(entries);
                 let _ = self.wake.try_send(());
                 if let Some(trouble) = trouble {
@@ -324,7 +328,7 @@ impl Cleaner {
             return;
         };
         drop(entries);
-        if entry.left {
+        if entry.from_attempt {
             self.counters.leftover_deleted();
         }
         if let Some(waiter) = entry.waiter.take() {
@@ -333,7 +337,7 @@ impl Cleaner {
     }
 }
 
-/// The request that carries out an action.
+/// The request for an action.
 fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
     Some(match action {
         Action::Sync => capabilities.sync(dir),
@@ -346,7 +350,7 @@ fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Req
     })
 }
 
-/// What the answer to an action says.
+/// The event that the answer to an action is.
 fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failure> {
     match (action, answered) {
         (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
@@ -357,7 +361,7 @@ fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failur
             Ok(Event::Children(names.iter().map(String::as_str).collect()))
         }
         (Action::Sync, Ok(_)) => Ok(Event::Synced),
-        // A refusal comes through the quorum just as well.
+        // A refusal passes through the quorum as well.
         (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
         (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
             None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
@@ -384,7 +388,7 @@ mod tests {
     use super::*;
     use crate::transport::{Capabilities, TooLong, WatchId};
 
-    /// Keeps what it is to send.
+    /// Records what it is given to send.
     #[derive(Debug, Default)]
     struct Mute(Mutex<Vec<Request>>);
 
@@ -407,7 +411,7 @@ mod tests {
         fn close(&self, _: Duration) {}
     }
 
-    /// What a lost reply may have left behind, and the number of its entry.
+    /// A cleaner with one entry for what a lost reply may have created, and the entry's id.
     fn perhaps_one() -> (Arc<Cleaner>, Arc<Mute>, u64) {
         let status = Arc::new(Status::new(Duration::from_secs(1), true));
         status.connected(1);

@@ -1,4 +1,4 @@
-//! Having the quorum confirm nodes before a lock is granted.
+//! Has the quorum confirm nodes before a lock is granted.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
 use crate::time::limit::Limit;
 
-/// What came of having the quorum confirm nodes.
+/// The outcome of [`Session::prove`].
 pub(crate) enum Proven {
     By(Stamp),
-    /// The node at this place is gone.
+    /// The node at this index is gone.
     Gone(usize),
     LimitReached,
 }
 
 impl Session {
-    /// Has the quorum confirm the nodes so that a lock may be granted on the strength of it.
+    /// Has the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
         let capabilities = self.transport.capabilities();
         let mut caller = self.caller();
@@ -53,7 +53,7 @@ impl Session {
     }
 }
 
-/// How long it is until then, if that is to come.
+/// The time until `moment`, if that is still to come.
 pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
     let now = Moment::now().since_boot();
     moment.checked_sub(now).filter(|pause| !pause.is_zero())

@@ -1,10 +1,9 @@
-//! The proof of life of every lock that this client holds.
+//! Proves to every guard of a client that its lock still exists.
 //!
-//! While there is a guard, the background thread's thread asks the quorum every sixth of the
-//! session timeout, once for all guards, and feeds their leases with what it says. It
-//! also leaves a watch on each node that is held for longer than a moment: an eviction
-//! and a wish to revoke are heard of at once then, and locks that are held for less
-//! than a moment cost nothing.
+//! While there is a guard, the background thread asks the quorum every sixth of the session
+//! timeout, once for all guards, and renews their leases with the answer. It also sets a
+//! watch on each node that is held for longer than [`WATCH_AFTER`], so that an eviction and
+//! a revoke request are noticed at once, and shorter locks cost nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,18 +24,18 @@ use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-/// How many nodes go into one check, so that it stays far below the frame limit.
+/// How many nodes one check names, to stay far below the frame limit.
 const NODES_A_CHECK: usize = 500;
-/// How many bytes their names may take; the least that a client may set its requests to is
-/// several times that.
+/// How many bytes their names may take: a fraction of the smallest frame limit that a client
+/// can set.
 const BYTES_A_CHECK: usize = 64 * 1024;
-/// How much is taken in before the next look.
+/// How many messages of a kind are handled between two looks.
 const AT_ONCE: usize = 1_000;
 
-/// What those who want a holder to let go write into its node.
+/// What other clients write into a holder's node to ask it to release the lock.
 const REVOKE: [&[u8]; 2] = [b"__REVOKE__", b"unlock"];
 
-/// The background thread's side: what has been asked, and what is answered.
+/// The state of the heartbeat: what was sent, and the channels for the answers.
 pub(crate) struct Heartbeat {
     status: Arc<Status>,
     transport: Arc<dyn Transport>,
@@ -46,7 +45,7 @@ pub(crate) struct Heartbeat {
     connects: u64,
     /// How many leases had begun at the last look.
     begun: u64,
-    /// A check is due whatever the age of the proofs.
+    /// A check is due, however recent the proofs are.
     urgent: bool,
     probes: Channel<Probed>,
     fired: Channel<Fired>,
@@ -56,13 +55,13 @@ pub(crate) struct Heartbeat {
 /// Both ends of a channel.
 type Channel<T> = (Sender<T>, Receiver<T>);
 
-/// A check, and what it brought.
+/// A check and its answers.
 pub(crate) type Probed = (Probe, Vec<Answered>);
 
 /// One check that was sent.
 pub(crate) struct Probe {
     stamp: Stamp,
-    /// Whose nodes were checked, in this order.
+    /// The leases whose nodes were checked, in this order.
     nodes: Vec<u64>,
 }
 
@@ -102,11 +101,11 @@ impl Heartbeat {
     }
 
     /// From here on every registration wakes the background thread.
-    pub(crate) fn awake(&self) {
+    pub(crate) fn arm(&self) {
         self.leases.next_look.store(u64::MAX, Ordering::Release);
     }
 
-    /// Does what is due, and returns how long nothing will be.
+    /// Does what is due; returns how long nothing will be due.
     pub(crate) fn look(&mut self) -> Option<Duration> {
         let snapshot = self.status.snapshot();
         let mut all = self.leases.all();
@@ -114,7 +113,7 @@ impl Heartbeat {
         for (_, lease) in &all {
             lease.tell(&self.counters);
         }
-        // What is lost needs no proof any more.
+        // A lost lock needs no proof.
         all.retain(|(_, lease)| lease.check().is_ok());
         let now = Moment::now();
         if all.is_empty() {
@@ -126,12 +125,12 @@ impl Heartbeat {
         if connected {
             if self.urgent || due.is_some_and(|due| due <= now.since_boot()) {
                 self.probe(&all);
-                // All of them have just been asked for.
+                // All of them have just been checked.
                 due = Some(now.since_boot() + snapshot.timeout / 6);
             }
             self.watch_long_holds(now);
         }
-        // Without a connection there is nothing to do but to tell what fades.
+        // Without a connection the only task is to report what fades.
         let next_beat = due.filter(|_| connected).map(|due| {
             let pause = due.saturating_sub(now.since_boot());
             pause.max(Duration::from_millis(1))
@@ -146,8 +145,8 @@ impl Heartbeat {
         Some(pause)
     }
 
-    /// Nothing is held. Where locks come and go, it is cheaper to look now and then than
-    /// to be woken by each.
+    /// The pause while nothing is held. Where locks come and go, a look now and then is
+    /// cheaper than a wake-up by each.
     fn linger(&mut self, now: Moment) -> Option<Duration> {
         let begun = self.leases.next.load(Ordering::Relaxed);
         if begun == self.begun {
@@ -159,11 +158,11 @@ impl Heartbeat {
         Some(WATCH_AFTER)
     }
 
-    /// When the next check is due: each lock is to be proven anew before it is suspect.
+    /// When the next check is due: each lock is proven anew before it is suspect.
     fn due(&self, snapshot: &Snapshot) -> Option<Duration> {
         let dues = self.leases.proofs().into_iter().map(|(stamp, asked)| {
             if stamp.sent < asked {
-                // Not answered yet; if that takes long, it is asked again.
+                // Under way; if the answer takes long, ask again.
                 return asked + snapshot.timeout / 6;
             }
             stamp.due(self.status.better_at(stamp), snapshot.timeout)
@@ -171,23 +170,23 @@ impl Heartbeat {
         dues.min()
     }
 
-    /// Takes in what has come until now: with many locks, a look for each would take long.
-    pub(crate) fn take_in_what_came(&mut self) {
+    /// Handles all that has arrived: one look for many messages, not one each.
+    pub(crate) fn drain(&mut self) {
         let fired = self.fired.1.clone();
         let (probes, reads) = (self.probes.1.clone(), self.read.1.clone());
         fired
             .try_iter()
             .take(AT_ONCE)
-            .for_each(|fired| self.touched(fired));
+            .for_each(|fired| self.node_changed(fired));
         for (probe, answers) in probes.try_iter().take(AT_ONCE) {
             self.probed(probe, &answers);
         }
         for (id, answered) in reads.try_iter().take(AT_ONCE) {
-            self.read(id, &answered);
+            self.node_read(id, &answered);
         }
     }
 
-    /// Takes in what a check brought.
+    /// Handles the answers to a check.
     pub(crate) fn probed(&mut self, probe: Probe, answers: &[Answered]) {
         match proof::judge(self.transport.capabilities(), answers) {
             Proof::Confirmed => {
@@ -197,19 +196,19 @@ impl Heartbeat {
             }
             Proof::Gone(at) => {
                 if let Some(lease) = probe.nodes.get(at).and_then(|id| self.leases.get(*id)) {
-                    // Whoever writes the log may take long.
+                    // The log may be slow.
                     lease.lose();
                     log::warn!("a node of the lock {} is gone", lease.path());
                 }
-                // The others were not confirmed by a check that failed.
+                // A failed check confirms none of the others.
                 self.urgent = true;
             }
             Proof::Unanswered => {}
         }
     }
 
-    /// A watch on a node of ours fired.
-    pub(crate) fn touched(&mut self, fired: Fired) {
+    /// A watch on a held node fired.
+    pub(crate) fn node_changed(&mut self, fired: Fired) {
         let mut open = self.leases.open.lock();
         let touched = open
             .iter_mut()
@@ -219,20 +218,20 @@ impl Heartbeat {
         };
         match fired.kind {
             EventKind::Deleted => entry.lease.lose(),
-            // Read and watched again at the next look.
+            // The next look reads and watches the node again.
             _ => entry.watch = None,
         }
     }
 
-    /// A node of ours was read, and is watched if it is there.
-    pub(crate) fn read(&mut self, id: u64, answered: &Answered) {
+    /// A held node was read, and has a watch if it exists.
+    pub(crate) fn node_read(&mut self, id: u64, answered: &Answered) {
         let mut open = self.leases.open.lock();
         let Some(entry) = open.get_mut(&id) else {
             return;
         };
         match answered {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
-                entry.lease.ask_to_let_go();
+                entry.lease.revoke_requested();
             }
             Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.lease.lose(),
             Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
@@ -240,7 +239,7 @@ impl Heartbeat {
         }
     }
 
-    /// Applies what happened to the connection.
+    /// Applies a change of the connection to the leases.
     fn follow(&mut self, snapshot: &Snapshot, all: &[(u64, Arc<Lease>)]) {
         let resumes = self.transport.capabilities().resumes;
         let anew = snapshot.connects != self.connects;
@@ -248,12 +247,12 @@ impl Heartbeat {
         let over = |lease: &Lease| {
             snapshot.is_over()
                 || (snapshot.state == SessionState::Connected && lease.session() != snapshot.session)
-                // The server has said that the session expired.
+                // The server said that the session expired.
                 || snapshot.session == 0
                 || (broke && !resumes && snapshot.state != SessionState::Connected)
         };
-        // What was confirmed through this connection was not there when the last one broke.
-        let shaken = |lease: &Lease| {
+        // A proof that came through this connection is newer than the break.
+        let doubtful = |lease: &Lease| {
             broke
                 && (snapshot.state != SessionState::Connected
                     || !lease.is_proven_since(snapshot.since))
@@ -261,8 +260,8 @@ impl Heartbeat {
         for (_, lease) in all {
             if over(lease) {
                 lease.lose();
-            } else if shaken(lease) {
-                lease.shake();
+            } else if doubtful(lease) {
+                lease.disconnected();
             }
         }
         if anew && snapshot.state == SessionState::Connected {
@@ -280,8 +279,8 @@ impl Heartbeat {
         }
         let stamp = self.status.stamp();
         self.leases.asked(stamp.sent);
-        // An answered ping is no proof. The chaos tests are compiled with this as well, to
-        // see that they would find a client that takes it for one.
+        // An answered ping is no proof. The chaos tests compile a client that takes it for
+        // one, and must catch it.
         if cfg!(zklock_trust_pings) {
             let touched = stamp.sent;
             let stamp = Stamp { touched, ..stamp };
@@ -312,7 +311,7 @@ impl Heartbeat {
         self.transport.send(calls);
     }
 
-    /// Reads and watches the nodes of locks that are held for longer than a moment.
+    /// Reads and watches the nodes of locks that are held for longer than [`WATCH_AFTER`].
     fn watch_long_holds(&self, now: Moment) {
         let mut calls = Vec::new();
         for (id, entry) in self.leases.open.lock().iter_mut() {
@@ -368,7 +367,7 @@ mod tests {
     use super::*;
     use crate::transport::native;
 
-    /// A heartbeat whose client was connected, and a lock that it watches over.
+    /// A heartbeat whose client was connected, and a lock that it keeps.
     fn heartbeat() -> (Heartbeat, Arc<Status>) {
         let status = Arc::new(Status::new(Duration::from_secs(20), true));
         let config = native::Config {
@@ -407,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_connection_the_keeper_sleeps_until_something_fades() {
+    fn without_a_connection_the_background_thread_sleeps_until_something_fades() {
         let (mut heartbeat, status) = heartbeat();
         heartbeat.leases.asked(Duration::from_nanos(1));
         status.disconnected();

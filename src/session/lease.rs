@@ -1,7 +1,7 @@
-//! What is known of each lock that this client holds.
+//! What a client knows about a lock that it holds.
 //!
-//! A [`Lease`] is shared by a guard, which asks it, and the background thread, which feeds it. All
-//! of it is atomics: asking costs a look at the clock.
+//! A [`Lease`] is shared by the guard, which asks it, and the background thread, which
+//! renews it. It consists of atomics: a check costs one look at the clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,41 +18,41 @@ use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::bounds::Bounds;
 
-/// How many events a guard keeps; the oldest give way to the newest.
+/// How many unread events a guard keeps; a new event replaces the oldest.
 const UNREAD_EVENTS: usize = 16;
 
-/// Stands for the moment of proof of a lock that is lost.
+/// The value of `sent` of a lost lock.
 const LOST: u64 = 0;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Lease {
     life: Arc<Life>,
-    told: Mutex<GuardState>,
+    reported: Mutex<GuardState>,
     events: (Sender<GuardEvent>, Receiver<GuardEvent>),
 }
 
-/// What guards share that have the same nodes one after the other.
+/// What successive guards over the same nodes share.
 #[derive(Debug)]
 struct Life {
     path: String,
     nodes: Vec<String>,
     session: i64,
     bounds: Arc<Bounds>,
-    /// The last check that a quorum committed: when it was sent, and when the last message
-    /// was sent that the leader had heard of by then. Both only grow, and a newer one of
-    /// either is as true with an older one of the other.
+    /// When the last check that the quorum committed was sent, and when the last message
+    /// was sent that the leader had heard of by then. Both only grow, and either may be
+    /// read with an older value of the other.
     sent: AtomicU64,
     touched: AtomicU64,
-    /// Disconnected since that check.
-    shaken: AtomicBool,
-    /// Somebody wants the lock to be let go.
-    wanted: AtomicBool,
+    /// Whether the connection broke since that check.
+    disconnected: AtomicBool,
+    /// Whether another client asks the holder to release the lock.
+    revoke_requested: AtomicBool,
 }
 
 impl Lease {
-    /// Begins to watch over `nodes` of a session, which a quorum confirmed when asked with
-    /// this stamp.
+    /// A lease over `nodes` of a session, which the quorum confirmed when asked with this
+    /// stamp.
     pub(crate) fn new(
         path: &str,
         nodes: Vec<String>,
@@ -67,22 +67,22 @@ impl Lease {
             bounds,
             sent: AtomicU64::new(nanos(stamp.sent)),
             touched: AtomicU64::new(nanos(stamp.touched)),
-            shaken: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
+            disconnected: AtomicBool::new(false),
+            revoke_requested: AtomicBool::new(false),
         }))
     }
 
-    /// A lease over the same nodes for another guard, which hears of what is to come; `None`
-    /// unless they are known to be ours and nobody wants them.
+    /// A lease over the same nodes for the next guard; `None` unless the nodes are known to
+    /// be ours and no revoke is requested.
     pub(crate) fn succeed(&self) -> Option<Self> {
-        let free = !self.life.wanted.load(Ordering::Acquire);
+        let free = !self.life.revoke_requested.load(Ordering::Acquire);
         (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
     }
 
     fn of(life: Arc<Life>) -> Self {
         Self {
             life,
-            told: Mutex::new(GuardState::Held),
+            reported: Mutex::new(GuardState::Held),
             events: bounded(UNREAD_EVENTS),
         }
     }
@@ -104,7 +104,7 @@ impl Lease {
         &self.events.1
     }
 
-    /// Fails from the moment on when somebody else can have the lock.
+    /// Fails from the moment on when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
         match self.look(now()) {
             Some(_) => Ok(()),
@@ -119,26 +119,26 @@ impl Lease {
 
     pub(crate) fn state(&self) -> GuardState {
         let now = now();
-        let shaken = self.life.shaken.load(Ordering::Acquire);
+        let disconnected = self.life.disconnected.load(Ordering::Acquire);
         let stamp = self.look(now);
         stamp.map_or(GuardState::Lost, |stamp| {
-            stamp.state(shaken, self.life.bounds.timeout(), now)
+            stamp.state(disconnected, self.life.bounds.timeout(), now)
         })
     }
 
-    /// Whether the quorum was asked at that time or later, and confirmed the lock.
+    /// Whether the quorum confirmed the lock when asked at `moment` or later.
     pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
         moment.as_nanos() <= self.life.sent.load(Ordering::Acquire)
     }
 
-    /// How long the lock can be trusted if nothing more is heard.
+    /// How long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
         let until = self.look(now).map(|stamp| self.until(stamp));
         until.unwrap_or_default().saturating_sub(now)
     }
 
-    /// How long it takes until the state changes if nothing more is heard.
+    /// How long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
         let now = now();
         let stamp = self.look(now)?;
@@ -149,9 +149,9 @@ impl Lease {
         Some(next.saturating_sub(now))
     }
 
-    /// A quorum confirmed the nodes when it was asked with this stamp.
+    /// The quorum confirmed the nodes when asked with this stamp.
     ///
-    /// Changes nothing if the lock is lost: what the guard was told once stays true.
+    /// Changes nothing if the lock is lost, which is final.
     pub(crate) fn confirm(&self, stamp: Stamp) {
         let Some(old) = self.look(now()) else {
             return;
@@ -159,20 +159,20 @@ impl Lease {
         let (old, new) = (nanos(old.sent), nanos(stamp.sent.max(old.sent)));
         let touched = nanos(stamp.touched);
         self.life.touched.fetch_max(touched, Ordering::AcqRel);
-        // A failure means that somebody has just found the deadline passed.
+        // A failure means that another thread has just found the deadline passed.
         if self
             .life
             .sent
             .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
         {
-            self.life.shaken.store(false, Ordering::Release);
+            self.life.disconnected.store(false, Ordering::Release);
         }
     }
 
-    /// The connection broke: the lock is not known to be lost, nor to be held.
-    pub(crate) fn shake(&self) {
-        self.life.shaken.store(true, Ordering::Release);
+    /// The connection broke: the lock is suspect until the next proof.
+    pub(crate) fn disconnected(&self) {
+        self.life.disconnected.store(true, Ordering::Release);
     }
 
     /// The lock is lost.
@@ -180,15 +180,15 @@ impl Lease {
         self.life.sent.store(LOST, Ordering::Release);
     }
 
-    /// Tells the guard's events what changed since it was told last.
+    /// Sends the guard an event if the state changed since the last one.
     pub(crate) fn tell(&self, counters: &Counters) {
         let state = self.state();
-        let mut told = self.told.lock();
-        if *told == state {
+        let mut reported = self.reported.lock();
+        if *reported == state {
             return;
         }
-        *told = state;
-        drop(told);
+        *reported = state;
+        drop(reported);
         match state {
             GuardState::Held => {}
             GuardState::Suspect => counters.suspected(),
@@ -211,10 +211,10 @@ impl Lease {
         self.send(event);
     }
 
-    /// Tells the guard that somebody wants it to let go.
-    pub(crate) fn ask_to_let_go(&self) {
-        self.life.wanted.store(true, Ordering::Release);
-        log::info!("somebody asks for the lock {}", self.life.path);
+    /// Another client asks the holder to release the lock.
+    pub(crate) fn revoke_requested(&self) {
+        self.life.revoke_requested.store(true, Ordering::Release);
+        log::info!("another client asks for the lock {}", self.life.path);
         self.send(GuardEvent::RevokeRequested);
     }
 
@@ -228,7 +228,7 @@ impl Lease {
         self.life.bounds.until(stamp)
     }
 
-    /// Returns the last proof of the lock, or `None` once it is lost, which is final.
+    /// Returns the last proof of the lock; `None` once it is lost, which is final.
     fn look(&self, now: Duration) -> Option<Stamp> {
         loop {
             let sent = self.life.sent.load(Ordering::Acquire);
@@ -241,7 +241,7 @@ impl Lease {
                 touched: Duration::from_nanos(touched),
             };
             let until = self.until(stamp);
-            // Looked at last: another session may begin with a longer timeout.
+            // Read last: another session may begin with a longer timeout.
             if !self.life.bounds.is_over() && now < until {
                 return Some(stamp);
             }
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_disconnect_is_forgiven_by_a_proof_only() {
         let lease = lease(Duration::ZERO);
-        lease.shake();
+        lease.disconnected();
         assert_eq!(lease.state(), GuardState::Suspect);
         assert_eq!(lease.check(), Ok(()));
         lease.confirm(stamp(Duration::ZERO));
@@ -395,7 +395,7 @@ mod tests {
     fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
         let lease = lease(Duration::ZERO);
         lease.tell(&Counters::default());
-        lease.shake();
+        lease.disconnected();
         lease.tell(&Counters::default());
         lease.tell(&Counters::default());
         lease.confirm(stamp(Duration::ZERO));
@@ -403,7 +403,7 @@ mod tests {
         let events: Vec<_> = lease.events().try_iter().collect();
         assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
         for _ in 0..2 * UNREAD_EVENTS {
-            lease.ask_to_let_go();
+            lease.revoke_requested();
         }
         lease.lose();
         lease.tell(&Counters::default());

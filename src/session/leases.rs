@@ -1,6 +1,7 @@
 //! The leases of all locks that a client holds.
 //!
-//! Locks register from their threads; the heartbeat, on the background thread's, looks after them.
+//! Guards register from their threads; the heartbeat renews the leases on the background
+//! thread.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,14 +17,14 @@ use crate::session::lease::Lease;
 use crate::time::clock::Moment;
 use crate::transport::WatchId;
 
-/// A lock that is held for less than this is not watched.
+/// A lock that is held for less than this gets no watch.
 pub(super) const WATCH_AFTER: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
 pub(crate) struct Leases {
     pub(super) open: Mutex<HashMap<u64, Entry>>,
     pub(super) next: AtomicU64,
-    /// When the background thread will look next; later registrations need not wake it.
+    /// When the background thread looks next; a lease that is due later need not wake it.
     pub(super) next_look: AtomicU64,
     wake: Sender<()>,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Leases {
 pub(super) struct Entry {
     pub(super) lease: Arc<Lease>,
     pub(super) since: Moment,
-    /// When the quorum was last asked for it.
+    /// When the quorum was last asked about it.
     pub(super) asked: Duration,
     pub(super) watch: Option<WatchId>,
 }
@@ -46,7 +47,7 @@ impl Leases {
         }
     }
 
-    /// Begins to keep a lease; returns the number to end it with.
+    /// Registers a lease; returns the id to end it with.
     pub(crate) fn begin(&self, lease: Arc<Lease>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let since = Moment::now();
@@ -63,11 +64,11 @@ impl Leases {
         id
     }
 
-    /// Lets another guard go on with a lease, if the nodes are known to be ours.
+    /// Passes a lease on to another guard, if the nodes are known to be ours.
     pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Lease>> {
         let mut open = self.open.lock();
         let entry = open.get_mut(&id)?;
-        // What was asked of the quorum for the old one is answered to the new one.
+        // Checks that are under way for the old lease confirm the new one.
         let next = Arc::new(entry.lease.succeed()?);
         entry.lease = next.clone();
         Some(next)
@@ -93,7 +94,7 @@ impl Leases {
             .collect()
     }
 
-    /// The quorum is asked for all of them.
+    /// The quorum is asked about all of them.
     pub(super) fn asked(&self, now: Duration) {
         for entry in self.open.lock().values_mut() {
             entry.asked = now;

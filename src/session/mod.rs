@@ -1,15 +1,21 @@
-//! Threads and the connection to ZooKeeper: everything that waits.
+//! One client's session with ZooKeeper: its calls, its leases, and the thread that serves
+//! them.
 //!
 //! ```text
-//!  drive ──► ask ──► transport ◄── cleaner, heartbeat ◄── background thread (a thread)
-//!   │                 │ wire (a thread)
-//!   └─► local         │ handle (threads around the `zookeeper` crate)
-//!                     └──► status: the state of the connection, told to all of them
+//!   a calling thread                        the background thread
+//!          │                                          │
+//!       Caller, queries                    Heartbeat ─┴─ Cleaner
+//!          │                                   │            │
+//!          │        Leases of the guards ◄─────┘            │
+//!          ▼                                                ▼
+//!   transport::Transport ◄──────────────────────────────────┘
+//!          │
+//!          └──► transport::Status, which tells all of them how the connection stands
 //! ```
 //!
-//! Threads of the user's wait in `local`, `ask` and `drive`, on channels (a `mailbox` is
-//! one), and always for a limit or a change of the status as well. What is decided without
-//! waiting is in `protocol`.
+//! A [`Caller`] waits for answers on behalf of a calling thread, always within a limit; the
+//! background thread sends without waiting. What is decided without a clock or I/O is in
+//! `recipe`.
 
 pub(crate) mod background;
 pub(crate) mod call_error;
@@ -45,10 +51,10 @@ use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Transport, WatchId};
 use crossbeam_channel::bounded;
 
-/// How long the end of a session is waited for.
+/// How long to wait for the end of a session.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// One client's session, with all that lives as long as it.
+/// One client's session, with everything that lives as long as it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) status: Arc<Status>,
@@ -62,13 +68,13 @@ pub(crate) struct Session {
     next_watch: Arc<AtomicU64>,
 }
 
-/// What the user has said about this client's nodes.
+/// What the user set for this client's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) dialect: Dialect,
     pub(crate) acl: Acl,
     pub(crate) card: Card,
-    /// How many times in a row a lock may go from thread to thread of this client.
+    /// How many times in a row a lock may pass from thread to thread of this client.
     pub(crate) local_handoffs: u32,
 }
 
@@ -108,8 +114,8 @@ impl Session {
             next_watch.clone(),
         );
         let background = Background::start(heartbeat, cleaner.clone(), &status, woken);
-        let background = background.map_err(|_| Error::Unsupported {
-            what: "another thread",
+        let background = background.map_err(|error| Error::NoThread {
+            reason: error.to_string(),
         })?;
         Ok(Self {
             status,
@@ -124,15 +130,15 @@ impl Session {
         })
     }
 
-    /// Ends the session; bounded in time, and of no effect the second time. Returns whether
-    /// the server has confirmed it.
+    /// Ends the session, in bounded time; does nothing the second time. Returns whether the
+    /// server confirmed it.
     pub(crate) fn close(&self) -> bool {
         if self.is_inherited() {
             return true;
         }
         let snapshot = self.status.snapshot();
-        self.hold_out(&snapshot);
-        // The guards first: the server may give their locks to others at once.
+        self.wait_for_delayed_releases(&snapshot);
+        // The guards first: the server may grant their locks to other clients at once.
         self.status.closed();
         let began = Instant::now();
         self.transport.close(CLOSE_LIMIT);
@@ -141,21 +147,22 @@ impl Session {
         snapshot.is_over() || (in_time && snapshot.state == SessionState::Connected)
     }
 
-    /// Waits until no lock is to be held any more whose guard is gone, but for those that are
-    /// to be held as long as there is a client.
-    fn hold_out(&self, snapshot: &Snapshot) {
+    /// Waits until every release that was put off is due, except those put off until the
+    /// client ends.
+    fn wait_for_delayed_releases(&self, snapshot: &Snapshot) {
         if let (Some(until), false) = (self.cleaner.held_until(), snapshot.is_over()) {
             thread::sleep(until.saturating_duration_since(Instant::now()));
             self.cleaner.push();
         }
     }
 
-    /// Whether this is the copy of a session in a forked child; see [`process`].
+    /// Whether this is the copy of a session in a forked child; see
+    /// [`process`](crate::local::process).
     pub(crate) fn is_inherited(&self) -> bool {
         self.process.is_another()
     }
 
-    /// The error of a client that is at its end, or whose session is the parent's.
+    /// The error of a client that has ended, or whose session is the parent's.
     pub(crate) fn over(&self) -> Error {
         if self.is_inherited() {
             return Error::Closed;
@@ -173,19 +180,19 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Does not wait for the network: the end of the session is on its way when this returns,
-    /// and the threads end by themselves.
+    /// Does not wait for the network: the request that ends the session is on its way when
+    /// this returns, and the threads end by themselves.
     fn drop(&mut self) {
         if self.is_inherited() {
-            // Whatever these would do when they are dropped is the parent's to do. Their locks
-            // may be held by threads that do not exist here.
+            // Dropping these is the parent's task. Threads that do not exist here may hold
+            // their locks.
             mem::forget(self.transport.clone());
             mem::forget(self.cleaner.clone());
             mem::forget(self.status.clone());
             return self.background.forget();
         }
         let snapshot = self.status.snapshot();
-        self.hold_out(&snapshot);
+        self.wait_for_delayed_releases(&snapshot);
         self.status.closed();
         self.transport.leave();
         self.background.stop(Duration::ZERO);

@@ -1,22 +1,22 @@
-//! The proof of life: asking the quorum whether a session and its nodes are alive.
+//! Asks the quorum whether a session and its nodes exist.
 //!
-//! A ping is no proof, because a follower that is cut off from its leader answers it.
-//! A `multi` of nothing but checks is: it is committed through the quorum, changes
-//! nothing and fires no watch. Where there is no multi, deleting a child that an
-//! ephemeral node cannot have fails through the quorum all the same, and tells of the
-//! session; a look at the node tells the rest.
+//! A ping is no proof, because a follower that is cut off from its leader answers it. A
+//! `multi` of nothing but checks is: it commits through the quorum, changes nothing and
+//! fires no watch. Where there is no `multi`, the proof is a delete of a child that an
+//! ephemeral node cannot have: it fails through the quorum, which proves the session. A
+//! read of the node shows the rest.
 
 use crate::error::Result;
 use crate::jute::{ErrorCode, Op, Request};
 use crate::transport::Answered;
 use crate::transport::{Capabilities, Failure};
 
-/// What came of asking.
+/// The verdict on the answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Proof {
-    /// Committed: the session is alive and has the nodes.
+    /// The session is alive and owns the nodes, by a committed check.
     Confirmed,
-    /// The node at this place is gone.
+    /// The node at this index is gone.
     Gone(usize),
     /// There was no answer.
     Unanswered,

@@ -1,4 +1,4 @@
-//! What several kinds of locks ask of a session.
+//! The requests to a session that several kinds of locks share.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 
-/// How long a question about a queue may take.
+/// How long a query may take.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// How many nodes are read at a time.
+/// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
 
 impl Session {
-    /// What this client asks of a queue.
+    /// The terms on which this client queues.
     pub(crate) fn contest(&self, role: Role, permits: usize) -> Contest {
         Contest {
             dialect: self.settings.dialect,
@@ -29,14 +29,14 @@ impl Session {
         }
     }
 
-    /// The error of a queue with somebody who would not wait for us.
+    /// The error of a queue with a contender that would not wait for this client.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
         let node = format!("{dir}/{}", foreign.node);
         if foreign.by_number {
-            log::warn!("{node} goes by its number, and those under {dir} are used up");
+            log::warn!("{node} is ordered by its number, and the numbers under {dir} are used up");
             return Error::Exhausted {
                 path: dir.to_owned(),
-                reason: "a contender of another library goes by them",
+                reason: "another library's contender is ordered by its number",
             };
         }
         Error::ForeignContender {
@@ -46,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Makes the directories of several locks, and what is above them.
+    /// Creates the directories of several locks, and their ancestors.
     pub(crate) fn make_directories(
         &self,
         caller: &mut Caller,
@@ -75,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    /// The request that asks whoever has this node to let go of its lock.
+    /// The request that asks the holder of this node to release its lock.
     pub(crate) fn revocation(&self, node: &str) -> Request {
         let word = match self.settings.dialect {
             Dialect::Recipe => b"unlock".to_vec(),
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// The request that deletes a node, whoever has it.
+    /// The request that deletes another client's node.
     pub(crate) fn eviction(&self, node: &str) -> Request {
         Request::Delete {
             path: node.to_owned(),
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Asks until there is an answer; `None` if the node is not there.
+    /// Repeats a read until it is answered; `None` if the node does not exist.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
         match self.caller().call(request, path, &Limit::after(LIMIT)) {
             Ok(reply) => Ok(Some(reply)),
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Asks all of these in one write, for as long as a question may take.
+    /// Sends these reads in one write, and repeats them for as long as a query may take.
     pub(crate) fn look_up(
         &self,
         requests: &[Request],
@@ -115,7 +115,7 @@ impl Session {
         replies.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
-    /// Reads what stands in each node; `None` for those that have gone.
+    /// Reads each node; `None` for a node that does not exist.
     pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<Seen>>> {
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
@@ -144,7 +144,7 @@ impl Session {
         Ok(all)
     }
 
-    /// The error of a question that no server has answered in time.
+    /// The error of a query that no server answered in time.
     fn unanswered(&self) -> Error {
         Error::ConnectTimeout {
             limit: LIMIT,
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// The requests that create a lock's directory and what is above it.
+    /// The requests that create a lock's directory and its ancestors.
     pub(crate) fn parents(&self, dir: &str, lasting: Lasting<'_>) -> Vec<Request> {
         let make = |path: &str, mode, data: &[u8]| Request::Create {
             path: path.to_owned(),
@@ -161,7 +161,7 @@ impl Session {
             mode,
             stat: false,
         };
-        // kazoo remembers that a directory exists, and fails if a container has gone.
+        // kazoo remembers that a directory exists, and fails if a container was deleted since.
         let idle = match self.settings.dialect {
             Dialect::Kazoo => CreateMode::Persistent,
             Dialect::Curator | Dialect::Recipe => CreateMode::Container,
@@ -183,36 +183,36 @@ impl Session {
     }
 }
 
-/// What stands in a node; nothing if it may not be read.
+/// A node's data, empty if it may not be read, and its stat.
 pub(crate) struct Seen {
     pub(crate) data: Vec<u8>,
     pub(crate) stat: Stat,
 }
 
-/// How long a queue's directory stays when nobody is in it.
+/// How long a lock's directory stays when the queue is empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lasting<'a> {
-    /// Until the server sweeps it up, where the dialect allows that.
+    /// Until the server deletes the empty container, where the dialect uses containers.
     WhileUsed,
-    /// As that, and so does the directory that it is in, which has this in it at first.
+    /// As `WhileUsed`, and so does its parent, which is created with this data.
     WhileUsedIn(&'a [u8]),
-    /// For good; it has this in it at first.
+    /// For good; it is created with this data.
     Always(&'a [u8]),
 }
 
-/// What the server said against the parents of a lock, from the outermost to the last.
+/// The server's refusals to create the ancestors of a lock, outermost first.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     count: usize,
-    /// The first that is about the parent itself.
+    /// The first one that is not a consequence of another.
     first: Option<ErrorCode>,
     last: Option<ErrorCode>,
 }
 
 impl Refusals {
     pub(crate) fn add(&mut self, code: ErrorCode) {
-        // Above the first there is only the chroot. Others are without their parent because
-        // that was refused, or because it has gone again at once.
+        // Above the outermost there is only the chroot. Another one lacks its parent because
+        // that was refused, or was deleted at once.
         let consequence = code == ErrorCode::NO_NODE && 0 < self.count;
         if code != ErrorCode::NODE_EXISTS && !consequence {
             self.first = self.first.or(Some(code));
@@ -221,14 +221,14 @@ impl Refusals {
         self.count += 1;
     }
 
-    /// The next parent was made.
+    /// The next one was created.
     pub(crate) fn none(&mut self) {
         self.last = None;
         self.count += 1;
     }
 
-    /// Why there is no reason to go on, if so: that we may not create those in between is
-    /// none, for they may be there.
+    /// Why the lock's node cannot be created, if so. A refusal in between does not matter
+    /// if the directory itself exists.
     pub(crate) fn trouble(&self) -> Option<ErrorCode> {
         match self.last? {
             ErrorCode::NODE_EXISTS => None,

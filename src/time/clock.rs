@@ -1,13 +1,13 @@
 //! A clock that goes on while the machine sleeps.
 //!
-//! `std::time::Instant` stops during suspend on Linux, and a guard that slept through
-//! its deadline must know it. Everything that decides about the validity of a lock
-//! reads this clock; plain timeouts use `Instant`.
+//! `std::time::Instant` stops during suspend on Linux, but a guard must notice that it slept
+//! through its deadline. What decides about the validity of a lock reads this clock; plain
+//! timeouts use `Instant`.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time, good for comparison within this boot of this machine.
+/// A point in time, comparable within one boot of this machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Moment(u64);
 
@@ -38,23 +38,23 @@ impl Moment {
         Self(1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
     }
 
-    /// Returns the moment that [`as_nanos`](Self::as_nanos) was taken of.
+    /// Returns the moment that [`as_nanos`](Self::as_nanos) returned as a number.
     #[cfg(any(test, feature = "zookeeper"))]
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Returns a number that fits into an atomic.
+    /// Returns the moment as a number, for atomics.
     pub(crate) fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Returns the time since the boot.
+    /// Returns the time since boot.
     pub(crate) fn since_boot(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// Returns the time from `earlier` to `self`, or zero if it is not earlier.
+    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     pub(crate) fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -69,7 +69,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// A duration in the unit in which it is kept in atomics.
+/// A duration as a number, for atomics.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! How long a calling thread is willing to wait.
+//! The limit of a wait: a deadline, a way to cancel, or neither.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, at, never, select};
 
-/// Farther away than anything that is waited for: a century.
+/// Later than the end of any wait: a century.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The time so long from now; one that is too long to be counted never comes.
+/// The time `duration` from now, or a century from now if that is sooner.
 pub(crate) fn from_now(duration: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
 
-/// Whether a time is one that never comes.
+/// Whether a time is so late that no wait lasts until then.
 pub(crate) fn never_comes(time: Instant) -> bool {
     FAR / 2 < time.saturating_duration_since(Instant::now())
 }
 
-/// A deadline and a way to be told to give up; either may be absent.
+/// A deadline and a way to cancel; either may be absent.
 ///
-/// Both are channels, so that a wait with and without them is one `select!`. A limit that
-/// was reached stays reached, although a channel tells it once only: whoever takes the
-/// message out of `cancel` says so with [`cancelled`](Self::cancelled).
+/// Both are channels, so that one `select!` waits with and without them. A limit that was
+/// reached stays reached, although a channel reports it only once: a thread that takes the
+/// message out of `cancel` must call [`cancelled`](Self::cancelled).
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub(crate) cancel: Receiver<()>,
     cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
-    /// Whether anything can come through `cancel`.
+    /// Whether `cancel` may report anything.
     cancellable: bool,
     /// When the call began.
     pub(crate) begun: Instant,
@@ -41,7 +41,7 @@ pub(crate) struct Limit {
 pub(crate) struct LimitReached;
 
 impl Limit {
-    /// Waits until the `deadline`, and until something comes through `cancel`.
+    /// A limit at the `deadline`, or when `cancel` has a message.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
             cancellable: cancel.is_some(),
@@ -52,12 +52,12 @@ impl Limit {
         }
     }
 
-    /// Waits for `duration`; one that is too long to be counted means for ever.
+    /// A limit after `duration`; none if that is too long to be counted.
     pub(crate) fn after(duration: Duration) -> Self {
         Self::new(Instant::now().checked_add(duration), None)
     }
 
-    /// Returns the earlier of two deadlines.
+    /// Returns a limit that is also reached at `deadline`.
     pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = match (self.deadline, deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -66,10 +66,10 @@ impl Limit {
         self
     }
 
-    /// Takes the next message out of a channel; a disconnected one counts as the limit.
+    /// Takes the next message out of a channel; a disconnected channel counts as the limit.
     ///
-    /// Where nobody can cancel, this does without a `select!`, which makes the thread that
-    /// was woken wait for the one that woke it.
+    /// Without a way to cancel there is no `select!`, which would make the woken thread wait
+    /// for the one that woke it.
     pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
         if self.cancellable {
             return select! {
@@ -92,7 +92,7 @@ impl Limit {
         self.deadline
     }
 
-    /// Returns a channel that is filled when the time is over, whoever has heard it before.
+    /// Returns a channel that is filled at the deadline, and for good once it was cancelled.
     pub(crate) fn timer(&self) -> Receiver<Instant> {
         match self.cancelled.load(Ordering::Relaxed) {
             true => at(Instant::now()),
@@ -100,13 +100,13 @@ impl Limit {
         }
     }
 
-    /// Something came through `cancel`.
+    /// Records that a message came through `cancel`.
     pub(crate) fn cancelled(&self) -> LimitReached {
         self.cancelled.store(true, Ordering::Relaxed);
         LimitReached
     }
 
-    /// Returns whether the limit is reached already.
+    /// Returns whether the limit is reached.
     pub(crate) fn is_over(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
             || self
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_reached_once_stays_reached() {
+    fn a_reached_limit_stays_reached() {
         let over = Limit::after(Duration::ZERO);
         for _ in 0..3 {
             assert!(over.timer().recv().is_ok());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_is_heard_of_in_every_later_wait() {
+    fn every_later_wait_notices_a_cancel() {
         let (cancel, cancelled) = bounded(1);
         let limit = Limit::new(None, Some(cancelled));
         assert!(!limit.is_over());

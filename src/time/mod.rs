@@ -1,4 +1,4 @@
-//! Clocks, and how long to wait.
+//! A clock, and limits to waits.
 
 pub(crate) mod clock;
 pub(crate) mod limit;

@@ -1,4 +1,4 @@
-//! How long a session lives at least, for guards, which cannot wait for a lock.
+//! How long a session lives at least, readable without a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::time::clock::nanos;
 
-/// The [`Lifetime`] of one session for guards, which cannot wait for a lock.
+/// The [`Lifetime`] of one session, for guards, which read it without a lock.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     over: AtomicBool,
@@ -26,7 +26,7 @@ impl Bounds {
         Arc::new(new)
     }
 
-    /// Returns whether the session is over, or another one has taken its place.
+    /// Returns whether the session has ended, or another one has taken its place.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -36,15 +36,15 @@ impl Bounds {
         Duration::from_nanos(self.timeout.load(Ordering::Acquire))
     }
 
-    /// Returns from when on somebody else may have what was proven by `stamp`.
+    /// Returns from when on another client may have what `stamp` proves.
     pub(crate) fn until(&self, stamp: Stamp) -> Duration {
         let latest = Duration::from_nanos(self.latest.load(Ordering::Acquire));
         stamp.until(self.timeout()).min(latest)
     }
 
     pub(crate) fn follow(&self, lifetime: &Lifetime) {
-        // In this order, and read in the other: who sees that the doubt about a connect request
-        // is over must not go on to believe in a longer timeout.
+        // In this order, and read in the other: a reader that sees the later `latest` must
+        // not see the longer timeout.
         let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
         self.timeout.store(nanos(timeout), Ordering::Release);
         self.latest.store(nanos(latest), Ordering::Release);

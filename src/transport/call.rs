@@ -1,4 +1,4 @@
-//! Requests, their answers, and the events of watches: what goes through a transport.
+//! The values that pass through a transport: requests, their answers, and events of watches.
 
 use std::sync::Arc;
 use std::{fmt, iter};
@@ -10,15 +10,15 @@ use crate::error::Error;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::validity::Stamp;
 
-/// One request, and who wants to know.
+/// One request, and what to do with the answer.
 pub(crate) struct Call {
     pub(crate) request: Request,
-    /// Left at the server if the request sets a watch and succeeds.
+    /// Registered if the request sets a watch and succeeds.
     pub(crate) watch: Option<Watch>,
     pub(crate) answer: Answer,
 }
 
-/// Tells one request of a caller from another.
+/// Numbers the requests of one caller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct CallId(u64);
 
@@ -27,24 +27,24 @@ impl CallId {
         Self(number)
     }
 
-    /// The ticket of the request that was sent after this one's.
+    /// The id of the next request.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// This ticket and all that follow.
+    /// This id and all that follow.
     pub(crate) fn on(self) -> impl Iterator<Item = Self> {
         iter::successors(Some(self), |call_id| Some(call_id.next()))
     }
 }
 
-/// What became of a request.
+/// The answer to a request: its reply, or why there is none.
 pub(crate) type Answered = Result<Reply, Failure>;
 
-/// Runs on whatever thread the transport reads with: it may forward, and nothing else.
+/// Runs on the thread that reads for the transport, and may do nothing but forward.
 pub(crate) type Answer = Box<dyn FnOnce(Answered) + Send>;
 
-/// Tells one watch from another on the same path.
+/// Numbers the watches of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct WatchId(pub(crate) u64);
 
@@ -52,7 +52,7 @@ pub(crate) struct WatchId(pub(crate) u64);
 pub(crate) struct Watch {
     pub(crate) id: WatchId,
     pub(crate) to: Slot<Fired>,
-    /// What to ask for when the node goes. A transport that cannot do this just tells.
+    /// What to request when the node is deleted. A transport may ignore it.
     pub(crate) prefetch: Option<SharedPrefetch>,
 }
 
@@ -66,17 +66,17 @@ impl Watch {
     }
 }
 
-/// A watch fired.
+/// The event of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Fired {
     pub(crate) id: WatchId,
     pub(crate) kind: EventKind,
-    /// What was asked for when the node went.
+    /// The replies to the watch's prefetch, if the event sent it.
     pub(crate) prefetched: Option<Prefetched>,
 }
 
 impl Fired {
-    /// The event as such.
+    /// The event without replies.
     pub(crate) fn told(id: WatchId, kind: EventKind) -> Self {
         Self {
             id,
@@ -89,20 +89,20 @@ impl Fired {
 /// Why a request has no reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
-    /// There was no connection: the request did not leave, nothing happened.
+    /// There was no connection: the request was not sent, and nothing happened.
     NotSent,
     /// The connection broke: the request may or may not have been carried out.
     Lost,
-    /// The server turned the request down.
+    /// The server refused the request.
     Refused(ErrorCode),
-    /// Nothing happened, or nothing changed: see there.
+    /// The request or its reply is too long; nothing changed.
     TooLong(TooLong),
     /// The client is closed, for good.
     Closed,
 }
 
 impl Failure {
-    /// Some refusals are about the connection and not about the request.
+    /// Turns refusals that are about the connection, not the request, into [`Failure::Lost`].
     pub(crate) fn sorted(self) -> Self {
         match self {
             Self::Refused(code) if code.is_passing() => Self::Lost,
@@ -111,11 +111,10 @@ impl Failure {
     }
 }
 
-/// A request that was not sent because of its length, or one that changes nothing and whose
-/// reply was thrown away because of its.
+/// A request that was too long to send, or a read whose reply was too long to keep.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TooLong {
-    /// Whether it is about the reply.
+    /// Whether the reply is what is too long.
     pub(crate) reply: bool,
     pub(crate) bytes: usize,
     pub(crate) limit: usize,
@@ -149,23 +148,23 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A listing, and a proof of a session if that is due by then.
+/// A listing, and a proof of the session if one is due by then.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
-    /// Tells it from another of the same watcher.
+    /// Numbers the prefetches of one watcher.
     pub(crate) number: u64,
     pub(crate) listing: Request,
-    /// The directory has been listed: to list it again is due when a proof is.
+    /// The directory has been listed: another listing is due only with a proof.
     pub(crate) listed: bool,
     pub(crate) proof: Vec<Request>,
-    /// The last proof that there was.
+    /// The stamp of the last proof, if any.
     pub(crate) proven: Option<Stamp>,
 }
 
-/// A prefetch that watches share; taken by the first whose node goes.
+/// A prefetch that several watches share; the first one whose node is deleted takes it.
 pub(crate) type SharedPrefetch = Arc<Mutex<Option<Prefetch>>>;
 
-/// What a prefetch brought.
+/// The replies to a prefetch.
 #[derive(Clone, Debug)]
 pub(crate) struct Prefetched {
     pub(crate) number: u64,

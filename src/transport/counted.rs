@@ -1,4 +1,4 @@
-//! A transport whose requests are counted.
+//! Counts the requests to a transport.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Call, Capabilities, Transport, WatchId};
 use crate::metrics::Counters;
 
-/// A transport whose requests are counted.
+/// A transport that counts its requests.
 pub(crate) struct Counted {
     inner: Arc<dyn Transport>,
     counters: Arc<Counters>,

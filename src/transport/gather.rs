@@ -1,4 +1,4 @@
-//! Several requests whose answers are wanted together.
+//! Gathers the answers of requests that are sent together.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use super::call::{Answered, Call, Watch};
 use crate::jute::Request;
 
-/// Makes the calls of these requests; `done` runs with the answers, in the order of the
-/// requests, when there are all of them.
+/// Makes calls of these requests. `done` runs once all of them are answered, with the
+/// answers in the order of the requests.
 ///
-/// It runs on whatever thread the transport reads with: it may forward, and nothing else.
+/// It runs on the thread that reads for the transport, and may do nothing but forward.
 pub(crate) fn gather(
     requests: Vec<(Request, Option<Watch>)>,
     done: impl FnOnce(Vec<Answered>) + Send + 'static,

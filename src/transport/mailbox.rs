@@ -1,9 +1,8 @@
-//! Where a thread waits for what other threads tell it.
+//! A channel for the answers that one thread waits for.
 //!
-//! A channel whose reader goes to sleep at once. crossbeam's own wait for a message looks
-//! again and again for about ten microseconds before it sleeps, which pays where the
-//! answer comes from a thread next door, and not where it comes from a server: there it
-//! only keeps the processor from whoever has the answer.
+//! Its reader blocks at once. crossbeam's own wait spins for about ten microseconds first,
+//! which pays for an answer from another thread and not for one from a server: it only
+//! keeps a processor busy.
 
 use std::thread;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use super::Transport;
 use super::slot::Slot;
 use crate::time::limit::{Limit, LimitReached};
 
-/// The end that one thread reads.
+/// The receiving end; one thread reads it.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     slot: Slot<T>,
@@ -36,13 +35,13 @@ impl<T> Mailbox<T> {
         self.slot.clone()
     }
 
-    /// The channel, for a wait that has other things to look at as well.
+    /// The channel, for a `select!`.
     pub(crate) fn letters(&self) -> &Receiver<T> {
         &self.letters
     }
 
-    /// Takes the next letter out, and sleeps in the transport's way until there is one; only
-    /// for the thread that made the mailbox.
+    /// Takes the next letter out, and waits for it in the transport's way. Only the
+    /// thread that made the mailbox may call it.
     pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
         if limit.is_cancellable() {
             transport.attend();
@@ -58,7 +57,7 @@ impl<T> Mailbox<T> {
             {
                 return Err(LimitReached);
             }
-            // Whoever puts a letter in wakes us after that, so none is slept over.
+            // A sender unparks this thread after it put the letter in.
             transport.rest(&|| !self.letters.is_empty(), limit.deadline());
         }
     }
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
     use crate::transport::{Call, Capabilities, WatchId};
 
-    /// Has nothing to read.
+    /// Never has anything to read.
     #[derive(Debug)]
     struct Parked;
 
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_come_in_their_order_and_a_limit_ends_the_wait_for_more() {
+    fn letters_come_in_order_and_a_limit_ends_the_wait_for_more() {
         let mailbox = Mailbox::new();
         let slot = mailbox.slot();
         let forever = Limit::new(None, None);

@@ -1,9 +1,19 @@
-//! What the locks need of a connection to ZooKeeper.
+//! The connection to ZooKeeper, as the session sees it.
 //!
-//! Two transports stand behind [`Transport`]: `native`, our own client, and
-//! `zookeeper_crate`. A transport carries requests and says what became of
-//! each; it reports to the [`Status`](status::Status) when the connection comes, goes
-//! or is over. It repeats nothing and decides nothing about locks.
+//! ```text
+//!   send(calls) ──► Transport ──► the answer of each Call, the event of each Watch
+//!                    │     │
+//!               native     zookeeper_crate
+//!                    │     │
+//!                    └──┬──┘
+//!                       ▼
+//!                    Status ──► Snapshot, Changes, SessionEvent
+//! ```
+//!
+//! `native` is our own client; `zookeeper_crate` wraps a handle of that crate. A transport
+//! carries requests and reports what became of each. It reports to the
+//! [`Status`](status::Status) when the connection is made, breaks or ends. It repeats no
+//! request and decides nothing about locks.
 
 pub(crate) mod bounds;
 mod call;
@@ -27,56 +37,55 @@ pub(crate) use self::call::{
 };
 use crate::jute::Request;
 
-/// A connection that makes itself anew when it breaks.
+/// A connection that is made again when it breaks.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
-    /// Sends the calls in this order, in one write where that is possible.
+    /// Sends the calls in this order, in one write where possible.
     ///
     /// Does not wait for the network. Every call is answered exactly once, from any
     /// thread, possibly before this returns.
     fn send(&self, calls: Vec<Call>);
 
-    /// Forgets the watch `id` on `path`, so that it costs the server nothing.
+    /// Forgets the watch `id` on `path`, at the server too where possible.
     fn unwatch(&self, path: &str, id: WatchId);
 
     /// What this transport and the server behind it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Has the calling thread sleep until it is `awake`, for which it is unparked, or the
-    /// time has come; perhaps not as long. Meanwhile it may do the transport's work.
+    /// Blocks the calling thread until it is `awake`, for which it is unparked, or until the
+    /// deadline; may return earlier. The thread may do the transport's work meanwhile.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
         slot::park(until);
     }
 
-    /// Lets the transport know that a thread is about to wait for it in another way.
+    /// Announces that the calling thread is about to wait for an answer without `rest`.
     fn attend(&self) {}
 
-    /// Ends the session, waiting for it no longer than `limit`.
+    /// Ends the session; waits for it at most `limit`.
     ///
-    /// Every call that is still open, and every later one, is answered with
-    /// [`Failure::Closed`].
+    /// Every open call and every later one is answered with [`Failure::Closed`].
     fn close(&self, limit: Duration);
 
-    /// As `close`, but does not wait: what is left to do is done by the transport's threads.
+    /// As `close`, but does not wait: the transport's threads do what is left.
     fn leave(&self) {
         self.close(Duration::ZERO);
     }
 }
 
-/// What can be asked of a transport.
+/// What a transport can do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capabilities {
     /// `Request::Multi` works.
     pub(crate) multi: bool,
     /// `Request::Sync` works.
     pub(crate) sync: bool,
-    /// A connection that breaks may come back with the same session, and says so.
+    /// After a break the same session may go on, and the transport says whether it does.
     pub(crate) resumes: bool,
 }
 
 impl Capabilities {
-    /// The request after whose answer a listing of `dir` is up to date.
+    /// The request whose answer makes the next listing of `dir` up to date.
     ///
-    /// Where there is no sync, a write does it, even one that comes to nothing.
+    /// Without `sync`, a write that fails does the same.
     pub(crate) fn sync(self, dir: &str) -> Request {
         match self.sync {
             true => Request::Sync {

@@ -1,15 +1,16 @@
-//! What is asked for the moment that a watched node goes, before its watcher has woken up.
+//! Requests that are sent the moment a watched node is deleted, before the watcher wakes.
 //!
-//! The thread that hears of the event sends it, and the watcher is woken once, with the
-//! replies. Several watches may share one prefetch: the first whose node goes has it sent.
+//! The thread that reads the event sends them, and the watcher wakes once, with the
+//! replies. Several watches may share one prefetch: the first whose node is deleted sends
+//! it.
 
 use super::call::{Call, Fired, Prefetch, Prefetched, Watch};
 use super::gather::gather;
 use super::status::Status;
 use crate::jute::{EventKind, Request};
 
-/// The calls that are due now that the node of this watch is gone; it is told when they are
-/// answered, or at once if there are none.
+/// The calls that are due now that the node of this watch is deleted. The watcher gets the
+/// event with their answers, or at once if there are none.
 pub(super) fn calls(watch: Watch, status: &Status) -> Vec<Call> {
     let Watch { id, to, prefetch } = watch;
     let kind = EventKind::Deleted;

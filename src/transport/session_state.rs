@@ -1,4 +1,4 @@
-//! What users are told of a session.
+//! The state and the events of a session, as users see them.
 
 /// The state of a client's session.
 ///
@@ -19,9 +19,9 @@
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
-    /// There is no connection at the moment, and the client tries to make one.
+    /// There is no connection; the client tries to make one.
     Connecting,
-    /// There is a connection.
+    /// There is a connection to a server.
     Connected,
     /// The client is closed.
     Closed,
@@ -29,7 +29,7 @@ pub enum SessionState {
     AuthFailed,
 }
 
-/// What happened to a client's session; see [`Client::events`](crate::Client::events).
+/// An event of a client's session; see [`Client::events`](crate::Client::events).
 ///
 /// # Example
 ///

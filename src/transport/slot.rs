@@ -1,19 +1,19 @@
-//! The end of a mailbox that other threads write to.
+//! The sending end of a mailbox.
 
 use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-/// The end that everybody else writes to.
+/// The sending end of a mailbox or a channel.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     pub(super) to: Sender<T>,
-    /// Absent if the reader waits in crossbeam's way.
+    /// The thread to unpark; absent if the reader blocks on the channel.
     pub(super) reader: Option<Thread>,
 }
 
-/// Sleeps until somebody unparks the thread or the time has come, or without a reason less.
+/// Blocks until the thread is unparked or the deadline comes; may return earlier.
 pub(crate) fn park(until: Option<Instant>) {
     match until {
         None => thread::park(),
@@ -22,12 +22,12 @@ pub(crate) fn park(until: Option<Instant>) {
 }
 
 impl<T> Slot<T> {
-    /// Does nothing if nobody reads any more, or if a bounded channel is full.
+    /// Does nothing if there is no reader left, or if a bounded channel is full.
     pub(crate) fn put(&self, letter: T) {
         if self.to.try_send(letter).is_ok()
             && let Some(reader) = &self.reader
         {
-            // A thread that tells itself something, while it reads for others, is awake.
+            // The reader may be the calling thread, while it reads for others.
             if reader.id() != thread::current().id() {
                 reader.unpark();
             }

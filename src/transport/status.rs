@@ -1,7 +1,7 @@
-//! Where the state of the connection is kept and told.
+//! The state of the connection, and those who follow it.
 //!
-//! A transport reports to the status; waiting threads, the supervisor and the user hear
-//! of it through channels. Nothing of theirs runs on the transport's thread.
+//! A transport reports to the status; waiting threads, the background thread and the user
+//! hear of it through channels. None of their code runs on the transport's thread.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,13 +18,13 @@ use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::time::clock::{Moment, nanos};
 
-/// How many events a user's receiver may leave unread before new ones are dropped.
+/// How many events a user's receiver keeps unread; later ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
-/// So many subscribers are not worth a look.
+/// Up to this many subscribers, those that have left are not looked for.
 const CROWD: usize = 64;
 
-/// What is known of the connection at one moment.
+/// The connection at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: SessionState,
@@ -34,25 +34,25 @@ pub(crate) struct Snapshot {
     pub(crate) timeout: Duration,
     /// Counts the connections that were made.
     pub(crate) connects: u64,
-    /// When the last of them was made; of no meaning before the first.
+    /// When the last of them was made; meaningless before the first.
     pub(crate) since: Moment,
 }
 
 impl Snapshot {
-    /// Returns whether there will never be a connection again.
+    /// Returns whether the client has ended: there will be no further connection.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
     }
 }
 
-/// A channel that is filled after every change of the link.
+/// A channel that is filled after every change of the status.
 #[derive(Debug)]
 pub(crate) struct Changes {
     receiver: Receiver<()>,
-    _awake: Subscription,
+    _subscription: Subscription,
 }
 
-/// Tells the status that somebody listens.
+/// Keeps a subscriber in the status's list.
 #[derive(Debug)]
 pub(crate) struct Subscription(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
 
@@ -62,15 +62,15 @@ impl Changes {
     }
 }
 
-/// Somebody who wants to hear of changes, if still there.
+/// What runs at every change, while the [`Subscription`] lives.
 struct Subscriber {
-    tell: Box<dyn Fn(&Snapshot) + Send>,
-    awake: Weak<()>,
+    notify: Box<dyn Fn(&Snapshot) + Send>,
+    subscription: Weak<()>,
 }
 
 impl Subscriber {
-    fn is_awake(&self) -> bool {
-        self.awake.strong_count() > 0
+    fn is_subscribed(&self) -> bool {
+        self.subscription.strong_count() > 0
     }
 }
 
@@ -84,7 +84,7 @@ impl fmt::Debug for Subscriber {
 #[derive(Debug)]
 pub(crate) struct Status {
     inner: Mutex<Inner>,
-    /// Messages that were sent before this say nothing new about the session.
+    /// Answers to messages sent before this say nothing new about the session.
     worth: AtomicU64,
     /// Whether a session may outlive its connection.
     resumes: bool,
@@ -93,24 +93,23 @@ pub(crate) struct Status {
 #[derive(Debug)]
 struct Inner {
     snapshot: Snapshot,
-    /// The session that a server granted last; it is that of the link from when on the
-    /// connection is ready.
+    /// The session that a server granted last; the snapshot's once the connection is ready.
     granted: i64,
     /// What bounds the life of that session.
     lifetime: Lifetime,
     bounds: Arc<Bounds>,
-    /// What each server said when it last turned us away.
+    /// The last complaint of, or about, each server that gave no session.
     trouble: BTreeMap<String, String>,
     subscribers: Vec<Subscriber>,
-    /// How many subscribers there may be before those that are gone are looked for.
+    /// The number of subscribers at which those that have left are looked for.
     crowd: usize,
     expiries: u64,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
 impl Status {
-    /// `timeout` stands until a server has negotiated another. Where a transport does not
-    /// know whether a session outlives its connection, it does not `resume`.
+    /// `timeout` holds until a server grants another. A transport that cannot tell whether a
+    /// session outlives its connection does not `resume`.
     pub(crate) fn new(timeout: Duration, resumes: bool) -> Self {
         let snapshot = Snapshot {
             state: SessionState::Connecting,
@@ -154,52 +153,54 @@ impl Status {
         inner.lifetime.stamp(Moment::now().since_boot())
     }
 
-    /// Returns when a check will have more to rest on than this one, if it is known.
+    /// Returns when a check can have a better stamp than this one, if that is known.
     pub(crate) fn better_at(&self, stamp: Stamp) -> Option<Duration> {
         self.inner.lock().lifetime.better_at(stamp)
     }
 
-    /// Returns whether a lock may be granted now on the strength of this stamp, after so many
-    /// proofs.
+    /// Returns whether this stamp, after so many proofs, is good enough to grant a lock now.
     pub(crate) fn supports_a_grant(&self, stamp: Stamp, proofs: u32) -> bool {
         let inner = self.inner.lock();
         let now = Moment::now().since_boot();
         inner.lifetime.supports_a_grant(stamp, proofs, now)
     }
 
-    /// Returns what is known now.
+    /// Returns the present state.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.inner.lock().snapshot
     }
 
-    /// Returns a channel that is filled after every change of the link.
+    /// Returns a channel that is filled after every change of the status.
     ///
-    /// A change may have happened before the caller looks: subscribe first, then look.
+    /// A change may come before the first look: subscribe first, then look.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
-        let _awake = self.on_change(move |_| {
-            // Full means that it was said already.
+        let _subscription = self.on_change(move |_| {
+            // A full channel has reported a change already.
             let _ = to.try_send(());
         });
-        Changes { receiver, _awake }
+        Changes {
+            receiver,
+            _subscription,
+        }
     }
 
-    /// Runs `tell` after every change of the link, until what this returns is dropped.
+    /// Runs `notify` after every change of the status, until what this returns is dropped.
     ///
-    /// It runs on the transport's thread: it may fill a channel, and nothing else.
-    pub(crate) fn on_change(&self, tell: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
-        let awake = Arc::new(());
+    /// It runs on the transport's thread, and may do nothing but fill a channel.
+    pub(crate) fn on_change(&self, notify: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
+        let subscribed = Arc::new(());
         let mut inner = self.inner.lock();
         if inner.subscribers.len() >= inner.crowd {
-            // Changes are rare, and nobody else takes those out who left.
-            inner.subscribers.retain(Subscriber::is_awake);
+            // Changes are rare, and nothing else removes subscribers that have left.
+            inner.subscribers.retain(Subscriber::is_subscribed);
             inner.crowd = CROWD.max(2 * inner.subscribers.len());
         }
         inner.subscribers.push(Subscriber {
-            tell: Box::new(tell),
-            awake: Arc::downgrade(&awake),
+            notify: Box::new(notify),
+            subscription: Arc::downgrade(&subscribed),
         });
-        Subscription(awake)
+        Subscription(subscribed)
     }
 
     /// Returns a channel with every event from now on.
@@ -209,13 +210,13 @@ impl Status {
         events
     }
 
-    /// Returns what each server said when it last turned us away.
+    /// Returns why each server gave no session, one line a server.
     pub(crate) fn trouble(&self) -> Vec<String> {
         let inner = self.inner.lock();
         let lines = inner
             .trouble
             .iter()
-            .map(|(host, said)| format!("{host}: {said}"));
+            .map(|(host, reason)| format!("{host}: {reason}"));
         lines.collect()
     }
 
@@ -226,12 +227,12 @@ impl Status {
 
     // What follows is for transports.
 
-    /// A server turned us away, or was not there.
-    pub(crate) fn turned_away(&self, host: &str, said: impl ToString) {
+    /// A server gave no session, or could not be reached.
+    pub(crate) fn turned_away(&self, host: &str, reason: impl ToString) {
         self.inner
             .lock()
             .trouble
-            .insert(host.to_owned(), said.to_string());
+            .insert(host.to_owned(), reason.to_string());
     }
 
     /// A connect request is about to be sent, for the current session if there is one.
@@ -241,8 +242,8 @@ impl Status {
         inner.bounds.follow(&inner.lifetime);
     }
 
-    /// A server has granted `timeout` when asked at `sent`, and serves the session from now
-    /// on; requests may be sent soon. Returns the timeout that counts.
+    /// A server granted `timeout` when asked at `sent`, and serves the session from now on;
+    /// requests may be sent soon. Returns the timeout that counts.
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
         if inner.granted == session {
@@ -259,7 +260,7 @@ impl Status {
         inner.snapshot.timeout
     }
 
-    /// The answer to a message that was sent at `sent` was in hand `at` this moment.
+    /// The answer to a message that was sent at `sent` arrived at `at`.
     pub(crate) fn answered(&self, sent: Moment, at: Moment) {
         if sent.as_nanos() < self.worth.load(Ordering::Acquire) {
             return;
@@ -269,7 +270,7 @@ impl Status {
         self.worth.store(nanos(worth), Ordering::Release);
     }
 
-    /// The connection is ready for requests; watches were set again.
+    /// The connection is ready for requests, and the watches are set again.
     pub(crate) fn connected(&self, session: i64) {
         self.change(SessionEvent::Connected { session }, |snapshot| {
             snapshot.state = SessionState::Connected;
@@ -279,7 +280,7 @@ impl Status {
         });
     }
 
-    /// The connection broke; another will be tried.
+    /// The connection broke; the transport tries to make another.
     pub(crate) fn disconnected(&self) {
         self.change(SessionEvent::Disconnected, |snapshot| {
             snapshot.state = SessionState::Connecting;
@@ -289,7 +290,7 @@ impl Status {
         });
     }
 
-    /// The server said that the session is over; a new one will be asked for.
+    /// The server said that the session expired; the transport asks for a new one.
     pub(crate) fn expired(&self) {
         self.change(SessionEvent::Expired, |snapshot| {
             snapshot.state = SessionState::Connecting;
@@ -297,21 +298,21 @@ impl Status {
         });
     }
 
-    /// It is over, for good.
+    /// The client was closed, for good.
     pub(crate) fn closed(&self) {
         self.change(SessionEvent::Closed, |snapshot| {
             snapshot.state = SessionState::Closed
         });
     }
 
-    /// The server refused our credentials: it is over, for good.
+    /// The server refused the credentials; the client has ended.
     pub(crate) fn auth_failed(&self) {
         self.change(SessionEvent::AuthFailed, |snapshot| {
             snapshot.state = SessionState::AuthFailed;
         });
     }
 
-    /// Nothing changes any more after the end.
+    /// Applies a change; nothing changes after the end.
     fn change(&self, event: SessionEvent, update: impl FnOnce(&mut Snapshot)) {
         let mut inner = self.inner.lock();
         if inner.snapshot.is_over() {
@@ -324,20 +325,20 @@ impl Status {
         }
         if inner.snapshot.is_over() || inner.snapshot.session == 0 {
             inner.bounds.end();
-            // A server that was set up anew may give the same number again.
+            // A server that was set up anew may grant the same number again.
             inner.granted = 0;
         }
         if inner.snapshot.state == SessionState::Connected {
             inner.trouble.clear();
         }
-        inner.subscribers.retain(Subscriber::is_awake);
+        inner.subscribers.retain(Subscriber::is_subscribed);
         for subscriber in &inner.subscribers {
-            (subscriber.tell)(&inner.snapshot);
+            (subscriber.notify)(&inner.snapshot);
         }
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));
-        // A recorder is a user's: it may take its time, or ask this client something.
+        // The user's recorder may be slow, or call this client.
         drop(inner);
         match event {
             SessionEvent::Connected { .. } if again => metrics::reconnected(),
@@ -356,8 +357,8 @@ mod tests {
         let status = Status::new(Duration::from_secs(40), true);
         let (short, long) = (Duration::from_secs(4), Duration::from_secs(40));
         assert_eq!(status.greeted(7, short, Moment::now()), short);
-        // The connection breaks before the server has looked at our credentials, and another
-        // server goes on with the session.
+        // The connection breaks before the server has checked the credentials, and
+        // another server goes on with the session.
         assert_eq!(status.greeted(7, long, Moment::now()), short);
         status.connected(7);
         assert_eq!(status.snapshot().timeout, short);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_forgotten_while_nothing_happens_to_the_connection() {
+    fn a_subscriber_that_left_is_forgotten_while_nothing_changes() {
         let status = Status::new(Duration::from_secs(1), true);
         let stays: Vec<_> = (0..200).map(|_| status.changes()).collect();
         for _ in 0..10_000 {

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use zklock::embedded::Server;
 use zklock::{Client, Error};
 
 use crate::support::proxy::Proxy;
@@ -63,6 +64,22 @@ fn a_path_that_breaks_a_rule_is_refused_with_the_rule(transport: Transport) {
         client.mutex(path).unwrap();
     }
     assert_eq!(children(&server.hosts(), "/"), before);
+}
+
+#[test]
+fn a_semaphore_without_permits_is_refused_with_the_rule() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let error = client.semaphore("/a", 0).map(drop).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::BadArgument {
+            name: "permits",
+            ..
+        }
+    ));
+    assert!(error.is_bad_input());
+    assert!(error.to_string().contains("at least one permit"), "{error}");
 }
 
 #[test]

@@ -1,15 +1,14 @@
-//! Valid frames with a few mistakes in them: they get further into a reader than random
-//! bytes. What is read from them is written and read again as the same, and takes no more
-//! memory than the bytes can back up.
+//! Valid frames with a few mistakes: they get further into a reader than random bytes. What
+//! is read from them is written and read back as the same, and takes no more memory than the
+//! bytes can fill.
 
 use super::*;
 use crate::support::fuzz;
 
-/// What is shown takes more room than what it is read from: names of fields, escapes.
+/// What `Debug` shows is longer than the bytes: names of fields, escapes.
 const MOST_SHOWN_FOR_A_BYTE: usize = 200;
 
-/// Reads the bytes, and what is read again as it is written. Returns whether they can be
-/// read.
+/// Reads the bytes, writes what they say and reads that. Returns whether they can be read.
 fn is_read_as_written<T: PartialEq + std::fmt::Debug>(
     bytes: &[u8],
     read: impl Fn(&[u8]) -> Result<T, Malformed>,
@@ -27,7 +26,7 @@ fn is_read_as_written<T: PartialEq + std::fmt::Debug>(
     true
 }
 
-/// Reads a request that has a meaning. A container's reply bears a stat, however it was
+/// Reads a request that this crate knows. A container's reply has a stat, however it was
 /// asked for.
 fn read_request(bytes: &[u8]) -> Result<(i32, Request), Malformed> {
     let (xid, mut request) = Request::decode(bytes)?;
@@ -77,7 +76,7 @@ fn request_frame() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Most with mistakes, some without, so that both ways are gone.
+/// Most with mistakes and some without, so that both outcomes occur.
 fn reply_body() -> impl Strategy<Value = (OpCode, Vec<u8>)> {
     let body = reply().prop_map(|(op, reply)| {
         let mut frame = Vec::new();
@@ -132,7 +131,7 @@ proptest! {
     }
 }
 
-/// A run in which nothing is read, or everything, would show little.
+/// A run in which all frames are read, or none, would show little.
 #[test]
 fn of_the_frames_with_mistakes_some_are_read_and_some_are_not() {
     use proptest::strategy::ValueTree;
@@ -152,7 +151,7 @@ fn of_the_frames_with_mistakes_some_are_read_and_some_are_not() {
     }
 }
 
-/// The counts and lengths of a frame are believed no further than its bytes go.
+/// The counts and lengths of a frame are believed no further than its bytes reach.
 #[test]
 fn an_announcement_alone_takes_no_memory() {
     for announced in [i32::MAX, 1_000_000_000, 1 << 24, -1, i32::MIN] {

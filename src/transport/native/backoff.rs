@@ -1,13 +1,13 @@
-//! How long to rest between two rounds of attempts to connect.
+//! How long to pause between two rounds of attempts to connect.
 
 use std::time::Duration;
 
-/// The first rest; each further one is twice as long.
+/// The first pause; each further one is twice as long.
 const FIRST: Duration = Duration::from_millis(100);
-/// A connection that lived for so long was worth making.
+/// A connection that lasted for less counts as a failure.
 const WORTHWHILE: Duration = Duration::from_millis(500);
-/// The longest rest is a third of the session timeout, within these bounds: short
-/// enough to keep the session, long enough not to be a burden.
+/// The longest pause is a third of the session timeout, within these bounds: short enough
+/// to keep the session, long enough not to burden the servers.
 const CAP: (Duration, Duration) = (Duration::from_millis(1300), Duration::from_millis(2500));
 
 #[derive(Debug)]
@@ -24,15 +24,15 @@ impl Backoff {
         }
     }
 
-    /// Nobody served us.
+    /// The pause after a round in which no server gave a session.
     pub(super) fn after_failure(&mut self) -> Duration {
-        let rest = FIRST.saturating_mul(1 << self.failures.min(10));
+        let pause = FIRST.saturating_mul(1 << self.failures.min(10));
         self.failures += 1;
-        // Clients that lost the same server do not come back in step.
-        rest.min(self.cap).mul_f64(0.8 + 0.4 * fastrand::f64())
+        // The jitter keeps clients that lost the same server from coming back in step.
+        pause.min(self.cap).mul_f64(0.8 + 0.4 * fastrand::f64())
     }
 
-    /// There was a connection: it may come back at once, unless it never lasts.
+    /// The pause after a connection: none, unless it was short.
     pub(super) fn after_service(&mut self, lived: Duration) -> Duration {
         if lived < WORTHWHILE {
             return self.after_failure();
@@ -41,7 +41,7 @@ impl Backoff {
         Duration::ZERO
     }
 
-    /// The server is there and waits for us to ask for a new session.
+    /// The pause after an expiry: none for the first, as the server is there.
     pub(super) fn after_expiry(&mut self) -> Duration {
         match self.failures {
             0 => {
@@ -61,19 +61,19 @@ mod tests {
 
     fn attempts_in_a_minute(
         timeout: Duration,
-        mut rest: impl FnMut(&mut Backoff) -> Duration,
+        mut pause: impl FnMut(&mut Backoff) -> Duration,
     ) -> u32 {
         let mut backoff = Backoff::new(timeout);
         let (mut attempts, mut time) = (0, Duration::ZERO);
         while time < MINUTE {
             attempts += 1;
-            time += rest(&mut backoff);
+            time += pause(&mut backoff);
         }
         attempts
     }
 
     #[test]
-    fn a_server_that_refuses_us_sees_fewer_than_sixty_attempts_a_minute() {
+    fn a_refusing_server_sees_fewer_than_sixty_attempts_a_minute() {
         for seconds in [1, 4, 10, 40] {
             let timeout = Duration::from_secs(seconds);
             let refused = attempts_in_a_minute(timeout, Backoff::after_failure);

@@ -1,7 +1,7 @@
-//! A socket, and what turns our bytes into its bytes.
+//! A socket, with TLS or without.
 //!
-//! Reading and writing go on at the same time from two threads. One thread reads; of
-//! those that write, one at a time, whoever holds the [`Lane`].
+//! One thread reads while another writes: there is one reader, and one writer, the thread
+//! that has the [`Outbox`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
@@ -13,10 +13,10 @@ use super::hosts::Target;
 
 /// How long a write may wait for room in the socket's buffer.
 ///
-/// Callers never wait for the network: what does not fit is written later.
+/// Callers do not wait for the network: the rest is written later.
 const WRITE_PATIENCE: Duration = Duration::from_millis(1);
-/// A lane gives up memory beyond this when it has nothing to write.
-const LANE_BYTES: usize = 64 * 1024;
+/// An outbox gives up memory beyond this when it is empty.
+const OUTBOX_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -25,22 +25,22 @@ pub(super) struct Channel {
     cipher: Option<Cipher>,
 }
 
-/// Bytes on their way out.
+/// The bytes that a writer is writing.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
-    /// What was queued, until the channel has taken it in.
+pub(super) struct Outbox {
+    /// Frames that the channel has not taken in.
     pub(super) plain: Vec<u8>,
-    /// What goes to the socket, and how much of it is gone.
+    /// The bytes for the socket, and how many of them are written.
     wire: Vec<u8>,
     done: usize,
-    /// How many of the queued bytes the kernel was not given.
+    /// How many of the queued bytes the kernel does not have.
     left: usize,
     /// The position in the stream of requests behind the last byte taken in.
     pub(super) until: u64,
 }
 
 impl Channel {
-    /// Connects, waiting no longer than `limit`.
+    /// Connects; waits at most `limit`.
     pub(super) fn connect(
         target: &Target,
         limit: Duration,
@@ -52,16 +52,16 @@ impl Channel {
         Ok(Self { stream, cipher })
     }
 
-    /// Makes the connection secret, if that is asked for.
+    /// Agrees on TLS, if that is asked for.
     pub(super) fn secure(&self, limit: Duration) -> Result<(), String> {
         let Some(cipher) = &self.cipher else {
             return Ok(());
         };
-        let shaken = cipher.shake_hands(&self.stream, limit);
-        shaken.map_err(|error| format!("TLS could not be agreed on: {error}"))
+        let agreed = cipher.shake_hands(&self.stream, limit);
+        agreed.map_err(|error| format!("TLS could not be agreed on: {error}"))
     }
 
-    /// Whether there is something to write that nobody queued.
+    /// Whether TLS has something to write that no request queued.
     pub(super) fn has_more(&self) -> bool {
         self.cipher.as_ref().is_some_and(Cipher::has_more)
     }
@@ -79,47 +79,51 @@ impl Channel {
         }
     }
 
-    /// Writes what the lane holds; an error of time leaves the rest in it.
-    pub(super) fn write(&self, lane: &mut Lane) -> io::Result<()> {
+    /// Writes the outbox; a timeout leaves the rest in it.
+    pub(super) fn write(&self, outbox: &mut Outbox) -> io::Result<()> {
         match &self.cipher {
-            None => lane.take_in(),
-            Some(cipher) => cipher.seal(&mut lane.plain, &mut lane.wire),
+            None => outbox.take_in(),
+            Some(cipher) => cipher.seal(&mut outbox.plain, &mut outbox.wire),
         }
-        let written = self.write_out(lane);
-        // Of bytes that are mixed up with others it cannot be said that they did not leave.
-        lane.left = match &self.cipher {
-            None => lane.wire.len() - lane.done,
+        let written = self.write_out(outbox);
+        // Encrypted bytes do not show which request they belong to: all may have left.
+        outbox.left = match &self.cipher {
+            None => outbox.wire.len() - outbox.done,
             Some(_) => 0,
         };
         written
     }
 
-    fn write_out(&self, lane: &mut Lane) -> io::Result<()> {
-        while let Some(rest) = lane.wire.get(lane.done..).filter(|rest| !rest.is_empty()) {
+    fn write_out(&self, outbox: &mut Outbox) -> io::Result<()> {
+        while let Some(rest) = outbox
+            .wire
+            .get(outbox.done..)
+            .filter(|rest| !rest.is_empty())
+        {
             match (&self.stream).write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => lane.done += written,
+                Ok(written) => outbox.done += written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        lane.reset();
+        outbox.reset();
         Ok(())
     }
 
-    /// Ends the connection; whoever reads or writes is woken.
+    /// Ends the connection; wakes the threads that read or write.
     pub(super) fn shut_down(&self) {
-        // It fails if the other side was faster, and that is as good.
+        // Fails if the other side was faster.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-impl Lane {
+impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.done == self.wire.len()
     }
 
-    /// The position in the stream of requests up to which the kernel may know it.
+    /// The position in the stream of requests up to which the kernel may have it.
     pub(super) fn handed(&self) -> u64 {
         self.until - self.left as u64
     }
@@ -136,7 +140,7 @@ impl Lane {
 
     fn reset(&mut self) {
         self.wire.clear();
-        self.wire.shrink_to(LANE_BYTES);
+        self.wire.shrink_to(OUTBOX_BYTES);
         self.done = 0;
     }
 }
@@ -149,7 +153,7 @@ fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether a call on a socket ran out of time, and nothing worse.
+/// Whether a call on a socket failed for lack of time alone.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,7 +1,7 @@
-//! Turns plain bytes into those of TLS, and back.
+//! Turns plain bytes into TLS and back.
 //!
-//! The reading thread and the writing thread share one TLS connection. They hold its
-//! lock while they compute, never while they wait for the socket.
+//! The reading thread and the writing thread share one TLS connection. They hold its lock
+//! while they compute, never while they wait for the socket.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,21 +16,21 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::time::clock::Moment;
 
-/// What is read from the socket at once: a whole TLS record.
+/// How much to read from the socket at once: a whole TLS record.
 const ROOM: usize = 18 * 1024;
 
-/// Keys, certificates and whom to trust; see [`Tls`](crate::Tls).
+/// Keys, certificates and trusted roots; see [`Tls`](crate::Tls).
 #[derive(Clone)]
 pub(crate) struct Security(pub(crate) Arc<ClientConfig>);
 
 pub(super) struct Cipher {
     connection: Mutex<ClientConnection>,
     incoming: Mutex<Incoming>,
-    /// TLS has something to say that nobody queued, such as new keys.
+    /// TLS has something to send that no request queued, such as new keys.
     has_more: AtomicBool,
 }
 
-/// Encrypted bytes that came in.
+/// Encrypted bytes that arrived.
 struct Incoming {
     bytes: Vec<u8>,
     start: usize,
@@ -39,7 +39,7 @@ struct Incoming {
 
 impl Cipher {
     pub(super) fn new(security: &Security, host: &str) -> Result<Self, String> {
-        // The zone of an address says where it is valid, and is in no certificate.
+        // The zone of an address is no part of a certificate.
         let name = host
             .split_once('%')
             .map_or(host, |(address, _zone)| address);
@@ -61,7 +61,7 @@ impl Cipher {
 
     /// Agrees on keys with the server and checks its certificate.
     ///
-    /// The stream's own patience bounds each read; `limit` bounds them all.
+    /// The stream's read timeout bounds each read; `limit` bounds them all.
     pub(super) fn shake_hands(&self, mut stream: &TcpStream, limit: Duration) -> io::Result<()> {
         let deadline = Moment::now() + limit;
         let mut out = Vec::new();
@@ -74,7 +74,7 @@ impl Cipher {
             }
             let read = self.take_in(stream);
             if read.is_err() {
-                // Whatever went wrong, TLS has an alert for the other side.
+                // TLS has an alert for the other side.
                 self.seal(&mut Vec::new(), &mut out);
                 let _ = stream.write_all(&out);
             }
@@ -89,25 +89,25 @@ impl Cipher {
         self.has_more.load(Ordering::Relaxed)
     }
 
-    /// Encrypts all of `plain`, and takes along whatever else there is to send.
+    /// Encrypts all of `plain`, with whatever else TLS has to send.
     pub(super) fn seal(&self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) {
         self.has_more.store(false, Ordering::Relaxed);
         let mut connection = self.connection.lock();
-        // Writing into memory, and without a limit, does not fail.
+        // Writing into memory without a limit does not fail.
         let _ = connection.writer().write_all(plain);
         plain.clear();
         while connection.wants_write() && connection.write_tls(wire).is_ok_and(|sent| sent > 0) {}
     }
 
-    /// Reads plain bytes, from the socket if there are none, and waits for it once at most: a
-    /// part of a record must not keep the caller past its time. 0 is the end of the stream.
+    /// Reads plain bytes, from the socket if there are none, and waits for it at most once:
+    /// half a record must not keep the caller past its limit. 0 is the end of the stream.
     pub(super) fn read(&self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
         let mut waited = false;
         loop {
             let read = self.connection.lock().reader().read(into);
             match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock && !waited => waited = true,
-                // ZooKeeper closes without a cleanup; frames tell whether one is cut off.
+                // ZooKeeper closes without an alert; the frames show whether one is cut off.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -117,7 +117,7 @@ impl Cipher {
         }
     }
 
-    /// Feeds TLS with bytes, from the socket if there are none; returns how many.
+    /// Gives TLS encrypted bytes, from the socket if there are none; returns how many.
     fn take_in(&self, mut stream: &TcpStream) -> io::Result<usize> {
         let mut incoming = self.incoming.lock();
         let incoming = &mut *incoming;

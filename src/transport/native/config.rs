@@ -1,4 +1,4 @@
-//! What a user says about the connection.
+//! The user's settings of the connection.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use super::cipher::Security;
 use super::hosts::Hosts;
 use crate::jute::Secret;
 
-/// What ZooKeeper calls jute.maxbuffer, and its default.
+/// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
 pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
-/// What it may be set to: less leaves no room for the crate's own requests, and a longer
-/// frame is not believed.
+/// The values it may take: less leaves no room for the crate's own requests, and a longer
+/// frame is taken for an error.
 pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
-/// How to reach the servers, and as whom.
+/// How to reach the servers, and with which credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) hosts: Hosts,
-    /// What to ask for; the server decides.
+    /// The timeout to ask for; the server decides.
     pub(crate) session_timeout: Duration,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
@@ -26,7 +26,7 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Security>,
 }
 
-/// Who we are, in one of ZooKeeper's schemes.
+/// Credentials in one of ZooKeeper's schemes.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) scheme: String,

@@ -1,17 +1,17 @@
-//! How a connection ends.
+//! Why a connection ended.
 
 use std::fmt;
 
 use super::inbox::BadLength;
 use crate::jute::Malformed;
 
-/// Why a connection ended.
+/// See the module's documentation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// We asked for it.
+    /// The client asked for the end of the session.
     Closed,
     AuthFailed,
-    /// The session is over.
+    /// The session expired.
     Expired,
     /// The server closed the connection.
     HungUp,
@@ -34,7 +34,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the client was closed",
-            Self::AuthFailed => "the server refused our credentials",
+            Self::AuthFailed => "the server refused the credentials",
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
             Self::Broken(reason) => reason,

@@ -1,15 +1,15 @@
-//! What the server can do, as far as it has shown.
+//! The requests that the server knows, as far as it has shown.
 //!
-//! ZooKeeper 3.4 answers a request it does not know with "unimplemented" and closes the
-//! connection; ClickHouse Keeper just closes it, or says "bad arguments". Both know the
-//! older requests, so what fails is asked again in the older way.
+//! ZooKeeper 3.4 answers an unknown request with "unimplemented" and closes the connection;
+//! ClickHouse Keeper just closes it, or says "bad arguments". Both know the older requests,
+//! so a request that fails is sent again in its older form.
 
 use crate::jute::{CreateMode, ErrorCode, Op, OpCode, Request};
 use crate::transport::Capabilities;
 
-/// How often a server may hang up on a newer request before we think that it is old.
+/// How often a server may hang up on a newer request before it is taken for old.
 ///
-/// Once may be a coincidence. A wrong guess costs little: creates without a stat.
+/// Once may be a coincidence. A wrong guess costs the stats of created nodes.
 const HANGUPS: u8 = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +48,12 @@ impl Features {
         }
     }
 
-    /// To a server that lacks it, the request would be the end of the connection.
+    /// Whether `removeWatches` is safe: a server that lacks it closes the connection.
     pub(super) fn removes_watches(self) -> bool {
         self.age == Age::New
     }
 
-    /// Puts a request into words that the server knows.
+    /// Puts a request into the form that the server knows.
     pub(super) fn fit(self, request: Request) -> Request {
         match self.age {
             Age::Old if is_newer(&request) => older(request),
@@ -68,7 +68,7 @@ impl Features {
         }
     }
 
-    /// A request was turned down. Returns whether to ask in the older way.
+    /// A request was refused. Returns whether to send it again in its older form.
     pub(super) fn refused(&mut self, request: &Request, code: ErrorCode) -> bool {
         let unknown = code == ErrorCode::UNIMPLEMENTED;
         match request {
@@ -91,7 +91,7 @@ impl Features {
         }
     }
 
-    /// The server closed the connection while this was the oldest open request.
+    /// The server closed the connection while `oldest` was the oldest open request.
     pub(super) fn hung_up_on(&mut self, oldest: Option<&Request>) {
         if self.age != Age::Unknown {
             return;
@@ -106,7 +106,7 @@ impl Features {
     }
 }
 
-/// Says the same in words that every server knows.
+/// The older form of a request, which every server knows.
 pub(super) fn older(mut request: Request) -> Request {
     match &mut request {
         Request::Create { mode, stat, .. } => age(mode, stat),
@@ -129,7 +129,7 @@ fn age(mode: &mut CreateMode, stat: &mut bool) {
     }
 }
 
-/// Whether a request is in words that an old server does not know.
+/// Whether an old server does not know this form of a request.
 fn is_newer(request: &Request) -> bool {
     let is_new = |mode: CreateMode, stat: bool| stat || mode == CreateMode::Container;
     match request {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_so_is_asked_in_the_older_way_from_then_on() {
+    fn a_server_that_says_so_is_asked_in_the_older_form_from_then_on() {
         let newer = create(CreateMode::Ephemeral, true);
         let mut features = Features::default();
         assert_eq!(features.fit(newer.clone()), newer);

@@ -1,4 +1,4 @@
-//! The connect string, and the addresses it stands for.
+//! The connect string, and the addresses that it names.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -8,14 +8,14 @@ use crate::path::is_refused;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// The servers of an ensemble, and the node that the client takes for the root.
+/// The servers of an ensemble, and the chroot.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Hosts {
     servers: Vec<Server>,
     chroot: String,
 }
 
-/// One server as the user named it.
+/// One server, as the user named it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Server {
     pub(super) host: String,
@@ -38,15 +38,15 @@ impl Hosts {
         })
     }
 
-    /// What to put before every path: empty, or a path without a slash at its end.
+    /// The prefix of every path: empty, or a path without a slash at its end.
     pub(super) fn chroot(&self) -> &str {
         &self.chroot
     }
 
     /// Resolves every name anew and returns all addresses in random order.
     ///
-    /// `unknown` hears of names that cannot be resolved; as long as there are others,
-    /// they are no more than a nuisance.
+    /// `unknown` gets the names that cannot be resolved; they do no harm while other names
+    /// can be.
     pub(super) fn resolve(&self, mut unknown: impl FnMut(&Server, String)) -> Vec<Target> {
         let mut targets = Vec::new();
         for server in &self.servers {
@@ -124,7 +124,7 @@ fn server(entry: &str) -> std::result::Result<Server, String> {
     })
 }
 
-/// A host, and the digits after the colon if there are any.
+/// A host, and the digits after the colon, if any.
 type Split<'a> = (&'a str, Option<&'a str>);
 
 fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, String> {
@@ -228,43 +228,45 @@ mod tests {
         }
     }
 
+    /// Connect strings, and what the reason of their refusal says.
+    #[rustfmt::skip]
+    const NONSENSE: [(&str, &str); 31] = [
+        ("",               "names no server"),
+        ("  ",             "names no server"),
+        ("/app",           "names no server"),
+        (",",              "empty entry"),
+        ("a,,b",           "empty entry"),
+        ("a,",             "empty entry"),
+        ("a:",             "no port after the colon"),
+        (":2181",          "is not a host name"),
+        ("a:0",            "bad port"),
+        ("a:65536",        "bad port"),
+        ("a:-1",           "bad port"),
+        ("a:+1",           "bad port"),
+        ("a:x",            "bad port"),
+        ("::1",            "needs brackets"),
+        ("::1:2181",       "needs brackets"),
+        ("[::1",           "closing bracket"),
+        ("[::1]2181",      "after the closing bracket"),
+        ("[::1]:",         "bad port"),
+        ("[zk]:2181",      "not an IPv6 address"),
+        ("a b:2181",       "is not a host name"),
+        ("me@zk:2181",     "is not a host name"),
+        ("zk://zk:2181",   "no port after the colon"),
+        ("zk//a",          "empty name"),
+        ("zk/a/",          "empty name"),
+        ("zk/a//b",        "empty name"),
+        ("zk/a/../b",      "relative name"),
+        ("zk/./b",         "relative name"),
+        ("zk/a\0b",        "control or unassigned character"),
+        ("zk/a\u{fffd}",   "control or unassigned character"),
+        ("[fe80::1%]:1",   "not an IPv6 address"),
+        ("[fe80::1%a\n]",  "not an IPv6 address"),
+    ];
+
     #[test]
     fn nonsense_is_refused_with_a_reason() {
-        #[rustfmt::skip]
-        let table = [
-            ("",               "names no server"),
-            ("  ",             "names no server"),
-            ("/app",           "names no server"),
-            (",",              "empty entry"),
-            ("a,,b",           "empty entry"),
-            ("a,",             "empty entry"),
-            ("a:",             "no port after the colon"),
-            (":2181",          "is not a host name"),
-            ("a:0",            "bad port"),
-            ("a:65536",        "bad port"),
-            ("a:-1",           "bad port"),
-            ("a:+1",           "bad port"),
-            ("a:x",            "bad port"),
-            ("::1",            "needs brackets"),
-            ("::1:2181",       "needs brackets"),
-            ("[::1",           "closing bracket"),
-            ("[::1]2181",      "after the closing bracket"),
-            ("[::1]:",         "bad port"),
-            ("[zk]:2181",      "not an IPv6 address"),
-            ("a b:2181",       "is not a host name"),
-            ("me@zk:2181",     "is not a host name"),
-            ("zk://zk:2181",   "no port after the colon"),
-            ("zk//a",          "empty name"),
-            ("zk/a/",          "empty name"),
-            ("zk/a//b",        "empty name"),
-            ("zk/a/../b",      "relative name"),
-            ("zk/./b",         "relative name"),
-            ("zk/a\0b",        "control or unassigned character"),
-            ("zk/a\u{fffd}",   "control or unassigned character"),
-            ("[fe80::1%]:1",   "not an IPv6 address"),
-            ("[fe80::1%a\n]",  "not an IPv6 address"),
-        ];
-        for (text, expected) in table {
+        for (text, expected) in NONSENSE {
             let error = Hosts::parse(text).unwrap_err();
             assert!(error.is_bad_input());
             let shown = error.to_string();

@@ -1,6 +1,6 @@
-//! What a server knows a session by.
+//! A session's id and password.
 
-/// The session as the server knows it. Who has the password has the session.
+/// The session as the server knows it; the password is all that it takes to use it.
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) id: i64,

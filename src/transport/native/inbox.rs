@@ -4,37 +4,37 @@ use std::{fmt, io};
 
 use super::channel::Channel;
 
-/// What is read at once, and kept when there is nothing to read.
+/// How much to read at once, and to keep when there is nothing to read.
 const ROOM: usize = 64 * 1024;
-/// A frame that says to be longer than this is no frame.
+/// A frame that claims to be longer than this is an error.
 const ABSURD: usize = 1024 * 1024 * 1024;
-/// How much of a frame that is too long is looked at: as much as the header of a reply has.
+/// How much of a frame that is too long is kept: the length of a reply's header.
 const HEAD: usize = 16;
 
-/// Bytes that came in and were not looked at yet.
+/// Bytes that arrived and are not yet cut.
 #[derive(Debug)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    /// The longest frame that is taken in.
+    /// The longest frame that is kept whole.
     limit: usize,
-    /// How many bytes are still to come of a frame that is too long.
+    /// How many bytes of a frame that is too long are still to come.
     skip: usize,
 }
 
-/// The content of a frame, or as much of it as matters.
+/// A frame, or its beginning.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Frame<'a> {
     Whole(&'a [u8]),
-    /// It is longer than the limit, and thrown away but for its beginning.
+    /// A frame longer than the limit; all but its beginning is skipped.
     TooLong {
         head: &'a [u8],
         length: usize,
     },
 }
 
-/// A frame says that it is longer than any may be, or shorter than nothing.
+/// A frame claims an impossible length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct BadLength(pub(super) i32);
 
@@ -59,7 +59,7 @@ impl Inbox {
         self.limit
     }
 
-    /// Reads once. The buffer grows with what came in, not with what was announced.
+    /// Reads once. The buffer grows with the bytes that arrived, not with those announced.
     pub(super) fn fill(&mut self, channel: &Channel) -> io::Result<usize> {
         self.make_room();
         let read = channel.read(self.bytes.get_mut(self.end..).unwrap_or_default())?;
@@ -67,12 +67,12 @@ impl Inbox {
         Ok(read)
     }
 
-    /// Takes the next frame, if all of it is here, or of one that is too long the beginning.
+    /// Takes the next frame once all of it has arrived; of one that is too long, the head.
     pub(super) fn frame(&mut self) -> Result<Option<Frame<'_>>, BadLength> {
         self.frame_within(self.limit)
     }
 
-    /// As `frame`, with a limit of its own.
+    /// As `frame`, with another limit.
     pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, BadLength> {
         let dropped = self.skip.min(self.end - self.start);
         self.start += dropped;
@@ -135,8 +135,8 @@ mod tests {
     use super::super::hosts::Target;
     use super::*;
 
-    /// Sends the bytes in pieces and returns what the inbox made of them; of frames that are
-    /// too long, the beginning.
+    /// Sends the bytes in pieces; returns the frames, of long ones the head, the error, and
+    /// the size of the buffer.
     fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

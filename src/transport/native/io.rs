@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!            refused                        broken
-//!  round ───────────────► rest     ┌──────────────────────┐
+//!            refused                        broken
+//!  round ───────────────► pause    ┌──────────────────────┐
 //!    ▲                     │       │                      │
 //!    └─────────────────────┘       ▼                      │
-//!    └── dial ── handshake ── auth, watches ── serve ─────┘
+//!    └── dial ── greeting ─── auth, watches ── serve ─────┘
 //!                    │                           │
-//!                    └── expired: new session ◄──┘
 //! ```
 
 use std::io::ErrorKind;
@@ -28,35 +28,35 @@ use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 
-/// Replies may be somewhat longer than requests: a listing and its stat, a header.
+/// How much longer than a request a reply may be: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;
-/// No server needs as much to greet us.
+/// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;
-/// One address gets no more time than this to answer.
+/// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// Nor less than this, however short the session.
+/// The shortest, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 
-/// What a server is said to have done that gives us no session, and no reason.
+/// The complaint about a server that gives neither a session nor a reason.
 const HUNG_UP: &str = "it closed the connection instead of greeting";
-/// How much longer than its timeout a session is thought to last: a server counts in ticks.
+/// How much longer than its timeout a session may last: servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What to ask a server for.
+/// The session to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
-    /// The session that we have, or a first one.
+    /// The present session, or a first one.
     Resume,
-    /// Another session, as if we had never seen anything.
+    /// Another session, as a client without a past.
     Anew,
 }
 
-/// What came of a round of attempts.
+/// The outcome of a round of attempts.
 enum Round {
-    /// There was a session for a while.
+    /// A server served the session for a while.
     Served,
     Refused,
-    /// The session is over, so there is no reason to wait for a new one.
+    /// The session expired: the next round starts at once.
     Expired,
     Over,
 }
@@ -65,13 +65,13 @@ struct Io {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<Reader>>,
     session: Identity,
-    /// Who served us last: it is asked last when the connection breaks.
+    /// The server that served last; after a break the others are tried first.
     last: Option<Target>,
-    /// Until when a server served us, and the session timeout that it had granted.
+    /// When a server last served, and the session timeout that it granted.
     served: (Moment, Duration),
-    /// In the last round, somebody hung up on our wish to go on with the session.
+    /// In the last round, a server hung up when asked to resume the session.
     hung_up: bool,
-    /// The names that could not be resolved in the last round.
+    /// The names that were not resolved in the last round.
     unknown: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<Reader>>) {
     }
 }
 
-/// Nobody is left without an answer when the thread ends, be it in a panic.
+/// Answers every open request when the thread ends, even in a panic.
 struct ExitGuard(Arc<Shared>);
 
 impl Drop for ExitGuard {
@@ -117,21 +117,21 @@ impl Drop for ExitGuard {
 }
 
 impl Io {
-    /// Tries every address once, or until one has served us.
+    /// Tries every address once, or until one has served.
     fn round(&mut self) -> Round {
         let forgotten = self.may_be_forgotten();
         let targets = self.targets();
         let limit = self.dial_limit(targets.len());
         for target in targets {
             let mut attempted = self.attempt(&target, limit, Wish::Resume);
-            let hung_up = attempted.as_ref().is_err_and(|said| said == HUNG_UP);
+            let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
             self.hung_up |= hung_up;
             if forgotten && hung_up {
                 attempted = self.attempt(&target, limit, Wish::Anew);
             }
             match attempted {
                 Ok(round) => return round,
-                Err(said) => self.turned_away(&target.to_string(), &said),
+                Err(reason) => self.turned_away(&target.to_string(), &reason),
             }
             if !self.shared.rest(Duration::ZERO) {
                 return Round::Over;
@@ -140,13 +140,13 @@ impl Io {
         Round::Refused
     }
 
-    /// Whether no server may ever go on with the session, as far as the last round told.
+    /// Whether perhaps no server will ever resume the session, to judge by the last round.
     ///
-    /// A server whose data is older than what we have seen hangs up without a word. It may
-    /// lag behind, and then another one serves us; or the ensemble was set up anew or
-    /// restored, and then none ever does. A server without a quorum hangs up as well, and so
-    /// does what stands in front of one that is down: once that is over, the session goes on.
-    /// So another one is asked for only where we have been hung up on just before.
+    /// A server whose data is older than what the client has seen hangs up without a reason.
+    /// If it lags behind, another server resumes the session; if the ensemble was set up anew
+    /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
+    /// whose server is down; once that passes, the session goes on. So a new session is
+    /// asked for only from a server that hung up just before.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
@@ -155,27 +155,28 @@ impl Io {
         has_past && hung_up && away > timeout + MARGIN
     }
 
-    fn turned_away(&self, host: &str, said: &str) {
-        log::debug!("{host}: {said}");
-        self.shared.status.turned_away(host, said);
+    fn turned_away(&self, host: &str, reason: &str) {
+        log::debug!("{host}: {reason}");
+        self.shared.status.turned_away(host, reason);
     }
 
     fn targets(&mut self) -> Vec<Target> {
         let mut unknown = Vec::new();
         let hosts = &self.shared.config.hosts;
-        let mut targets = hosts.resolve(|server, said| unknown.push((server.to_string(), said)));
+        let mut targets =
+            hosts.resolve(|server, reason| unknown.push((server.to_string(), reason)));
         targets.sort_by_key(|target| Some(target) == self.last.as_ref());
-        for (server, said) in &unknown {
-            self.turned_away(server, said);
+        for (server, reason) in &unknown {
+            self.turned_away(server, reason);
             if !targets.is_empty() && !self.unknown.contains(server) {
-                log::warn!("{server}: {said}; the other servers are used");
+                log::warn!("{server}: {reason}; the other servers are used");
             }
         }
         self.unknown = unknown.into_iter().map(|(server, _)| server).collect();
         targets
     }
 
-    /// A round must leave time for another before the session is over.
+    /// The time for one address, so that the session outlasts a round and the next.
     fn dial_limit(&self, targets: usize) -> Duration {
         let snapshot = self.shared.status.snapshot();
         let share = snapshot.timeout * 2 / 3 / targets.max(1) as u32;
@@ -209,11 +210,11 @@ impl Io {
         self.shared.status.greets(sent);
         let reply = self.greet(channel, &mut inbox, limit, wish)?;
         if wish == Wish::Anew && reply.timeout_ms > 0 {
-            // Before there is another session, the guards of this one fail.
+            // The guards of the old session fail before there is a new one.
             self.expire();
             self.session.last_zxid = 0;
             log::warn!(
-                "no server has gone on with the session, perhaps because their data is older than what it has seen: there is a new one"
+                "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
             );
         }
         let Some(granted) = self.adopt(reply)? else {
@@ -235,7 +236,7 @@ impl Io {
         self.finish(target, end)
     }
 
-    /// Asks for a session, the old one if there is one, and waits for the answer.
+    /// Asks for a session, and waits for the answer.
     fn greet(
         &self,
         channel: &Channel,
@@ -255,34 +256,10 @@ impl Io {
         let mut state = self.shared.state.lock();
         state.queue.push_aside(|out| request.encode(out));
         self.shared.flush(state);
-        let deadline = Moment::now() + limit;
-        loop {
-            match inbox.fill(channel) {
-                Ok(0) => return Err(HUNG_UP.to_owned()),
-                Ok(_) => {}
-                Err(error) if is_timeout(&error) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                    return Err(HUNG_UP.to_owned());
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-            match inbox.frame_within(GREETING_LIMIT) {
-                Ok(None) => {}
-                Ok(Some(Frame::Whole(frame))) => {
-                    return ConnectReply::decode(frame).map_err(|error| error.to_string());
-                }
-                Ok(Some(Frame::TooLong { length, .. })) => {
-                    return Err(format!("it greeted with {length} bytes"));
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-            if Moment::now() >= deadline {
-                return Err(format!("it did not greet within {limit:?}"));
-            }
-        }
+        greeting(channel, inbox, limit)
     }
 
-    /// Servers want sixteen bytes even for no password.
+    /// The session's password; servers want sixteen bytes even for none.
     fn password(&self) -> Vec<u8> {
         if self.session.password.is_empty() {
             vec![0; 16]
@@ -291,7 +268,7 @@ impl Io {
         }
     }
 
-    /// Takes the session that the server gives us, if it gives us one.
+    /// Takes the session that the server grants, if it grants one.
     fn adopt(&mut self, reply: ConnectReply) -> Result<Option<Duration>, String> {
         if reply.read_only {
             return Err("it is read-only at present".to_owned());
@@ -305,7 +282,7 @@ impl Io {
             self.expire();
             return Ok(None);
         }
-        // Some servers give a new session to whoever asks for one they do not know.
+        // Some servers grant a new session when asked for one that they do not know.
         if had_one && reply.session != self.session.id {
             self.expire();
         }
@@ -320,13 +297,13 @@ impl Io {
         }
         self.shared.state.lock().watches.clear();
         self.shared.status.expired();
-        // Whoever writes the log may take his time: guards know it by now.
+        // The log may be slow: the guards have failed by now.
         log::warn!("session {:#x} expired", self.session.id);
         self.session.id = 0;
         self.session.password.clear();
     }
 
-    /// Says who we are and sets the watches again, before any request can leave.
+    /// Sends the credentials and sets the watches again, before any request can leave.
     fn restore(&self) {
         let config = &self.shared.config;
         let mut state = self.shared.state.lock();
@@ -346,7 +323,7 @@ impl Io {
         self.shared.flush(state);
     }
 
-    /// Tells everyone what the end of a connection means to them.
+    /// Reports the end of a connection to the status and to the open requests.
     fn finish(&mut self, target: &Target, end: End) -> Result<Round, String> {
         let detached = self.shared.detach(end == End::HungUp);
         let status = &self.shared.status;
@@ -355,7 +332,7 @@ impl Io {
             End::AuthFailed => {
                 self.shared.end();
                 status.auth_failed();
-                log::error!("{target}: the server refused our credentials");
+                log::error!("{target}: the server refused the credentials");
                 Ok(Round::Over)
             }
             End::Expired => {
@@ -374,5 +351,34 @@ impl Io {
             pending.answer(Err(failure));
         }
         round
+    }
+}
+
+/// Waits for a server's answer to a connect request.
+fn greeting(channel: &Channel, inbox: &mut Inbox, limit: Duration) -> Result<ConnectReply, String> {
+    let deadline = Moment::now() + limit;
+    loop {
+        match inbox.fill(channel) {
+            Ok(0) => return Err(HUNG_UP.to_owned()),
+            Ok(_) => {}
+            Err(error) if is_timeout(&error) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                return Err(HUNG_UP.to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        match inbox.frame_within(GREETING_LIMIT) {
+            Ok(None) => {}
+            Ok(Some(Frame::Whole(frame))) => {
+                return ConnectReply::decode(frame).map_err(|error| error.to_string());
+            }
+            Ok(Some(Frame::TooLong { length, .. })) => {
+                return Err(format!("it greeted with {length} bytes"));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        if Moment::now() >= deadline {
+            return Err(format!("it did not greet within {limit:?}"));
+        }
     }
 }

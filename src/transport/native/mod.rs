@@ -1,11 +1,21 @@
 //! Our own client of the ZooKeeper protocol, with blocking sockets.
 //!
-//! Requests are written by the threads that make them. Replies and events are read by a
-//! thread that waits for one, or else by the transport's own, which also makes the
-//! connection anew; whoever reads keeps it alive. The session
-//! survives the connection: watches are set again, and what was open when it broke is
-//! reported as such. Requests are never repeated here, for only who made them knows
-//! whether that is safe.
+//! ```text
+//!  a calling thread                               the I/O thread
+//!   send ─► Queue ─┐                       io: connects, greets, connects again
+//!                  ▼                                     │
+//!               Channel ◄── LeaderFollowers ─────────────┘ serves
+//!             the socket       one thread at a time reads:
+//!                              Reader ─► Inbox (frames) ─► answers, Watches
+//! ```
+//!
+//! The thread that makes a request writes it. One thread at a time reads: a calling thread
+//! that waits for an answer, or else the I/O thread; the reader also keeps the connection
+//! alive. What all of them use is in `Shared`, under one lock.
+//!
+//! The session survives the connection: watches are set again, and requests that were open
+//! when it broke are reported as such. No request is repeated here, because only its caller
+//! knows whether that is safe.
 
 mod backoff;
 mod channel;
@@ -48,13 +58,13 @@ use crate::local::process::Process;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
-/// How long the thread waits for the end of the session when nobody waits for it.
+/// How long the I/O thread waits for the end of the session when no caller does.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Starts to connect, and returns at once; the status hears how it goes.
+/// Starts to connect and returns at once; the status shows how it goes.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let shared = Arc::new(Shared::new(config, status));
-    // Whoever holds the other end sees it disconnected when the thread ends.
+    // The other end disconnects when the thread ends.
     let (alive, ended) = bounded(0);
     let reading = Arc::<LeaderFollowers<Reader>>::default();
     let inner = (Arc::clone(&shared), Arc::clone(&reading));
@@ -81,15 +91,15 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     })
 }
 
-/// A thread whose socket was shut down needs no longer to end, unless it is connecting.
+/// How long a thread whose socket was shut down takes to end, unless it is connecting.
 const GOODBYE: Duration = Duration::from_millis(20);
 
 struct Native {
     shared: Arc<Shared>,
     reading: Arc<LeaderFollowers<Reader>>,
-    /// Whose connection it is.
+    /// The process that made the connection.
     process: Process,
-    /// Its owner: it is told to stop, and waited for, when this is closed or dropped.
+    /// The I/O thread, which this owns: it stops when this is closed or dropped.
     thread: Mutex<Option<JoinHandle<()>>>,
     ended: Receiver<()>,
 }
@@ -115,7 +125,7 @@ impl Transport for Native {
 
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         match self.process.is_another() {
-            // What comes through this connection is not for us.
+            // The connection is the parent's: its answers are not for this process.
             true => thread::sleep(GOODBYE),
             false => self.reading.rest(awake, until),
         }
@@ -139,7 +149,7 @@ impl Transport for Native {
         let Some(thread) = self.thread.lock().take() else {
             return;
         };
-        // An answer that drops the last handle runs on that very thread.
+        // An answer that drops the last handle runs on the I/O thread itself.
         if thread.thread().id() == thread::current().id() {
             return;
         }
@@ -155,20 +165,20 @@ impl Transport for Native {
 impl Native {
     fn begin_close(&self, limit: Duration) {
         if self.shared.begin_close(limit) {
-            // For the server's answer, which is waited for elsewhere.
+            // Someone has to read the server's answer.
             self.reading.reclaim();
         }
     }
 
     fn ends_within(&self, limit: Duration) -> bool {
-        // Nothing is ever sent: what comes is the end of the thread, or of our patience.
+        // Nothing is ever sent: the wait ends with the thread or at the limit.
         let ended = self.ended.recv_timeout(limit);
         ended.is_err_and(|error| error.is_disconnected())
     }
 }
 
 impl Drop for Native {
-    /// Does not wait: the thread sends what is left to send and ends by itself.
+    /// Does not wait: the thread sends what is left and ends by itself.
     fn drop(&mut self) {
         self.leave();
     }

@@ -1,4 +1,4 @@
-//! Stands in for `cipher.rs` where there is no TLS: there is nothing of these types.
+//! Stands in for `cipher.rs` in a build without TLS: its types have no values.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,23 +1,23 @@
-//! The requests of one connection: those on their way out, and those without a reply.
+//! The requests of one connection: those to be written, and those without a reply.
 
 use std::collections::VecDeque;
 use std::mem;
 
-use super::channel::Lane;
+use super::channel::Outbox;
 use crate::jute::{Reply, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::{Answer, Failure, TooLong, WatchId};
 
-/// Replies come in the order of the requests, so one queue is enough to match them.
+/// Replies arrive in the order of the requests, so one queue matches them.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// Frames that no writer has taken yet.
     out: Vec<u8>,
-    /// The way to the socket; absent while a thread is writing.
-    lane: Option<Lane>,
+    /// The writer's buffer; absent while a thread is writing.
+    writer: Option<Outbox>,
     /// How many bytes were queued on this connection so far.
     queued: u64,
-    /// How many of them the kernel may have been given.
+    /// How many of them the kernel may have.
     handed: u64,
     pending: VecDeque<Pending>,
     /// When the pings without an answer were queued.
@@ -31,15 +31,15 @@ pub(super) struct Queue {
 pub(super) struct Pending {
     pub(super) xid: i32,
     pub(super) request: Request,
-    /// A watch that was entered for it.
+    /// The watch that was registered for it.
     pub(super) watch: Option<WatchId>,
-    /// Absent if nobody wants to know.
+    /// Absent if no caller needs the reply.
     pub(super) answer: Option<Answer>,
     /// When it was queued, which is before it was sent.
     pub(super) queued: Moment,
-    /// Where its frame begins.
+    /// Where its frame begins in the stream.
     start: u64,
-    /// What is known of its failure already.
+    /// Its failure, if that is known before the connection ends.
     failure: Option<Failure>,
 }
 
@@ -47,7 +47,7 @@ impl Queue {
     pub(super) fn new() -> Self {
         Self {
             out: Vec::new(),
-            lane: Some(Lane::default()),
+            writer: Some(Outbox::default()),
             queued: 0,
             handed: 0,
             pending: VecDeque::new(),
@@ -57,7 +57,7 @@ impl Queue {
         }
     }
 
-    /// Queues a request that gets a reply.
+    /// Queues a request that gets a reply; returns its number.
     pub(super) fn push(
         &mut self,
         request: Request,
@@ -70,7 +70,7 @@ impl Queue {
         let before = self.out.len();
         request.encode_below(root, xid, &mut self.out);
         let length = self.out.len() - before;
-        // The server, too, counts what comes after the length.
+        // As the server does, count what follows the length.
         let bytes = length.saturating_sub(4);
         if bytes > limit {
             self.out.truncate(before);
@@ -96,7 +96,7 @@ impl Queue {
         Ok(xid)
     }
 
-    /// Queues a frame whose reply, if there is one, is not matched with it.
+    /// Queues a frame whose reply, if any, is not matched with a request.
     pub(super) fn push_aside(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let before = self.out.len();
         encode(&mut self.out);
@@ -108,23 +108,23 @@ impl Queue {
         self.pings.push_back(Moment::now());
     }
 
-    /// Returns when the ping was queued whose answer is due.
+    /// Takes a ping that is answered; returns when it was queued.
     pub(super) fn pong(&mut self) -> Option<Moment> {
         self.pings.pop_front()
     }
 
-    /// Takes the request whose reply is due.
+    /// Takes the oldest request, whose reply is next.
     pub(super) fn pop(&mut self) -> Option<Pending> {
         self.pending.pop_front()
     }
 
-    /// Puts a request back whose reply is no good, for its end with the connection.
+    /// Puts a request with a useless reply back, to fail with the connection.
     pub(super) fn unpop(&mut self, mut pending: Pending, failure: Failure) {
         pending.failure = Some(failure);
         self.pending.push_front(pending);
     }
 
-    /// Gives up waiting for replies.
+    /// Takes all requests without a reply.
     pub(super) fn take_pending(&mut self) -> VecDeque<Pending> {
         mem::take(&mut self.pending)
     }
@@ -133,7 +133,7 @@ impl Queue {
         self.pending.front().map(|pending| &pending.request)
     }
 
-    /// What the end of the connection means to a request.
+    /// The failure of a request that is open when the connection ends.
     pub(super) fn failure(&self, pending: &Pending) -> Failure {
         match pending.failure {
             Some(failure) => failure,
@@ -142,27 +142,27 @@ impl Queue {
         }
     }
 
-    /// Becomes the writer, unless another thread is.
-    pub(super) fn take_lane(&mut self) -> Option<Lane> {
-        self.lane.take()
+    /// Makes the calling thread the writer, unless another thread is.
+    pub(super) fn take_writer(&mut self) -> Option<Outbox> {
+        self.writer.take()
     }
 
-    /// Is the writer no more.
-    pub(super) fn put_lane(&mut self, lane: Lane) {
-        self.handed = lane.handed();
-        self.lane = Some(lane);
+    /// The calling thread is the writer no longer.
+    pub(super) fn put_writer(&mut self, outbox: Outbox) {
+        self.handed = outbox.handed();
+        self.writer = Some(outbox);
     }
 
-    /// Gives the writer what is queued; `false` if there is nothing to write.
-    pub(super) fn load(&mut self, lane: &mut Lane) -> bool {
+    /// Gives the writer what is queued; returns whether there is something to write.
+    pub(super) fn load(&mut self, outbox: &mut Outbox) -> bool {
         if !self.out.is_empty() {
-            mem::swap(&mut self.out, &mut lane.plain);
-            lane.until = self.queued;
-            // Until the writer is back, all of it may be on its way.
+            mem::swap(&mut self.out, &mut outbox.plain);
+            outbox.until = self.queued;
+            // Until the writer returns, the kernel may have all of it.
             self.handed = self.queued;
             self.sent = Moment::now();
         }
-        !lane.is_empty()
+        !outbox.is_empty()
     }
 }
 

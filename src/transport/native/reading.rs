@@ -1,10 +1,10 @@
-//! Who reads what the server sends: one thread at a time, the leader.
+//! Decides which thread reads what the server sends: one at a time, the leader.
 //!
-//! The I/O thread leads until another thread waits for an answer: then that one reads, since
-//! it would otherwise have to be woken by the thread that does. A leader that leaves calls
-//! the next follower. The I/O thread reclaims the lead when no other thread wanted it for a
-//! moment, when the connection has ended, and for as long as many wait: replies come many
-//! at a time then, and it wakes all of them without leaving.
+//! The I/O thread leads until a calling thread waits for an answer; then that thread reads,
+//! which saves waking it. A leader that leaves calls the next follower. The I/O thread
+//! reclaims the lead when no other thread has led for a moment, when the connection has
+//! ended, and while many threads wait: then replies arrive many at a time, and it wakes all
+//! their threads without leaving.
 //!
 //! The pattern is known as leader and followers (Schmidt and others, "Pattern-Oriented
 //! Software Architecture", volume 2).
@@ -17,23 +17,23 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::transport::slot::park;
 
-/// How long the I/O thread leaves the lead to others before it reclaims it: longer than
-/// a server that is near needs for an answer, or it would be woken for each.
+/// How long the I/O thread waits for another leader before it reclaims the lead: longer than
+/// a server nearby takes to answer, or each answer would wake it.
 const LULL: Duration = Duration::from_millis(4);
-/// If more than these wait, it is a crowd.
+/// The most followers that are not a crowd.
 const FEW: usize = 2;
-/// How long ago the last crowd must be for the I/O thread to leave.
+/// How long ago the last crowd must be for the I/O thread to give up the lead.
 const CALM: Duration = Duration::from_millis(20);
 
 /// A connection that one thread at a time reads.
 pub(super) trait Read {
-    /// Why there is nothing more to read.
+    /// Why the connection ended.
     type End: fmt::Debug;
 
-    /// What comes before the first turn.
+    /// Runs before the first turn.
     fn begin(&mut self) -> Result<(), Self::End>;
 
-    /// Waits for bytes until then, or for less, and acts on what came.
+    /// Waits for bytes, at most until then, and acts on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
 
     /// The end of a connection whose leader panicked.
@@ -50,23 +50,23 @@ pub(super) struct LeaderFollowers<R: Read> {
 
 #[derive(Debug)]
 struct Lead<R: Read> {
-    /// What there is to read; absent while a thread reads, and without a connection.
+    /// The reader; absent while a thread reads, and without a connection.
     free: Option<Box<R>>,
-    /// Why there is nothing more to read.
+    /// Why the connection ended, if it has.
     end: Option<R::End>,
-    /// Those that wait for another thread to read, or for the lead.
+    /// The threads that wait for another one to read, or for the lead.
     followers: Vec<(u64, Thread)>,
     /// The number of the last follower.
     last: u64,
-    /// How often a thread of a user's took the lead.
+    /// How often a calling thread took the lead.
     turns: u64,
-    /// A thread followed while the I/O thread led.
-    wanted: bool,
-    /// When there was last a crowd, or a thread that waits elsewhere.
+    /// A thread came to follow since the I/O thread took the lead.
+    contended: bool,
+    /// When there last was a crowd, or a thread that waits on a channel.
     crowded: Option<Instant>,
-    /// A thread waits elsewhere: the I/O thread is to read for it.
+    /// The I/O thread is to take the lead.
     reclaimed: bool,
-    /// The I/O thread sleeps until it is woken.
+    /// The I/O thread sleeps until it is notified.
     asleep: bool,
 }
 
@@ -78,7 +78,7 @@ impl<R: Read> Default for LeaderFollowers<R> {
             followers: Vec::new(),
             last: 0,
             turns: 0,
-            wanted: false,
+            contended: false,
             crowded: None,
             reclaimed: false,
             asleep: false,
@@ -91,7 +91,7 @@ impl<R: Read> Default for LeaderFollowers<R> {
 }
 
 impl<R: Read> LeaderFollowers<R> {
-    /// Reads until the connection ends; for the I/O thread.
+    /// Reads until the connection ends; runs on the I/O thread.
     pub(super) fn serve(&self, mut reader: Box<R>) -> (Box<R>, R::End) {
         if let Err(end) = reader.begin() {
             return (reader, end);
@@ -101,7 +101,7 @@ impl<R: Read> LeaderFollowers<R> {
                 return (reader, end);
             }
             let state = self.lead.lock();
-            if state.wanted && !state.is_crowded() {
+            if state.contended && !state.is_crowded() {
                 let (back, end) = self.make_room(state, reader);
                 reader = back;
                 if let Some(end) = end {
@@ -111,7 +111,7 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// Lets others lead, until none of them does.
+    /// Gives up the lead until no other thread takes it.
     fn make_room(
         &self,
         mut state: MutexGuard<'_, Lead<R>>,
@@ -128,19 +128,19 @@ impl<R: Read> LeaderFollowers<R> {
                 }
             }
             if let Some(reader) = state.free.take() {
-                state.wanted = false;
+                state.contended = false;
                 state.reclaimed = false;
                 return (reader, state.end.take());
             }
-            // Another thread reads through a long wait.
+            // Another thread leads and waits long.
             state.asleep = true;
             self.io.wait(&mut state);
             state.asleep = false;
         }
     }
 
-    /// Reads while the calling thread waits, if nobody else does, or has it sleep, until it
-    /// is `awake` or the time has come; perhaps not as long.
+    /// Blocks the calling thread until it is `awake` or the deadline comes; may return
+    /// earlier. The thread leads meanwhile if no other does.
     pub(super) fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         let over = || awake() || until.is_some_and(|until| until <= Instant::now());
         let mut state = self.lead.lock();
@@ -158,7 +158,7 @@ impl<R: Read> LeaderFollowers<R> {
                 return;
             }
         }
-        // A thread that was called for nothing calls another.
+        // If this thread was called, the call passes on to the next.
         self.call_next(&mut state);
     }
 
@@ -178,8 +178,8 @@ impl<R: Read> LeaderFollowers<R> {
         });
     }
 
-    /// Has the I/O thread read, for a thread that waits elsewhere; and whoever reads now
-    /// leaves to it, for nobody else could read for that thread.
+    /// Returns the lead to the I/O thread, on behalf of a thread that waits on a channel and
+    /// cannot read. A calling thread that leads finishes first.
     pub(super) fn reclaim(&self) {
         let mut state = self.lead.lock();
         state.crowded = Some(Instant::now());
@@ -193,7 +193,7 @@ impl<R: Read> LeaderFollowers<R> {
         }
     }
 
-    /// The thread that is called leads, or calls the next.
+    /// Calls a follower to the lead, or the I/O thread if there is a crowd.
     fn call_next(&self, state: &mut Lead<R>) {
         if state.is_crowded() {
             self.call_io(state);
@@ -209,7 +209,7 @@ impl<R: Read> LeaderFollowers<R> {
 impl<R: Read> Lead<R> {
     fn follow(&mut self) -> u64 {
         self.last += 1;
-        self.wanted = true;
+        self.contended = true;
         self.followers.push((self.last, thread::current()));
         if FEW < self.followers.len() {
             self.crowded = Some(Instant::now());
@@ -217,7 +217,7 @@ impl<R: Read> Lead<R> {
         self.last
     }
 
-    /// Returns whether nobody had called the one that leaves.
+    /// Returns whether the thread leaves without having been called.
     fn leave(&mut self, id: u64) -> bool {
         let before = self.followers.len();
         self.followers.retain(|(follower, _)| *follower != id);
@@ -229,7 +229,7 @@ impl<R: Read> Lead<R> {
     }
 }
 
-/// A thread that reads; it gives the lead up even in a panic.
+/// A calling thread that leads; it gives up the lead even in a panic.
 struct Leader<'a, R: Read> {
     lead: &'a LeaderFollowers<R>,
     reader: Option<Box<R>>,
@@ -273,7 +273,7 @@ mod tests {
     use crate::transport::status::Status;
 
     const SOON: Duration = Duration::from_secs(30);
-    /// So long that nothing happens for the sake of the connection.
+    /// Long enough that the connection needs nothing meanwhile.
     const TIMEOUT: Duration = Duration::from_secs(3600);
 
     /// The lead with an I/O thread, and the server's end of the connection.
@@ -312,7 +312,7 @@ mod tests {
             }
         }
 
-        /// Sends what nobody waits for until this holds.
+        /// Sends pongs, which wake no waiter, until the condition holds.
         fn answer_pings_until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
             let pong = ReplyHeader {
                 xid: xid::PING,
@@ -322,7 +322,7 @@ mod tests {
             let mut frame = Vec::new();
             pong.encode(None, &mut frame);
             eventually(what, || {
-                // Fails when the other end has hung up.
+                // Fails when the client has hung up.
                 let _ = self.server.write_all(&frame);
                 condition(self)
             });
@@ -336,7 +336,7 @@ mod tests {
             self.ended.recv_timeout(SOON).expect("it reads on")
         }
 
-        /// A thread that waits for what nobody reads.
+        /// Starts a thread that waits for an answer that never arrives.
         fn waits(&self, until: Option<Duration>) -> (Arc<AtomicBool>, JoinHandle<()>) {
             let (reading, awake) = (Arc::clone(&self.reading), Arc::<AtomicBool>::default());
             let until = until.map(|time| Instant::now() + time);
@@ -355,13 +355,13 @@ mod tests {
     fn a_waiter_reads_and_then_the_next_until_the_connection_ends() {
         let mut rig = Rig::start();
         let waiting = [rig.waits(None), rig.waits(None)];
-        rig.answer_pings_until("one reads", |rig| rig.turns() > 0);
+        rig.answer_pings_until("one leads", |rig| rig.turns() > 0);
         let [(awake, one), (other_awake, other)] = waiting;
         awake.store(true, Ordering::Release);
         one.thread().unpark();
         rig.answer_pings_until("it leaves", |_| one.is_finished());
         let so_far = rig.turns();
-        rig.answer_pings_until("the other reads or has done so", |rig| {
+        rig.answer_pings_until("the other leads or has led", |rig| {
             let state = rig.reading.lead.lock();
             state.turns > so_far || (state.free.is_none() && state.asleep)
         });
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_leader_reads_no_longer_than_it_waits() {
         let mut rig = Rig::start();
-        // A thread that could not lead in this time waits again.
+        // A thread that did not get the lead in this time tries again.
         eventually("it waits in vain while it reads", || {
             let before = rig.turns();
             let (_, thread) = rig.waits(Some(Duration::from_secs(1)));

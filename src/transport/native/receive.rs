@@ -1,4 +1,4 @@
-//! What is done with what the server sends, for as long as a connection lives.
+//! Acts on what the server sends, as long as a connection lives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,28 +17,29 @@ use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Reque
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch};
 
-/// A read waits no less than this for the sake of the connection.
+/// The least time that a read waits, however short the session timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What reads a connection and acts on what it reads; one thread at a time has it.
+/// Reads a connection and acts on what arrives; one thread at a time has it.
 #[derive(Debug)]
 pub(super) struct Reader {
     inbox: Inbox,
     pub(super) connection: Connection,
 }
 
-/// One connection in use.
+/// A connection that serves requests, or soon will.
 pub(super) struct Connection {
     shared: Arc<Shared>,
     channel: Arc<Channel>,
     session: i64,
-    /// The newest change that the client has heard of.
+    /// The newest change that the client knows of.
     pub(super) last_zxid: i64,
     timeout: Duration,
-    /// How many answers to our credentials are due before requests are served.
+    /// How many answers to the credentials must arrive before requests are sent.
     auths: usize,
+    /// When something last arrived.
     heard: Moment,
-    /// How long a read waits at present.
+    /// The read timeout of the socket.
     patience: Duration,
 }
 
@@ -64,15 +65,15 @@ impl Reader {
 impl Read for Reader {
     type End = End;
 
-    /// Lets requests in, if the server knows who we are already.
+    /// Lets requests in, unless the server must check the credentials first.
     fn begin(&mut self) -> Result<(), End> {
         self.connection.welcome()?;
-        // What came along with the greeting is here already.
+        // Frames may have arrived along with the greeting.
         self.act()
     }
 
-    /// Waits for bytes, for as long as the connection can do without us and until the time
-    /// has come, and acts on what came.
+    /// Waits for bytes, at most until then and no longer than the connection allows, and acts
+    /// on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
         self.connection.set_patience(until)?;
         match self.inbox.fill(&self.connection.channel) {
@@ -112,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Has a read wait for as long as the connection can do without us, or for less.
+    /// Sets the read timeout: a twelfth of the session timeout, or less if `until` is sooner.
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -127,7 +128,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets requests in once the server knows who we are.
+    /// Lets requests in, unless the server must check the credentials first.
     fn welcome(&self) -> Result<(), End> {
         if self.auths > 0 {
             return Ok(());
@@ -146,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// Keeps the connection alive, or finds that it is not.
+    /// Keeps the connection alive, or finds it dead.
     fn tick(&mut self) -> Result<(), End> {
         let now = Moment::now();
         let mut state = self.shared.state.lock();
@@ -158,7 +159,7 @@ impl Connection {
         let silence = now.saturating_since(self.heard);
         if silence >= self.timeout * 2 / 3 {
             let silence = silence.as_secs_f64();
-            return Err(End::Broken(format!("nothing was heard for {silence:.1} s")));
+            return Err(End::Broken(format!("nothing arrived for {silence:.1} s")));
         }
         if now.saturating_since(state.queue.sent) >= self.timeout / 6 {
             state.queue.ping();
@@ -183,8 +184,8 @@ impl Connection {
             }
             xid::SET_WATCHES => {}
             _ => {
-                // The events of a change come before the replies that know of it, which
-                // cannot be said of the answers to pings.
+                // The events of a change arrive before the replies that reflect it. The answers
+                // to pings give no such guarantee.
                 self.last_zxid = self.last_zxid.max(header.zxid);
                 return self.reply(header, body);
             }
@@ -232,7 +233,7 @@ impl Connection {
             };
         }
         let Some(pending) = state.queue.pop() else {
-            return Err(End::Broken("a reply came that nobody waits for".to_owned()));
+            return Err(End::Broken("a reply came without a request".to_owned()));
         };
         if pending.xid != header.xid {
             state.forget_watch(&pending);
@@ -254,8 +255,7 @@ impl Connection {
         self.answer(pending, header.code, body)
     }
 
-    /// A frame came that nobody wants to keep in memory. Only the one who asked for it is
-    /// told; the rest of it is skipped.
+    /// A reply is too long to keep: fails its request if that is a read, else the connection.
     fn too_long(&mut self, head: &[u8], bytes: usize, limit: usize) -> Result<(), End> {
         let broken = || Err(End::Broken(format!("a frame of {bytes} bytes came")));
         let (header, _) = ReplyHeader::decode(head)?;
@@ -266,7 +266,7 @@ impl Connection {
         let Some(pending) = state.queue.pop() else {
             return broken();
         };
-        // Of a write it could not be said what became of it.
+        // A failed reply would not tell whether a write was carried out.
         let read = header.code == ErrorCode::OK && is_read(&pending.request);
         if pending.xid != header.xid || !read {
             state.forget_watch(&pending);
@@ -289,16 +289,16 @@ impl Connection {
     fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
         let (failure, end) = match code {
             ErrorCode::OK => return self.deliver(pending, body),
-            // Nothing was carried out, but this is about the session, not the request.
+            // Nothing was carried out; the refusal is about the session.
             ErrorCode::SESSION_EXPIRED => (Failure::NotSent, End::Expired),
             ErrorCode::SESSION_MOVED | ErrorCode::NOT_READ_ONLY => {
                 (Failure::NotSent, End::Broken(code.to_string()))
             }
-            // The server gave up on the request and cannot say what became of it.
+            // The server gave up and does not know whether it carried the request out.
             ErrorCode::CONNECTION_LOSS | ErrorCode::OPERATION_TIMEOUT => {
                 (Failure::Lost, End::Broken(code.to_string()))
             }
-            // Some servers say with the header that a multi failed, and with the body why.
+            // Some servers say in the header that a multi failed, and in the body why.
             code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
                 let reply = Reply::decode(OpCode::MULTI, body);
                 pending.answer(reply.map_err(|_| Failure::Refused(code)));
@@ -309,7 +309,7 @@ impl Connection {
                 return Ok(());
             }
         };
-        // The status hears of the end first, so that nobody asks again too early.
+        // The status changes first, so that the caller does not ask again too early.
         self.shared.state.lock().queue.unpop(pending, failure);
         Err(end)
     }
@@ -336,7 +336,7 @@ impl Connection {
 }
 
 impl State {
-    /// Keeps the watch of a request only if the server has set it.
+    /// Keeps the watch of a request only if the server set it.
     fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
         let Some(id) = pending.watch else { return };
         match (&pending.request, code) {
@@ -355,7 +355,7 @@ impl State {
     }
 }
 
-/// Whether a request changes nothing, so that its reply may be thrown away.
+/// Whether a request changes nothing, so that its reply may be skipped.
 fn is_read(request: &Request) -> bool {
     matches!(
         request,

@@ -1,8 +1,8 @@
-//! The chroot, which stands before every path that the server sends.
+//! The chroot, which begins every path that the server sends.
 
 use crate::jute::{OpReply, Reply};
 
-/// Takes the root off a path that the server sent.
+/// Strips the root from a path that the server sent; `None` if the path is not below it.
 pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     match path.strip_prefix(root)? {
         "" => Some("/"),
@@ -11,7 +11,7 @@ pub(super) fn below<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Takes the root off the paths in a reply.
+/// Strips the root from the paths in a reply.
 pub(super) fn strip(root: &str, reply: &mut Reply) {
     if root.is_empty() {
         return;

@@ -1,7 +1,8 @@
-//! What the callers' threads and the I/O thread share.
+//! What the calling threads and the I/O thread share.
 //!
-//! There is one lock. Nobody waits for the network under it, and no answer runs under it. Who queues a frame also writes it,
-//! unless another thread is writing already: then that one takes the frame along.
+//! It is under one lock, which is never held while a thread waits for the network or an
+//! answer runs. The thread that queues a frame writes it, unless another thread is writing:
+//! then that thread writes it too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,29 +25,29 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) status: Arc<Status>,
     pub(super) state: Mutex<State>,
-    /// Wakes the I/O thread from its rest between two attempts to connect.
+    /// Ends the I/O thread's pause between two attempts to connect.
     pub(super) stop: Condvar,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) stage: Stage,
-    /// The connection that there is, or is being made.
+    /// The connection, or the one that is being made.
     pub(super) channel: Option<Arc<Channel>>,
-    /// Counts connections, so that a late writer does not take one for another.
+    /// Counts connections, so that a late writer notices that its own has ended.
     connection: u64,
     pub(super) queue: Queue,
     pub(super) watches: Watches,
     pub(super) features: Features,
 }
 
-/// How far the transport is.
+/// What the transport does at present.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// There is no connection that requests could use.
+    /// There is no connection that serves requests.
     Away,
     Serving,
-    /// The end of the session was asked for; `reply` is the number of that request.
+    /// The end of the session is requested, by the request with the number `reply`.
     Closing {
         reply: Option<i32>,
         until: Moment,
@@ -105,30 +106,30 @@ impl Shared {
         let Some(channel) = state.channel.clone() else {
             return;
         };
-        let Some(mut lane) = state.queue.take_lane() else {
+        let Some(mut outbox) = state.queue.take_writer() else {
             return;
         };
-        while state.queue.load(&mut lane) || channel.has_more() {
-            let written = MutexGuard::unlocked(&mut state, || channel.write(&mut lane));
+        while state.queue.load(&mut outbox) || channel.has_more() {
+            let written = MutexGuard::unlocked(&mut state, || channel.write(&mut outbox));
             if state.connection != connection {
                 return;
             }
             if let Err(error) = written {
-                state.queue.put_lane(lane);
+                state.queue.put_writer(outbox);
                 drop(state);
-                // The rest leaves with the next request, or whoever reads sends it.
+                // The rest leaves with the next request, or the reader sends it.
                 if !is_timeout(&error) {
                     channel.shut_down();
                 }
                 return;
             }
         }
-        state.queue.put_lane(lane);
+        state.queue.put_writer(outbox);
     }
 
-    /// Makes a connection the one that is used, though not by requests yet.
+    /// Makes a connection the current one; it does not serve requests yet.
     ///
-    /// Returns `false` if the transport is to end instead.
+    /// Returns `false` if the transport has to end instead.
     pub(super) fn attach(&self, channel: &Arc<Channel>) -> bool {
         let mut state = self.state.lock();
         if state.stage != Stage::Away {
@@ -140,7 +141,7 @@ impl Shared {
         true
     }
 
-    /// Lets requests use the connection. Returns `false` if the transport is to end.
+    /// Lets requests use the connection. Returns `false` if the transport has to end.
     pub(super) fn serve(&self) -> bool {
         let mut state = self.state.lock();
         if state.stage != Stage::Away {
@@ -150,7 +151,7 @@ impl Shared {
         true
     }
 
-    /// Takes the connection away. What is open is to be failed, after the status knows.
+    /// Takes the connection away. The open requests fail after the status has changed.
     pub(super) fn detach(&self, by_peer: bool) -> Detached {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -176,10 +177,10 @@ impl Shared {
         Detached { served, open }
     }
 
-    /// Begins the end. Returns `false` if that was done before.
+    /// Begins to end the session. Returns `false` if that was done before.
     ///
-    /// The guards hear of it before the server, which may give their locks to somebody else
-    /// at once.
+    /// The guards fail before the server hears of it, which may grant their locks to other
+    /// clients at once.
     pub(super) fn begin_close(&self, limit: Duration) -> bool {
         let mut state = self.state.lock();
         let until = Moment::now() + limit;
@@ -193,7 +194,7 @@ impl Shared {
             }
             Stage::Serving => true,
         };
-        // From here on nothing else is sent.
+        // From here on the only request is the one to close.
         state.stage = Stage::Closing { reply: None, until };
         let open = state.queue.take_pending();
         drop(state);
@@ -215,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// Waits before the next attempt. Returns `false` if the transport is to end.
+    /// Pauses before the next attempt. Returns `false` if the transport has to end.
     pub(super) fn rest(&self, time: Duration) -> bool {
         let end = Moment::now() + time;
         let mut state = self.state.lock();
@@ -229,7 +230,7 @@ impl Shared {
         false
     }
 
-    /// Nothing is sent any more.
+    /// Ends the transport: no request is sent from here on.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.stage = Stage::Over;
@@ -237,7 +238,7 @@ impl Shared {
     }
 }
 
-/// What a connection left behind.
+/// The open requests of a connection, and whether it served any.
 pub(super) struct Detached {
     pub(super) served: bool,
     pub(super) open: VecDeque<(Pending, Failure)>,
@@ -272,7 +273,7 @@ impl State {
         }
     }
 
-    /// Queues a request whose reply nobody needs; returns its number.
+    /// Queues a request whose reply no caller needs; returns its number.
     pub(super) fn push_silently(&mut self, config: &Config, request: Request) -> Option<i32> {
         let root = config.hosts.chroot();
         let pushed = self
@@ -281,10 +282,10 @@ impl State {
         pushed.ok()
     }
 
-    /// Sends a request again in words that an older server knows.
+    /// Queues a request again, in the older form.
     pub(super) fn push_again(&mut self, config: &Config, request: Request, answer: Option<Answer>) {
         let root = config.hosts.chroot();
-        // It fits: it is no longer than it was.
+        // It fits: the older form is no longer.
         let _ = self
             .queue
             .push(request, root, config.frame_limit, None, answer);
@@ -297,7 +298,7 @@ pub(super) fn answer_all(open: VecDeque<Pending>, failure: Failure) {
     }
 }
 
-/// What a request that sets a watch waits for.
+/// The kind of watch that a request sets.
 fn kind_of(request: &Request) -> Option<Kind> {
     match request {
         Request::GetData { .. } | Request::Exists { .. } => Some(Kind::Data),

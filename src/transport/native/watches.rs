@@ -1,9 +1,9 @@
-//! Which watches are set, and who wants to hear of them.
+//! The watches that are set, and where their events go.
 //!
-//! The server keeps one watch for a path and a kind, however many threads of this
-//! client asked for it; its one event goes to all of them. A watch is entered when its
-//! request is sent, so that an event right behind the reply finds it, and taken out if
-//! the reply says that the server did not set it.
+//! The server keeps one watch for a path and a kind, however many threads of this client
+//! set it; its event goes to all of them. A watch is entered when its request is sent, so
+//! that an event right behind the reply finds it, and removed if the reply says that the
+//! server did not set it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,15 +11,15 @@ use std::mem;
 use crate::jute::{EventKind, WatchKind, WatchLists};
 use crate::transport::{Fired, Watch, WatchId};
 
-/// The largest part of a setWatches frame: well below what any server accepts.
+/// The longest part of a setWatches frame: well below the limit of any server.
 const PART_BYTES: usize = 128 * 1024;
 
-/// What a watch waits for.
+/// The kind of event that a watch waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// A change of the node, or its end.
+    /// A change of the node, or its deletion.
     Data,
-    /// A node that is not there yet.
+    /// The creation of the node.
     #[cfg(test)]
     Exists,
     Children,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Watches(HashMap<String, Watchers>);
 
-/// Who waits at one path.
+/// The watches on one path.
 #[derive(Debug, Default)]
 struct Watchers {
     data: Vec<Watch>,
@@ -41,7 +41,7 @@ impl Watches {
         self.0.entry(path).or_default().of(kind).push(watch);
     }
 
-    /// The node is not there: the watch that was set by `exists` waits for it to come.
+    /// The node does not exist: the watch that `exists` set waits for its creation.
     pub(super) fn awaits_creation(&mut self, path: &str, id: WatchId) {
         if let Some(watchers) = self.0.get_mut(path)
             && let Some(at) = watchers.data.iter().position(|watch| watch.id == id)
@@ -51,7 +51,7 @@ impl Watches {
         }
     }
 
-    /// Forgets a watch. Returns the kind of the server's watch if that is now idle.
+    /// Forgets a watch. Returns the kind of the server's watch if no other needs it.
     pub(super) fn remove(&mut self, path: &str, id: WatchId) -> Option<i32> {
         let watchers = self.0.get_mut(path)?;
         let idle = watchers.remove(id);
@@ -61,8 +61,8 @@ impl Watches {
         idle
     }
 
-    /// Takes out the watches that wait for such an event, and tells them; those that have
-    /// something prefetched when the node goes are returned instead.
+    /// Takes out the watches that this event fires, and sends it to them. Watches that have a
+    /// prefetch for a deletion are returned instead.
     pub(super) fn fire(&mut self, path: &str, kind: EventKind) -> Vec<Watch> {
         let mut due = Vec::new();
         let Some(watchers) = self.0.get_mut(path) else {
@@ -80,12 +80,12 @@ impl Watches {
         due
     }
 
-    /// Forgets everything: the session that these watches belonged to is over.
+    /// Forgets all watches, as the session has ended.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The requests that set all watches again, each small enough for one frame.
+    /// The requests that set all watches again, each short enough for one frame.
     pub(super) fn lists(&self, since_zxid: i64) -> Vec<WatchLists> {
         let mut parts = Parts::new(since_zxid);
         for (path, watchers) in &self.0 {
@@ -126,7 +126,7 @@ impl Watchers {
         self.data.is_empty() && self.exists.is_empty() && self.children.is_empty()
     }
 
-    /// For the server, a watch of `exists` is one on the data.
+    /// To the server, a watch of `exists` is one on the data.
     fn remove(&mut self, id: WatchId) -> Option<i32> {
         let out_of = |watches: &mut Vec<Watch>| {
             let before = watches.len();
@@ -157,7 +157,7 @@ impl Watchers {
     }
 }
 
-/// Lists that are cut before they get too long.
+/// Lists that are cut before they are too long for a frame.
 struct Parts {
     done: Vec<WatchLists>,
     open: WatchLists,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_sent_instead_of_an_event_only_when_the_node_goes() {
+    fn a_prefetch_takes_the_place_of_the_event_only_when_the_node_is_deleted() {
         for (event, sent) in [(EventKind::DataChanged, 0), (EventKind::Deleted, 1)] {
             let mut watches = Watches::default();
             let (mut watch, told) = watch(1);

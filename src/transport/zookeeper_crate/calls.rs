@@ -1,4 +1,4 @@
-//! Our requests in the words of the `zookeeper` crate, and its replies in ours.
+//! Translates requests and replies to and from the `zookeeper` crate.
 
 use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
@@ -6,7 +6,7 @@ use super::watches::Watches;
 use crate::jute::{self, Access, ErrorCode, Reply, Request, Stat};
 use crate::transport::{Failure, Watch};
 
-/// Carries out one request. Blocks until the crate returns, which may be never.
+/// Carries out one request. Blocks until the crate returns, perhaps forever.
 pub(super) fn perform(
     handle: &ZooKeeper,
     request: Request,
@@ -27,7 +27,7 @@ pub(super) fn perform(
     answer
 }
 
-/// Carries out a request that can leave a watch; returns nothing if this one can't.
+/// Carries out a request that sets a watch; `None` if this one cannot.
 fn read_and_watch(
     handle: &ZooKeeper,
     request: &Request,
@@ -80,8 +80,8 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
     }
 }
 
-/// The crate has no sync, but a write is as good, even one that comes to nothing: its
-/// refusal comes through the quorum.
+/// The crate has no sync. A write that fails does the same, because its refusal passes
+/// through the quorum.
 fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
     match handle
         .delete(&format!("{path}/_sync"), None)
@@ -117,7 +117,7 @@ fn no_node() -> Result<Reply, Failure> {
 
 fn failure(error: ZkError) -> Failure {
     match error {
-        // The crate has no reply, or none that it could read.
+        // There is no reply, or none that the crate can read.
         ZkError::ConnectionLoss
         | ZkError::MarshallingError
         | ZkError::OperationTimeout
@@ -136,8 +136,7 @@ fn create_mode(mode: jute::CreateMode) -> CreateMode {
         jute::CreateMode::Ephemeral => CreateMode::Ephemeral,
         jute::CreateMode::PersistentSequential => CreateMode::PersistentSequential,
         jute::CreateMode::EphemeralSequential => CreateMode::EphemeralSequential,
-        // A container has a request of its own, which the crate does not know. It would
-        // ask for this and hope.
+        // A container has a request of its own, which the crate lacks.
         jute::CreateMode::Container | jute::CreateMode::Other(_) => CreateMode::Persistent,
     }
 }

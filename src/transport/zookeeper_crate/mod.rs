@@ -1,19 +1,25 @@
 //! The transport over a handle of the `zookeeper` crate.
 //!
-//! The crate's calls block, for ever if the network swallows packets, and it tells
-//! neither its session nor when it got another one. So this transport is modest:
+//! ```text
+//!   send ──► jobs ──► workers (4 threads) ──► the crate's handle
+//!                        │                           │ listeners, watchers
+//!                        ▼                           ▼
+//!     Status ◄── the supervising thread ◄────────── news
+//! ```
 //!
-//! - Calls run on a few threads of our own. One that takes longer than the session
-//!   timeout is taken for lost, and the whole transport with it: the session can be no
-//!   better.
+//! The crate's calls block, forever if the network swallows packets, and it tells neither
+//! its session nor when another one begins. So this transport is modest:
+//!
+//! - Calls run on a few threads. A call that takes longer than the session timeout counts as
+//!   lost, and the transport ends with it, because the session cannot be better.
 //! - Every connection counts as a new session, so nothing survives a disconnect.
-//! - The last of the threads drops the handle, which may block it for ever: nobody waits
-//!   for that longer than he wants to, and a detached thread does not keep a program alive.
+//! - The last worker drops the handle, which may block it forever: callers wait for that only
+//!   within their limit, and a detached thread does not keep a program alive.
 //!
-//! What the crate runs on its own threads, listeners and watchers, only forwards into a
-//! channel: its listeners are called while their lock is held.
+//! Listeners and watchers, which run on the crate's threads and under its locks, do nothing
+//! but forward into a channel.
 //!
-//! Containers are made as persistent nodes, because the crate sends the wrong request.
+//! Containers are created as persistent nodes, because the crate sends the wrong request.
 
 mod calls;
 mod shared;
@@ -36,13 +42,13 @@ use self::watches::Watches;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
-/// How many calls can be with the crate at once.
+/// How many calls can be in the crate at once.
 const WORKERS: usize = 4;
 
-/// Makes a transport of a handle, which may be connected or not yet.
+/// Makes a transport of a handle, connected or not.
 ///
-/// It reports to `status` once the handle has connected or answered, and gives up when that
-/// takes longer than `session_timeout`.
+/// It reports to `status` once the handle has connected or answered, and ends if that takes
+/// longer than `session_timeout`. Guards rely on `believed` as the session timeout.
 pub(crate) fn open(
     handle: ZooKeeper,
     session_timeout: Duration,
@@ -54,7 +60,7 @@ pub(crate) fn open(
     let (last, gone) = bounded(0);
     let states = news.clone();
     handle.add_listener(move |state| {
-        // Fails when this transport is at its end.
+        // Fails when the transport has ended.
         let _ = states.send(News::State(state));
     });
     let shared = Arc::new(Shared {
@@ -77,11 +83,11 @@ pub(crate) fn open(
         });
     }
     let watching = shared.clone();
-    spawn("zklock-handle", move || watching.watch_over(&heard));
+    spawn("zklock-handle", move || watching.supervise(&heard));
     Arc::new(Handle { shared, gone })
 }
 
-/// Without its threads the transport is a dead one, which the calls find out in time.
+/// Starts a thread. Without its threads the transport's calls run into their limits.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(run) {
         log::error!("cannot start the thread {name}: {error}");
@@ -91,7 +97,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
 /// See the module's documentation.
 struct Handle {
     shared: Arc<Shared>,
-    /// Ends when the `zookeeper` crate's handle has been dropped.
+    /// Disconnects when the crate's handle has been dropped.
     gone: Receiver<()>,
 }
 
@@ -120,7 +126,7 @@ impl Transport for Handle {
 
     fn close(&self, limit: Duration) {
         self.shared.end(Failure::Closed);
-        // Nothing is ever sent: the channel ends with the handle.
+        // Nothing is ever sent: the channel disconnects with the handle.
         if self.gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             log::warn!("the zookeeper crate did not close its session within {limit:?}");
         }

@@ -1,4 +1,4 @@
-//! What the transport, its workers and the thread that watches over them share.
+//! What the transport, its workers and the supervising thread share.
 
 use std::collections::HashMap;
 use std::mem;
@@ -16,29 +16,29 @@ use crate::time::clock::Moment;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Watch};
 
-/// How long a handle has to say that it is connected before it is asked.
+/// How long a handle has to report that it is connected before it is probed.
 ///
-/// One that is new must not be asked too soon: its thread begins to listen for requests in
-/// two steps, and what comes between them is never noticed, nor is anything after it
-/// (`ReceiverCtl::register` of mio-extras 2.0). Once it is connected it listens.
+/// A request to a new handle may be lost forever, with all that follow: its thread registers
+/// for requests in two steps, and misses what comes between them (`ReceiverCtl::register` of
+/// mio-extras 2.0). A connected handle is registered.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Stands for a session, as the crate does not tell which one it has. Servers give lower
-/// numbers, unless one is called 127.
+/// Numbers the sessions, because the crate does not tell their ids. Servers grant lower ids,
+/// unless one of them has the number 127.
 static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 
-/// Owned by the workers alone, so that no other thread ever drops it.
+/// Owned by the workers alone, so that no other thread drops it.
 pub(super) struct Owned {
-    // Fields drop in this order: first the handle, which closes the session, ..
+    // Fields drop in this order: first the handle, which closes the session ...
     pub(super) handle: ZooKeeper,
-    // .. then what `Handle::gone` waits for.
+    // ... then the end that `Handle::gone` waits for.
     pub(super) _last: Sender<()>,
 }
 
 pub(super) struct Shared {
     pub(super) status: Arc<Status>,
     pub(super) session_timeout: Duration,
-    /// What is believed of the session timeout, as the crate does not tell what was granted.
+    /// The session timeout to rely on, because the crate does not tell what was granted.
     pub(super) believed: Duration,
     pub(super) news: Sender<News>,
     pub(super) watches: Watches,
@@ -48,21 +48,21 @@ pub(super) struct Shared {
 }
 
 pub(super) struct Life {
-    /// Where the workers get their jobs from; nothing at the end.
+    /// The workers' jobs; `None` when the transport has ended.
     pub(super) jobs: Option<Sender<Job>>,
     pub(super) link: Link,
     pub(super) next_call: u64,
-    /// The calls that are not answered yet.
+    /// The calls without an answer.
     pub(super) open: HashMap<u64, Open>,
-    /// Since when a worker has to find out whether there is a connection.
+    /// When a probe began that is still under way.
     pub(super) probing: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Link {
-    /// In the session of this number.
+    /// Connected, in the session of this number.
     Up(i64),
-    /// Without a connection since then.
+    /// Disconnected since then.
     Down(Instant),
 }
 
@@ -81,23 +81,23 @@ pub(super) enum News {
     Over,
 }
 
-/// What a worker has to do.
+/// A worker's job.
 pub(super) enum Job {
-    /// To carry these out in this order, in this session.
-    Calls(i64, Vec<Errand>),
-    /// To find out whether there is a connection.
+    /// Carry these out in this order, in this session.
+    Calls(i64, Vec<Task>),
+    /// Find out whether there is a connection.
     Probe,
 }
 
-/// A call whose answer is kept among the open ones.
-pub(super) struct Errand {
+/// A request of a call that is open.
+pub(super) struct Task {
     pub(super) id: u64,
     pub(super) request: Request,
     pub(super) watch: Option<Watch>,
 }
 
 impl Shared {
-    /// Queues the calls for the workers, or gives them back.
+    /// Queues the calls for the workers, or returns them.
     pub(super) fn accept(&self, calls: Vec<Call>) -> Result<(), (Failure, Vec<Call>)> {
         let mut life = self.life.lock();
         let Some(jobs) = life.jobs.clone() else {
@@ -106,17 +106,17 @@ impl Shared {
         let Link::Up(session) = life.link else {
             return Err((Failure::NotSent, calls));
         };
-        let errands = calls.into_iter().map(|call| life.admit(call)).collect();
-        // The workers may have ended without us, and then nobody will answer in time.
-        let _ = jobs.send(Job::Calls(session, errands));
+        let tasks = calls.into_iter().map(|call| life.admit(call)).collect();
+        // Fails if there are no workers; the calls then run into their limits.
+        let _ = jobs.send(Job::Calls(session, tasks));
         Ok(())
     }
 
-    /// Follows the connection, and ends the transport when it takes too long.
-    pub(super) fn watch_over(&self, heard: &Receiver<News>) {
+    /// Follows the connection, and ends the transport when something takes too long.
+    pub(super) fn supervise(&self, heard: &Receiver<News>) {
         let mut news = heard.recv_timeout(GRACE);
         if news.is_err() {
-            // It may have been connected for long.
+            // The handle may have connected long ago.
             self.life.lock().probe();
         }
         loop {
@@ -128,11 +128,11 @@ impl Shared {
             }
             let patience = self.patience();
             if patience.is_zero() {
-                log::warn!("the zookeeper crate is stuck: its session is given up");
+                log::warn!("a call of the zookeeper crate does not return: the client ends");
                 return self.end(Failure::Lost);
             }
-            // The crate does not tell of its own pings, and a grant rests on messages that
-            // were answered before.
+            // The crate does not report its own pings, and a grant relies on earlier messages
+            // that were answered.
             news = heard.recv_timeout(patience.min(self.believed / 6));
             if matches!(news, Err(RecvTimeoutError::Timeout)) {
                 self.life.lock().probe();
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Returns how long it takes until something has taken too long.
+    /// Returns how long until something has taken too long.
     fn patience(&self) -> Duration {
         let life = self.life.lock();
         let down = match life.link {
@@ -164,7 +164,7 @@ impl Shared {
                 self.status.auth_failed();
                 self.end(Failure::Lost);
             }
-            // On a read-only server nothing can be locked.
+            // A read-only server grants no lock.
             _ => self.went_down(None),
         }
     }
@@ -176,14 +176,14 @@ impl Shared {
         }
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
-        // Told under the lock, as in `went_down`: the status must hear it in this order.
-        // The crate has shaken hands at a time that nobody knows.
+        // Reported under the lock, as in `went_down`, so that the status follows in order.
+        // The crate does not tell when its handshake was sent.
         let unknown = Moment::from_nanos(0);
         self.status.greeted(session, self.believed, unknown);
         self.status.connected(session);
     }
 
-    /// Notes that this session, or any, has lost its connection.
+    /// The connection of this session, or of any, is lost.
     pub(super) fn went_down(&self, session: Option<i64>) {
         let mut life = self.life.lock();
         let Link::Up(current) = life.link else {
@@ -194,11 +194,11 @@ impl Shared {
         }
         life.link = Link::Down(Instant::now());
         self.status.disconnected();
-        // The crate may have lost a call without losing its connection.
+        // The crate may have lost a call but not the connection.
         life.probe();
     }
 
-    /// Ends the transport; what is open is answered with `failure`.
+    /// Ends the transport; every open call is answered with `failure`.
     pub(super) fn end(&self, failure: Failure) {
         let (was_up, open) = {
             let mut life = self.life.lock();
@@ -230,7 +230,7 @@ impl Life {
         }
     }
 
-    /// Has a worker find out whether there is a connection, unless one is at it.
+    /// Has a worker probe the connection, unless a probe is under way.
     fn probe(&mut self) {
         if let (Some(jobs), None) = (&self.jobs, self.probing) {
             self.probing = Some(Instant::now());
@@ -238,7 +238,7 @@ impl Life {
         }
     }
 
-    fn admit(&mut self, call: Call) -> Errand {
+    fn admit(&mut self, call: Call) -> Task {
         let Call {
             request,
             watch,
@@ -248,6 +248,6 @@ impl Life {
         self.next_call += 1;
         let since = Instant::now();
         self.open.insert(id, Open { since, answer });
-        Errand { id, request, watch }
+        Task { id, request, watch }
     }
 }

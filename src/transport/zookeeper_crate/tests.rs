@@ -1,4 +1,4 @@
-//! Against a real ZooKeeper, and a network that misbehaves.
+//! The transport against a real ZooKeeper, through a network that misbehaves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Far more than anything takes that does not hang.
+/// Far longer than any wait here should take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Client {
@@ -27,8 +27,8 @@ struct Client {
 }
 
 impl Client {
-    /// Starts with a handle that has been answered already: one that is just about to
-    /// connect may be heard of twice, and a probe may still occupy a worker after that.
+    /// Starts with a handle that has had an answer: one that is about to connect may report
+    /// that twice, and a probe may still occupy a worker after that.
     fn connect(hosts: &str) -> Self {
         let handle = handle::connect(hosts, TIMEOUT, |_| ());
         handle.exists("/", false).unwrap();
@@ -107,7 +107,7 @@ fn exists(path: &str, watch: bool) -> Request {
     Request::Exists { path, watch }
 }
 
-/// A node that is there, and a client of the raw kind.
+/// Creates a node; returns its path and a raw client.
 fn node_on(server: &Server) -> (String, Raw) {
     let mut raw = Raw::connect(&server.hosts());
     raw.create_all("/tests");
@@ -118,7 +118,7 @@ fn node_on(server: &Server) -> (String, Raw) {
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
-fn every_request_is_carried_out_or_refused() {
+fn requests_are_carried_out_and_answered() {
     let server = Server::shared();
     let (dir, mut raw) = node_on(server);
     let client = Client::connect(&server.hosts());
@@ -145,6 +145,14 @@ fn every_request_is_carried_out_or_refused() {
             stat: None
         })
     );
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_write_says_which_version_it_is_for() {
+    let server = Server::shared();
+    let (path, _raw) = node_on(server);
+    let client = Client::connect(&server.hosts());
     let set = client.ask(Request::SetData {
         path: path.clone(),
         data: b"more".to_vec().into(),
@@ -162,6 +170,12 @@ fn every_request_is_carried_out_or_refused() {
     let no_node = Err(Failure::Refused(ErrorCode::NO_NODE));
     assert_eq!(client.ask(exists(&path, false)), no_node);
     assert_eq!(client.ask(get_data(&path, false)), no_node);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn a_request_that_the_crate_lacks_is_refused() {
+    let client = Client::connect(&Server::shared().hosts());
     let unimplemented = Err(Failure::Refused(ErrorCode::UNIMPLEMENTED));
     assert_eq!(client.ask(Request::Multi(Vec::new())), unimplemented);
 }
@@ -248,8 +262,8 @@ fn what_was_sent_in_one_session_is_not_carried_out_in_the_next() {
     let client = Client::connect(&proxy.hosts());
     proxy.blackhole();
     let before = proxy.requests(op::EXISTS);
-    // As many as there are workers, so that the create waits for one; the probe that takes
-    // the place of pings may have one, too.
+    // As many as there are workers, so that the create waits for one; the probe that stands
+    // in for a ping may occupy one, too.
     let calls = [(); WORKERS].map(|()| client.send(vec![(exists(&dir, false), None)]));
     eventually("they are under way", || {
         before + WORKERS - 1 <= proxy.requests(op::EXISTS)
@@ -316,7 +330,7 @@ fn without_a_connection_nothing_is_sent() {
             "{answer:?}"
         );
     }
-    // The crate gives up, or we do.
+    // The crate gives up, or the transport does.
     client.expect(SessionEvent::Closed);
     assert_eq!(client.ask(exists("/", false)), Err(Failure::Closed));
 }
@@ -332,7 +346,7 @@ fn a_handle_that_never_connects_is_given_up() {
     client.expect(SessionEvent::Closed);
 }
 
-/// Once in a few tries: it may take longer, and then it is asked.
+/// In one of a few tries: a handle that takes longer to connect is probed.
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_handle_is_not_asked_while_it_connects() {

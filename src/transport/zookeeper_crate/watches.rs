@@ -1,8 +1,7 @@
-//! The watches that were left through the handle.
+//! The watches that are set through the handle.
 //!
-//! The crate keeps its watchers until their node changes, whatever becomes of the request
-//! that brought them. So a watcher only holds a number; what it stands for is in this
-//! table, from which it can be taken at any time.
+//! The crate keeps a watcher until its node changes, whatever becomes of the request. So a
+//! watcher holds only an id; the rest is in this table, which can forget it at any time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::transport::{Fired, Watch, WatchId};
 pub(super) struct Watches(Arc<Mutex<HashMap<WatchId, Slot<Fired>>>>);
 
 impl Watches {
-    /// Returns a watcher for the crate, which forwards one event and does nothing else.
+    /// Returns a watcher for the crate, which does nothing but forward one event.
     pub(super) fn add(&self, watch: Watch) -> impl Fn(WatchedEvent) + Send + 'static {
         let id = watch.id;
         self.0.lock().insert(id, watch.to);

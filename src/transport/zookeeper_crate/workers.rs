@@ -4,17 +4,17 @@ use crossbeam_channel::Receiver;
 use zookeeper::ZooKeeper;
 
 use super::calls;
-use super::shared::{Errand, Job, Link, News, Owned, Shared};
+use super::shared::{Job, Link, News, Owned, Shared, Task};
 use crate::jute::{Reply, Request};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
 
 impl Shared {
-    /// What a worker does until there are no more jobs.
+    /// Runs a worker until there are no more jobs.
     pub(super) fn work(&self, owned: &Owned, jobs: &Receiver<Job>) {
         for job in jobs {
             match job {
-                Job::Calls(session, errands) => self.run(&owned.handle, session, errands),
+                Job::Calls(session, tasks) => self.run(&owned.handle, session, tasks),
                 Job::Probe => self.probe(&owned.handle),
             }
         }
@@ -32,40 +32,39 @@ impl Shared {
             self.status.answered(sent, Moment::now());
         }
         match answer {
-            // As in `run`: a session may have begun since, and ended with this.
+            // Any session: another one may have begun during the probe.
             Err(Failure::Lost) => self.went_down(None),
-            // Whatever the server said, it was there to say it.
+            // Any answer shows that the server is there.
             _ => drop(self.news.send(News::Alive)),
         }
     }
 
-    fn run(&self, handle: &ZooKeeper, session: i64, errands: Vec<Errand>) {
+    fn run(&self, handle: &ZooKeeper, session: i64, tasks: Vec<Task>) {
         let mut lost = false;
-        for errand in errands {
-            // What was decided in one session is not done in another.
-            if lost || !self.is_wanted(errand.id, session) {
-                self.answer(errand.id, Err(Failure::NotSent));
+        for task in tasks {
+            // A request that was made in one session is not sent in another.
+            if lost || !self.is_open(task.id, session) {
+                self.answer(task.id, Err(Failure::NotSent));
                 continue;
             }
-            if matches!(errand.request, Request::Sync { .. }) {
-                self.wait_for_those_before(errand.id);
+            if matches!(task.request, Request::Sync { .. }) {
+                self.wait_for_those_before(task.id);
             }
             let sent = Moment::now();
-            let answer = calls::perform(handle, errand.request, errand.watch, &self.watches);
+            let answer = calls::perform(handle, task.request, task.watch, &self.watches);
             if answer != Err(Failure::Lost) {
                 self.status.answered(sent, Moment::now());
             }
             lost = answer == Err(Failure::Lost);
             if lost {
-                // At once, so that no other worker goes on in the session's name.
+                // At once, so that no other worker continues in this session.
                 self.went_down(Some(session));
             }
-            self.answer(errand.id, answer);
+            self.answer(task.id, answer);
         }
     }
 
-    /// Waits until every call that was sent earlier is answered, as a sync promises; the
-    /// other workers have them, or this one has had them.
+    /// Waits until every earlier call is answered, as a sync promises.
     fn wait_for_those_before(&self, id: u64) {
         let mut life = self.life.lock();
         while life.open.contains_key(&id) && life.open.keys().any(|other| *other < id) {
@@ -73,12 +72,12 @@ impl Shared {
         }
     }
 
-    fn is_wanted(&self, id: u64, session: i64) -> bool {
+    fn is_open(&self, id: u64, session: i64) -> bool {
         let life = self.life.lock();
         life.link == Link::Up(session) && life.open.contains_key(&id)
     }
 
-    /// Answers a call, unless that was done when the transport ended.
+    /// Answers a call, unless the end of the transport did.
     fn answer(&self, id: u64, answer: Result<Reply, Failure>) {
         let open = self.life.lock().open.remove(&id);
         self.answered.notify_all();

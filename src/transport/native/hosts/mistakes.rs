@@ -1,4 +1,4 @@
-//! Connect strings with mistakes in them: taken for what they say, or refused with a reason.
+//! Connect strings with mistakes: read for what they say, or refused with a reason.
 
 use proptest::prelude::*;
 
@@ -22,8 +22,8 @@ const WORDS: &[&str] = &[
     "\u{85}", "\u{a0}", "\u{f000}", "\u{fff0}", "\u{202e}", "\u{661}", "😀",
 ];
 
-/// What is read has a meaning, and is read again as it is shown; what is not is
-/// refused with a reason that can be printed.
+/// A connect string that is read has servers and a chroot, and its display is read the same;
+/// one that is refused has a reason that can be printed.
 fn is_taken_or_refused_well(text: &str) {
     match Hosts::parse(text) {
         Ok(hosts) => {
@@ -36,7 +36,7 @@ fn is_taken_or_refused_well(text: &str) {
             }
             let root = hosts.chroot();
             assert!(root.is_empty() || root.starts_with('/'), "{root:?}");
-            // The server must like what is below it.
+            // The server must accept the paths below it.
             let path = format!("{root}/lock");
             let reserved = root.starts_with("/zookeeper");
             assert!(reserved || crate::path::check(&path).is_ok(), "{path:?}");

@@ -43,7 +43,7 @@ fn session_and_watches_survive_a_cut() {
     assert_eq!(fires(&on_children), (2, EventKind::ChildrenChanged));
     assert_eq!(fires(&on_missing), (3, EventKind::Created));
 
-    // And one that saw nothing while we were away is still there afterwards.
+    // So does one that was set on a node that did not change meanwhile.
     let (_, later) = rig.watch(data(&missing, true), 5);
     proxy.cut();
     rig.reconnected();
@@ -131,7 +131,7 @@ fn close_is_bounded_in_a_blackhole_and_what_is_open_is_answered() {
     let (proxy, rig) = behind_proxy(LONG);
     proxy.blackhole();
     let answers = rig.send(vec![data("/", false)]);
-    let ((), took) = timed(|| rig.wire.close(Duration::from_millis(300)));
+    let ((), took) = timed(|| rig.transport.close(Duration::from_millis(300)));
     assert!(took < LONG / 2, "{took:?}");
     assert_eq!(one(&answers), Err(Failure::Closed));
     assert!(answers.try_recv().is_err());
@@ -147,7 +147,7 @@ fn connections_leave_no_thread_and_no_descriptor_behind() {
         proxy.cut();
         rig.disconnected();
         rig.reconnected();
-        rig.wire.close(PATIENCE);
+        rig.transport.close(PATIENCE);
     };
     cycle();
     let ours = || {
@@ -158,11 +158,11 @@ fn connections_leave_no_thread_and_no_descriptor_behind() {
     for _ in 0..5 {
         cycle();
     }
-    // Other tests run beside this one, in threads of the same process.
+    // Other tests run in threads of this process.
     eventually("few are left", || ours() < 20);
 }
 
-/// More paths than one setWatches frame may hold.
+/// More paths than fit into one setWatches frame.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn thousands_of_watches_survive_a_cut() {
@@ -175,7 +175,8 @@ fn thousands_of_watches_survive_a_cut() {
         let watch = Watch::new(WatchId(id as u64), to.clone());
         call(exists(path, true), Some(watch), &answer)
     };
-    rig.wire.send(paths.iter().enumerate().map(set).collect());
+    rig.transport
+        .send(paths.iter().enumerate().map(set).collect());
     assert!(paths.iter().all(|_| one(&answers) == NO_NODE));
     let session = rig.session();
     proxy.cut();

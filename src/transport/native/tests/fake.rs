@@ -1,4 +1,4 @@
-//! A server that does as the test says, however wrong that is.
+//! A server that answers as the test says, however wrong.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::jute::{ConnectReply, ConnectRequest, ErrorCode, Reply, ReplyHeader, Request};
 
-/// What the server does about a request.
+/// The server's reaction to a request.
 pub(super) enum Act {
     Reply(Reply),
     Refuse(ErrorCode),
@@ -22,7 +22,7 @@ pub(super) enum Act {
     Say(Vec<u8>),
 }
 
-/// How the server greets, and what it does about requests.
+/// How the server greets, and how it reacts to requests.
 pub(super) struct Script {
     pub(super) greet: Box<dyn FnMut(ConnectRequest) -> Option<Vec<u8>> + Send>,
     pub(super) act: Box<dyn FnMut(i32, Request) -> Act + Send>,
@@ -49,7 +49,7 @@ pub(super) fn greeting(session: i64) -> Vec<u8> {
 }
 
 impl Script {
-    /// Greets everyone with the same session.
+    /// Grants every client the same session.
     pub(super) fn new(act: impl FnMut(i32, Request) -> Act + Send + 'static) -> Self {
         Self {
             greet: Box::new(|_| Some(greeting(7))),
@@ -93,7 +93,7 @@ impl Drop for Fake {
     }
 }
 
-/// One connection after the other, as a client makes them.
+/// Serves one connection after the other.
 fn accept(
     listener: &TcpListener,
     script: &Mutex<Script>,
@@ -105,7 +105,7 @@ fn accept(
             return;
         }
         connections.fetch_add(1, Ordering::Relaxed);
-        // Whatever fails here is a client that hung up.
+        // Fails when the client hangs up.
         let _ = serve(stream, script, stop);
     }
 }

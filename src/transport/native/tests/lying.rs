@@ -1,5 +1,5 @@
-//! Servers that send nonsense, hang up or say nothing: an error, never a panic, and
-//! every request is answered once.
+//! Servers that send nonsense, hang up or are silent cause an error, never a panic, and every
+//! request is answered once.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,12 +11,12 @@ use crate::support::{eventually, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What a server says instead of answering, with the frame's length before it.
+/// A frame with this content.
 fn framed(content: &[u8]) -> Vec<u8> {
     [&(content.len() as i32).to_be_bytes()[..], content].concat()
 }
 
-/// Answers every request with `bytes`, and sees how the client takes it.
+/// Answers every request with `bytes`; returns what the requests came to.
 fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
     let server = Fake::start(Script::new(move |_, request| match request {
         Request::Ping => Act::Ignore,
@@ -27,14 +27,14 @@ fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
     let (to, _fired) = bounded(1);
     let watch = Watch::new(WatchId(1), to);
     let (to, answers) = unbounded();
-    rig.wire.send(vec![
+    rig.transport.send(vec![
         call(data("/a", true), Some(watch), &to),
         call(Request::Multi(Vec::new()), None, &to),
         call(children("/", false), None, &to),
     ]);
     let outcomes = (0..3).map(|_| one(&answers)).collect();
-    // The I/O thread is well, or this would not end in time.
-    let ((), took) = timed(|| rig.wire.close(PATIENCE));
+    // Ends in time only if the I/O thread is well.
+    let ((), took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE, "{took:?}");
     assert!(answers.try_recv().is_err(), "a request was answered twice");
     outcomes
@@ -152,7 +152,7 @@ fn what_the_server_says_about_the_session_ends_the_connection() {
     }
 }
 
-/// A client of a server that greets with this never gets through, and says why.
+/// The status of a client names the reason why such a greeting gives no session.
 fn turned_away(greet: Option<Vec<u8>>, because: &str) {
     let mut script = Script::new(|_, _| Act::Ignore);
     script.greet = Box::new(move |_| greet.clone());
@@ -206,10 +206,10 @@ fn a_server_that_does_not_greet_is_given_up_and_close_does_not_wait_for_it() {
         let trouble = rig.status.trouble();
         trouble.iter().any(|line| line.contains("did not greet"))
     });
-    rig.wire.close(PATIENCE);
+    rig.transport.close(PATIENCE);
 
     let rig = Rig::open(config(&hosts, Duration::from_secs(60)));
-    let ((), took) = timed(|| rig.wire.close(PATIENCE));
+    let ((), took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE / 2, "{took:?}");
 }
 
@@ -219,14 +219,14 @@ fn a_server_that_refuses_is_not_pestered() {
     script.greet = Box::new(|_| None);
     let server = Fake::start(script);
     let rig = Rig::open(config(&server.hosts(), TIMEOUT));
-    // There is no event for what does not happen: this is a rate.
+    // Nothing reports an attempt that is not made, so this measures a rate.
     std::thread::sleep(Duration::from_secs(5));
     let connections = server.connections();
     assert!(
         (2..10).contains(&connections),
         "{connections} in five seconds"
     );
-    let ((), took) = timed(|| rig.wire.close(PATIENCE));
+    let ((), took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE / 2, "{took:?}");
 }
 
@@ -270,7 +270,7 @@ fn a_full_socket_does_not_hold_up_the_callers() {
         .collect();
     drop(release);
     let outcomes: Vec<_> = sent.iter().map(one).collect();
-    // What the kernel took may have arrived, and what was still here has not.
+    // What the kernel took may have arrived; the rest has not.
     assert_eq!(outcomes.first(), Some(&Err(Failure::Lost)));
     assert_eq!(outcomes.last(), Some(&Err(Failure::NotSent)));
 }
@@ -285,7 +285,7 @@ fn the_same_greeting_twice_is_the_same_session() {
     assert_eq!(rig.session(), 7);
 }
 
-/// A frame that is longer than the limit, under this number.
+/// A frame that is longer than the limit, with this number.
 fn long_frame(xid: i32, code: ErrorCode) -> Vec<u8> {
     let mut frame = Vec::new();
     header(xid, code).encode(Some(&Reply::Nothing), &mut frame);
@@ -359,13 +359,13 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let heard = closes.clone();
     let (to, seen) = unbounded();
     let _awake = rig.status.on_change(move |_| {
-        // A guard looks at this.
+        // As a guard does.
         let over = bounds.is_over();
-        // Longer than a server nearby takes to hear of it.
+        // Longer than the message takes to a server nearby.
         let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
         to.send((over, told)).unwrap();
     });
-    rig.wire.close(PATIENCE);
+    rig.transport.close(PATIENCE);
     assert_eq!(seen.recv_timeout(PATIENCE), Ok((true, false)));
     closes
         .recv_timeout(PATIENCE)
@@ -385,7 +385,7 @@ fn a_session_that_no_server_takes_back_is_given_up_after_its_timeout_and_not_bef
             }
             let away = last.lock().map(|since: Instant| since.elapsed());
             to.send((hello.session, hello.last_zxid, away)).unwrap();
-            // It has never heard of us.
+            // This server does not know the session.
             (hello.last_zxid == 0).then(|| greeting(8))
         }),
         act: Box::new(move |_, request| match request {

@@ -1,4 +1,4 @@
-//! The transport against real servers, and against servers that lie.
+//! The client against real servers, and against servers that break the protocol.
 
 mod broken;
 mod fake;
@@ -22,16 +22,16 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, Fired, Transport, Watch, WatchId};
 
-/// Far longer than anything that is waited for should take.
+/// Far longer than any wait here should take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 type Outcome = Result<Reply, Failure>;
 
-/// A transport, its status, and what both said.
+/// A transport, its status, and the events of both.
 struct Rig {
     status: Arc<Status>,
     events: Receiver<SessionEvent>,
-    wire: Arc<dyn Transport>,
+    transport: Arc<dyn Transport>,
 }
 
 impl Rig {
@@ -45,15 +45,15 @@ impl Rig {
     fn open(config: Config) -> Self {
         let status = Arc::new(Status::new(config.session_timeout, true));
         let events = status.events();
-        let wire = open(config, Arc::clone(&status));
+        let transport = open(config, Arc::clone(&status));
         Self {
             status,
             events,
-            wire,
+            transport,
         }
     }
 
-    /// Waits for an event, passing over others.
+    /// Waits for an event, and skips others.
     fn hear(&self, wanted: impl Fn(&SessionEvent) -> bool) -> SessionEvent {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -81,7 +81,8 @@ impl Rig {
     fn send(&self, requests: Vec<Request>) -> Receiver<Outcome> {
         let (to, answers) = unbounded();
         let call = |request| call(request, None, &to);
-        self.wire.send(requests.into_iter().map(call).collect());
+        self.transport
+            .send(requests.into_iter().map(call).collect());
         answers
     }
 
@@ -95,7 +96,7 @@ impl Rig {
         let (to, fired) = bounded(1);
         let watch = Watch::new(WatchId(id), to);
         let (to, answers) = unbounded();
-        self.wire.send(vec![call(request, Some(watch), &to)]);
+        self.transport.send(vec![call(request, Some(watch), &to)]);
         (one(&answers), fired)
     }
 }

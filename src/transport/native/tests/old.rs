@@ -31,7 +31,7 @@ fn reply_to(request: &Request) -> Act {
     })
 }
 
-/// A server that does `unknown` about requests it does not know.
+/// A server that reacts to requests that it does not know as `unknown` says.
 fn old_server(mut unknown: impl FnMut() -> Act + Send + 'static) -> (Fake, Seen) {
     let seen = Seen::default();
     let log = Arc::clone(&seen);
@@ -46,7 +46,7 @@ fn old_server(mut unknown: impl FnMut() -> Act + Send + 'static) -> (Fake, Seen)
     (Fake::start(script), seen)
 }
 
-/// Asks until there is a connection that carries the request through.
+/// Repeats the request until a connection carries it through.
 fn insist(rig: &Rig, request: &Request) -> Reply {
     for _ in 0..9 {
         let before = rig.status.snapshot().connects;
@@ -70,7 +70,7 @@ fn created(path: &str) -> Reply {
     }
 }
 
-/// As ZooKeeper 3.4 does it.
+/// As ZooKeeper 3.4.
 #[test]
 fn a_server_that_says_unimplemented_and_hangs_up_gets_the_older_requests() {
     let (server, seen) = old_server(|| Act::RefuseAndClose(ErrorCode::UNIMPLEMENTED));
@@ -81,10 +81,10 @@ fn a_server_that_says_unimplemented_and_hangs_up_gets_the_older_requests() {
     assert_eq!(made, Ok(created("/b")));
     assert_eq!(rig.status.snapshot().connects, 2);
 
-    // Giving a watch up would be the end of the connection, too.
+    // removeWatches would end the connection, too.
     let (read, _fired) = rig.watch(data("/a", true), 1);
     read.unwrap();
-    rig.wire.unwatch("/a", WatchId(1));
+    rig.transport.unwatch("/a", WatchId(1));
     rig.ask(data("/a", false)).unwrap();
     assert_eq!(rig.status.snapshot().connects, 2);
     let seen = seen.lock().unwrap();
@@ -110,9 +110,8 @@ fn a_server_that_says_unimplemented_and_stays_is_asked_again_at_once() {
     assert_eq!(rig.status.snapshot().connects, 1);
 }
 
-/// As ClickHouse Keeper does it, which also has no way back into a session.
-#[test]
-fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
+/// A server that hangs up on requests that it does not know, and resumes no session.
+fn forgetful_server() -> (Fake, Seen) {
     let seen = Seen::default();
     let log = Arc::clone(&seen);
     let mut script = Script::new(move |_, request| {
@@ -125,14 +124,19 @@ fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
     });
     let mut sessions = 100..;
     script.greet = Box::new(move |_| sessions.next().map(greeting));
-    let server = Fake::start(script);
+    (Fake::start(script), seen)
+}
 
+/// As ClickHouse Keeper.
+#[test]
+fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
+    let (server, seen) = forgetful_server();
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
     assert_eq!(rig.session(), 100);
     let made = insist(&rig, &create("/a", CreateMode::Ephemeral));
     assert_eq!(made, created("/a"));
     assert_eq!(rig.status.snapshot().connects, 3);
-    // A session other than the one we asked for means that ours is over.
+    // Another session than the one asked for means that the old one has ended.
     assert_eq!(rig.session(), 102);
     let events: Vec<_> = rig.events.try_iter().collect();
     let expired = events
@@ -179,9 +183,9 @@ fn a_server_without_multi_or_sync_is_reported_as_such() {
     });
     let server = Fake::start(script);
     let rig = Rig::connect(&server.hosts(), TIMEOUT);
-    assert!(rig.wire.capabilities().multi && rig.wire.capabilities().sync);
+    assert!(rig.transport.capabilities().multi && rig.transport.capabilities().sync);
     let refused = Err(Failure::Refused(ErrorCode::UNIMPLEMENTED));
     assert_eq!(rig.ask(Request::Multi(Vec::new())), refused);
     assert_eq!(rig.ask(Request::Sync { path: "/".into() }), refused);
-    assert!(!rig.wire.capabilities().multi && !rig.wire.capabilities().sync);
+    assert!(!rig.transport.capabilities().multi && !rig.transport.capabilities().sync);
 }

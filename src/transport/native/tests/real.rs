@@ -124,7 +124,7 @@ fn what_is_to_be_prefetched_when_a_node_goes_is_asked_for_then() {
         proven: None,
     }))));
     let (set, sets) = unbounded();
-    rig.wire
+    rig.transport
         .send(vec![call(data(&path, true), Some(watch), &set)]);
     one(&sets).unwrap();
     rig.ask(create(&format!("{dir}/a"), CreateMode::Ephemeral))
@@ -153,7 +153,7 @@ fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
     let (_, second) = rig.watch(exists(&path, true), 2);
     let (_, third) = rig.watch(data(&path, true), 3);
     assert_eq!(count(), 1);
-    rig.wire.unwatch(&path, WatchId(1));
+    rig.transport.unwatch(&path, WatchId(1));
     rig.ask(delete(&path)).unwrap();
     assert_eq!(fires(&second), (2, EventKind::Deleted));
     assert_eq!(fires(&third), (3, EventKind::Deleted));
@@ -171,8 +171,8 @@ fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
     rig.watch(data(&path, true), 6).0.unwrap();
     rig.watch(children(&path, true), 7).0.unwrap();
     assert_eq!(count(), 2);
-    rig.wire.unwatch(&path, WatchId(6));
-    rig.wire.unwatch(&path, WatchId(7));
+    rig.transport.unwatch(&path, WatchId(6));
+    rig.transport.unwatch(&path, WatchId(7));
     eventually("the server has no watch", || count() == 0);
 }
 
@@ -187,7 +187,7 @@ fn credentials_are_sent_before_anything_else_on_every_connection() {
     });
     let shown = format!("{config:?}");
     let rig = Rig::open(config);
-    let shown = format!("{shown} {:?}", rig.wire);
+    let shown = format!("{shown} {:?}", rig.transport);
     assert!(
         !shown.contains("pa55") && !shown.contains("112, 97"),
         "{shown}"
@@ -237,19 +237,21 @@ fn close_ends_the_session_at_once_and_leaves_no_thread() {
     let other = Rig::connect(&server().hosts(), LONG);
     let path = node();
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
-    let ((), took) = timed(|| rig.wire.close(Duration::from_secs(5)));
+    let ((), took) = timed(|| rig.transport.close(Duration::from_secs(5)));
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert_eq!(other.ask(exists(&path, false)), NO_NODE);
     assert_eq!(rig.ask(data("/", false)), Err(Failure::Closed));
     assert_eq!(rig.status.snapshot().state, SessionState::Closed);
-    rig.wire.close(Duration::ZERO);
+    rig.transport.close(Duration::ZERO);
 
-    // Dropping does the same, without waiting.
+    // A drop does the same, without waiting.
     let path = node();
     let rig = Rig::connect(&server().hosts(), LONG);
     rig.ask(create(&path, CreateMode::Ephemeral)).unwrap();
-    let Rig { wire, events, .. } = rig;
-    drop(wire);
+    let Rig {
+        transport, events, ..
+    } = rig;
+    drop(transport);
     assert_eq!(events.recv_timeout(PATIENCE), Ok(SessionEvent::Closed));
     eventually("the node is gone with the session", || {
         other.ask(exists(&path, false)) == NO_NODE
@@ -285,9 +287,12 @@ fn many_threads_share_a_connection() {
 fn an_answer_may_send_the_next_request() {
     let rig = Rig::connect(&server().hosts(), LONG);
     let (to, answers) = unbounded();
-    let (wire, next) = (Arc::clone(&rig.wire), call(data("/", false), None, &to));
-    let first: Answer = Box::new(move |_| wire.send(vec![next]));
-    rig.wire.send(vec![Call {
+    let (transport, next) = (
+        Arc::clone(&rig.transport),
+        call(data("/", false), None, &to),
+    );
+    let first: Answer = Box::new(move |_| transport.send(vec![next]));
+    rig.transport.send(vec![Call {
         request: data("/", false),
         watch: None,
         answer: first,
@@ -308,7 +313,7 @@ fn a_request_beyond_the_limit_is_refused_and_a_large_one_passes() {
     };
     let refused = rig.ask(write(FRAME_LIMIT));
     assert!(matches!(refused, Err(Failure::TooLong(long)) if long.limit < long.bytes));
-    // What is written around the data.
+    // The bytes around the data.
     let around = 4 + 4 + 4 + path.len() + 4 + 4;
     let longest = FRAME_LIMIT - around;
     let refused = rig.ask(write(longest + 1));

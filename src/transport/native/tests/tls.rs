@@ -1,4 +1,4 @@
-//! Encrypted, against a real ZooKeeper that wants to see our certificate.
+//! Encrypted connections to a real ZooKeeper that asks for the client's certificate.
 
 use std::fs;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -40,7 +40,7 @@ impl Keys {
         self.folder.path("ca.pem")
     }
 
-    /// Writes `name.pem`, `name.key`, and both in one file as ZooKeeper wants them.
+    /// Writes `name.pem`, `name.key`, and both in one file, which ZooKeeper takes.
     fn sign(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
@@ -56,7 +56,7 @@ impl Keys {
     }
 }
 
-/// Passes bytes on whatever they are, until it is told to cut.
+/// Passes bytes on, until it is told to cut.
 struct Relay {
     port: u16,
     sockets: Arc<Mutex<Vec<TcpStream>>>,
@@ -126,16 +126,16 @@ fn secure(hosts: &str, tls: &Tls) -> Config {
     }
 }
 
-/// Connects, until that has worked.
+/// Waits until a client is connected.
 fn let_in(hosts: &str, tls: &Tls) {
     let rig = Rig::open(secure(hosts, tls));
     rig.reconnected();
-    rig.wire.close(PATIENCE);
+    rig.transport.close(PATIENCE);
 }
 
-/// Tries to connect, until the transport says what was wrong.
+/// Waits until the status says why a client is not connected.
 ///
-/// Which words the other side has for it is up to its version of Java.
+/// The words depend on the version of Java.
 #[track_caller]
 fn turned_away(hosts: &str, tls: &Tls) {
     let rig = Rig::open(secure(hosts, tls));
@@ -180,7 +180,7 @@ fn an_encrypted_session_works_and_survives_a_cut() {
     assert_eq!(rig.session(), session);
     rig.ask(delete("/a")).unwrap();
     assert_eq!(fires(&fired), (1, EventKind::Deleted));
-    rig.wire.close(PATIENCE);
+    rig.transport.close(PATIENCE);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_server_or_a_client_that_cannot_prove_who_it_is_gets_nowhere() {
     let (_zk, hosts) = server(&keys, &["other.example.org"]);
     turned_away(&hosts, &mine);
 
-    // Each of the others differs in one thing from what is let in.
+    // Each of the others differs in one point from the client that is let in.
     let (zk, hosts) = server(&keys, &["127.0.0.1"]);
     let_in(&hosts, &mine);
     turned_away(
