@@ -1,6 +1,6 @@
 //! How to encrypt the connection to ZooKeeper.
 //!
-//! This is what the user says; `session/wire/cipher.rs` does it.
+//! This is what the user says; `transport/native/cipher.rs` does it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("jute", &[]),
     ("recipe", &["jute"]),
     ("time", &[]),
-    ("leaves", &["jute", "recipe"]),
+    ("leaves", &["jute", "recipe", "time"]),
     ("local", &["time"]),
     ("transport", &["jute", "recipe", "leaves", "time", "local"]),
     (
