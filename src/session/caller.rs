@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, after, select};
 
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Request};
+use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::gather::gather;
 use crate::transport::mailbox::Mailbox;
@@ -115,6 +115,40 @@ impl Caller {
                 answered => return Ok(answered),
             }
         }
+    }
+
+    /// As [`insist`](Self::insist), for what is asked about `path`: the reply, or the code with
+    /// which the server turned the request or a part of the transaction down; `None` at the
+    /// limit.
+    pub(crate) fn settle(
+        &mut self,
+        request: &Request,
+        path: &str,
+        limit: &Limit,
+    ) -> Result<Option<std::result::Result<Reply, ErrorCode>>> {
+        match self.insist(request, limit)? {
+            Ok(answered) => self.judge(answered, path),
+            Err(LimitReached) => Ok(None),
+        }
+    }
+
+    /// Tells replies and refusals from answers that were lost, which are `None`.
+    pub(crate) fn judge(
+        &self,
+        answered: Answered,
+        path: &str,
+    ) -> Result<Option<std::result::Result<Reply, ErrorCode>>> {
+        Ok(match answered {
+            Ok(Reply::Multi(results)) => Some(match failure(&results) {
+                Some(code) => Err(code),
+                None => Ok(Reply::Multi(results)),
+            }),
+            Ok(reply) => Some(Ok(reply)),
+            Err(Failure::Refused(code)) => Some(Err(code)),
+            Err(Failure::Lost | Failure::NotSent) => None,
+            Err(Failure::TooLong(long)) => return Err(long.about(path)),
+            Err(Failure::Closed) => return Err(over(&self.status.snapshot())),
+        })
     }
 
     /// Asks the quorum for these nodes; the answers are to be judged.

@@ -349,7 +349,7 @@ impl Drop for Driver<'_, '_> {
     }
 }
 
-fn origin(stat: Stat) -> Origin {
+pub(super) fn origin(stat: Stat) -> Origin {
     Origin {
         owner: stat.ephemeral_owner,
         czxid: stat.czxid,
