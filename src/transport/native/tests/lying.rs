@@ -360,7 +360,7 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let (to, seen) = unbounded();
     let _awake = rig.status.on_change(move |_| {
         // A guard looks at this.
-        let over = bounds.is_over();
+        let over = bounds.terms().over;
         // Longer than a server nearby takes to hear of it.
         let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
         to.send((over, told)).unwrap();
