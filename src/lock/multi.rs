@@ -122,9 +122,10 @@ impl Driver<'_, '_> {
             Action::MakeParents => {
                 let (caller, limit) = (&mut self.caller, &self.limit);
                 let lasting = Lasting::WhileUsed;
-                self.session
+                let made = self
+                    .session
                     .make_directories(caller, self.paths, lasting, limit)?;
-                Ok(Event::ParentsMade)
+                Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
             }
             Action::Births(names) => self.births(&names),
             Action::Queue(at, mine) => self.queue(at, mine),

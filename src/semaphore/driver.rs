@@ -180,9 +180,11 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn make(&self) -> Result<Event> {
         let lasting = Lasting::Always(self.number.as_bytes());
         let (mut caller, path) = (self.session().caller(), [self.semaphore.path.to_string()]);
-        self.session()
-            .make_directories(&mut caller, &path, lasting, &self.request.limit)?;
-        Ok(Event::IsMade)
+        let limit = &self.request.limit;
+        let made = self
+            .session()
+            .make_directories(&mut caller, &path, lasting, limit)?;
+        Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
 
     /// Reads whose the oldest permit is.
