@@ -17,6 +17,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
 use crate::guard::{GuardEvent, GuardState};
+use crate::recipe::validity::{Belief, Fades, Row, Stamp};
 use crate::time::clock::Moment;
 
 /// The lease of one lock that was taken.
@@ -34,6 +35,7 @@ pub(super) struct Lease {
 
 #[derive(Debug)]
 struct Known {
+    belief: Belief,
     /// When the last renewal that was confirmed was sent.
     confirmed: Moment,
     /// When the last renewal was sent, confirmed or not.
@@ -53,6 +55,7 @@ impl Lease {
     ) -> Self {
         let (to, events) = unbounded();
         let known = Known {
+            belief: Belief::new(stamp(sent)),
             confirmed: sent,
             sent,
             told: GuardState::Held,
@@ -82,20 +85,23 @@ impl Lease {
     /// Returns how long after `now` the lock can still be trusted.
     pub(super) fn valid_for(&self, now: Moment) -> Duration {
         let mut known = self.known.lock();
-        match self.advance(&mut known, now) {
-            GuardState::Lost => Duration::ZERO,
-            _ => (known.confirmed + deadline(self.length)).saturating_since(now),
-        }
+        self.advance(&mut known, now);
+        let until = known.belief.stamp.map(|stamp| self.row().until(stamp));
+        until.unwrap_or_default().saturating_sub(now.since_boot())
     }
 
     /// Returns when the state changes if nothing more is heard.
-    pub(super) fn next_change(&self) -> Option<Moment> {
-        let known = self.known.lock();
-        match known.told {
-            GuardState::Held => Some(known.confirmed + suspect(self.length)),
-            GuardState::Suspect => Some(known.confirmed + deadline(self.length)),
-            GuardState::Lost => None,
+    pub(super) fn next_change(&self, now: Moment) -> Option<Moment> {
+        let (told, mut belief) = {
+            let known = self.known.lock();
+            (known.told, known.belief)
+        };
+        let (row, time) = (self.row(), now.since_boot());
+        if belief.state(row, time) != told {
+            // It has changed since it was looked at.
+            return Some(now);
         }
+        Some(now + belief.changes_at(row, time)?.saturating_sub(time))
     }
 
     /// Returns when the last renewal that was confirmed was sent.
@@ -119,13 +125,18 @@ impl Lease {
         // If the deadline has passed it is lost, even if nobody has looked.
         if self.advance(&mut known, now) != GuardState::Lost {
             known.confirmed = known.confirmed.max(sent);
+            known
+                .belief
+                .confirm(stamp(sent), self.row(), now.since_boot());
             self.advance(&mut known, now);
         }
     }
 
     /// The row is not ours any more.
     pub(super) fn lose(&self) {
-        self.tell(&mut self.known.lock(), GuardState::Lost);
+        let mut known = self.known.lock();
+        known.belief.stamp = None;
+        self.tell(&mut known, GuardState::Lost);
     }
 
     /// The lock is given up: nothing is told or renewed from now on.
@@ -139,15 +150,12 @@ impl Lease {
         known.released || known.told == GuardState::Lost
     }
 
+    fn row(&self) -> Row {
+        Row(self.length)
+    }
+
     fn advance(&self, known: &mut Known, now: Moment) -> GuardState {
-        let state =
-            if known.told == GuardState::Lost || now >= known.confirmed + deadline(self.length) {
-                GuardState::Lost
-            } else if now >= known.confirmed + suspect(self.length) {
-                GuardState::Suspect
-            } else {
-                GuardState::Held
-            };
+        let state = known.belief.state(self.row(), now.since_boot());
         self.tell(known, state);
         state
     }
@@ -173,12 +181,13 @@ pub(super) fn renewal(lease: Duration) -> Duration {
     lease / 6
 }
 
-fn suspect(lease: Duration) -> Duration {
-    lease / 3
-}
-
-fn deadline(lease: Duration) -> Duration {
-    lease / 4 * 3
+/// A renewal proves the row from when it was sent.
+fn stamp(sent: Moment) -> Stamp {
+    let sent = sent.since_boot();
+    Stamp {
+        sent,
+        touched: sent,
+    }
 }
 
 #[cfg(test)]

@@ -202,7 +202,10 @@ impl Renewal {
 
     /// Returns how long there is nothing to do.
     fn next(&self, now: Moment) -> Duration {
-        let changes = self.leases.iter().filter_map(|lease| lease.next_change());
+        let changes = self
+            .leases
+            .iter()
+            .filter_map(|lease| lease.next_change(now));
         let renewals = self.leases.iter().filter_map(|lease| match self.under_way {
             Some(_) if self.abandoned == MOST_ABANDONED => None,
             Some((_, since)) => Some(since + self.lease / 3),

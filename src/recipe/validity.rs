@@ -119,18 +119,6 @@ impl Stamp {
         self.until(timeout).saturating_sub(timeout / 6)
     }
 
-    /// What a guard with this stamp is, if it is known to be neither lost nor `shaken` by a
-    /// disconnect since.
-    pub fn state(self, shaken: bool, timeout: Duration, now: Duration) -> GuardState {
-        if self.until(timeout) <= now {
-            GuardState::Lost
-        } else if shaken || self.suspect_from(timeout) <= now {
-            GuardState::Suspect
-        } else {
-            GuardState::Held
-        }
-    }
-
     /// When the next check is due, so that its answer comes before the guard is suspect.
     ///
     /// A check every T/6 is enough where messages have come regularly. After a silence, the
@@ -175,10 +163,42 @@ pub struct Terms {
     pub over: bool,
 }
 
-impl Terms {
-    /// From this moment on somebody else may have what was proven by `stamp`.
-    pub fn until(self, stamp: Stamp) -> Duration {
-        stamp.until(self.timeout).min(self.latest)
+/// When what was proven by a stamp fades.
+pub trait Fades: Copy {
+    /// From this moment on the holder should begin nothing new.
+    fn suspect_from(self, stamp: Stamp) -> Duration;
+
+    /// From this moment on somebody else may have the lock.
+    fn until(self, stamp: Stamp) -> Duration;
+}
+
+impl Fades for Terms {
+    fn suspect_from(self, stamp: Stamp) -> Duration {
+        stamp.suspect_from(self.timeout)
+    }
+
+    fn until(self, stamp: Stamp) -> Duration {
+        match self.over {
+            true => Duration::ZERO,
+            false => stamp.until(self.timeout).min(self.latest),
+        }
+    }
+}
+
+/// A row of a database that is ours for so long after it was renewed.
+///
+/// The last quarter is for a database's clock that is set forward, and for the holder to come
+/// to a stop.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Row(pub Duration);
+
+impl Fades for Row {
+    fn suspect_from(self, stamp: Stamp) -> Duration {
+        stamp.sent + self.0 / 3
+    }
+
+    fn until(self, stamp: Stamp) -> Duration {
+        stamp.sent + self.0 / 4 * 3
     }
 }
 
@@ -216,33 +236,33 @@ impl Belief {
     }
 
     /// Returns the last proof, unless the lock is lost.
-    pub fn look(&mut self, terms: Terms, now: Duration) -> Option<Stamp> {
-        let good = |stamp: &Stamp| !terms.over && now < terms.until(*stamp);
-        self.stamp = self.stamp.filter(good);
+    pub fn look(&mut self, terms: impl Fades, now: Duration) -> Option<Stamp> {
+        self.stamp = self.stamp.filter(|stamp| now < terms.until(*stamp));
         self.stamp
     }
 
     /// What the guard is.
-    pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
+    pub fn state(&mut self, terms: impl Fades, now: Duration) -> GuardState {
         match self.look(terms, now) {
-            Some(stamp) => stamp.state(self.shaken, terms.timeout, now),
             None => GuardState::Lost,
+            Some(stamp) if self.shaken || terms.suspect_from(stamp) <= now => GuardState::Suspect,
+            Some(_) => GuardState::Held,
         }
     }
 
     /// When the state changes if nothing more is heard; never, once the lock is lost.
-    pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
-        let stamp = self.look(terms, now)?;
-        Some(match stamp.state(self.shaken, terms.timeout, now) {
-            GuardState::Held => stamp.suspect_from(terms.timeout).min(terms.until(stamp)),
-            _ => terms.until(stamp),
+    pub fn changes_at(&mut self, terms: impl Fades, now: Duration) -> Option<Duration> {
+        let until = terms.until(self.look(terms, now)?);
+        Some(match self.state(terms, now) {
+            GuardState::Held => terms.suspect_from(self.stamp?).min(until),
+            _ => until,
         })
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
     ///
     /// A newer send time is as true with an older touch, and the other way round.
-    pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {
+    pub fn confirm(&mut self, stamp: Stamp, terms: impl Fades, now: Duration) {
         if let Some(old) = self.look(terms, now) {
             self.stamp = Some(Stamp {
                 sent: stamp.sent.max(old.sent),

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
-use crate::recipe::validity::{Belief, News, Stamp};
+use crate::recipe::validity::{Belief, Fades, News, Stamp};
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::bounds::Bounds;
@@ -133,9 +133,14 @@ impl Lease {
 
     /// How long it takes until the state changes if nothing more is heard.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
-        let now = now();
-        let next = self.belief(now).changes_at(self.life.bounds.terms(), now)?;
-        Some(next.saturating_sub(now))
+        let (now, terms) = (now(), self.life.bounds.terms());
+        let mut belief = self.belief(now);
+        let next = belief.changes_at(terms, now)?;
+        // What has changed since it was told is to be told now.
+        match belief.state(terms, now) == *self.told.lock() {
+            true => Some(next.saturating_sub(now)),
+            false => Some(Duration::ZERO),
+        }
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
