@@ -348,7 +348,7 @@ impl ClientBuilder {
             connect_timeout,
         } = self.open()?;
         let limit = Limit::after(connect_timeout);
-        if session.caller().connected(&limit)?.is_ok() {
+        if session.caller().connected(&limit)?.is_some() {
             return Ok(Client::over(session));
         }
         let tried = session.status.trouble();

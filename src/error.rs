@@ -110,6 +110,9 @@ pub enum Error {
         limit: Duration,
     },
     /// The session expired; every lock held through it is lost.
+    ///
+    /// No call returns it at present: a guard of that session fails with
+    /// [`Lost`](Self::Lost), and a waiter queues again in the next session.
     SessionExpired,
     /// The server turned a request down.
     Refused {

@@ -257,6 +257,7 @@
 //! | `tls` | encrypted connections, `ClientBuilder::tls` | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
+//! | `metrics` | the numbers of [`Client::metrics`] through the facade of that name | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
 
 mod acl;

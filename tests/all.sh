@@ -56,13 +56,17 @@ side_by_side() {
   # The suites have another input, not to read the file themselves.
   while read -r name command <&3; do
     [ ${#running[@]} -lt 2 ] || reap
-    mkdir -p "$logs/${name%/*}"
     # shellcheck disable=SC2086 # The command is words.
-    timeout --kill-after=10 "$limit" $command >"$logs/$name" 2>&1 3<&- &
+    timeout --kill-after=10 "$limit" $command >"$(log_of "$name")" 2>&1 3<&- &
     running[$!]=$name since[$name]=$SECONDS
   done 3<"$3"
   while [ ${#running[@]} -gt 0 ]; do reap; done
   echo "    $2: $((SECONDS - began)) s"
+}
+
+# Where a suite's output goes; its name may begin with that of another one.
+log_of() {
+  echo "$logs/${1//\//-}"
 }
 
 # Waits until one of the suites has ended.
@@ -73,10 +77,10 @@ reap() {
   unset "running[$pid]"
   if [ "$status" -ne 0 ]; then
     doing="testing $name"
-    cat "$logs/$name"
+    cat "$(log_of "$name")"
     return "$status"
   fi
-  echo "    $name: $(passed <"$logs/$name"), $((SECONDS - since[$name])) s"
+  echo "    $name: $(passed <"$(log_of "$name")"), $((SECONDS - since[$name])) s"
 }
 
 # How many tests passed, by what the suite said.
@@ -176,13 +180,14 @@ features() {
 # What is compiled for the tests. The benches are tests here: each runs once.
 targets=(--lib --bins --tests --benches)
 
-# What there is to test, a line of a name and a command each, what takes longest first.
+# What there is to test, a line of a name and a command each, what takes longest first. The
+# chaos tests come later, and workers are no tests.
 suites() {
-  local long='^tests/(session|mysql|processes|multi_lock|model|interop|readers_and_writers) '
+  local long='^tests/promises '
   # Nothing is compiled by this: it tells where the test binaries are.
   CARGO_TERM_COLOR=never cargo test --no-run --all-features "${targets[@]}" 2>&1 |
     sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
-    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e '/^benches/!s/$/ --include-ignored --skip scenes::/' \
+    sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e '/^benches/!s/$/ --include-ignored --skip scenes:: --skip worker_that_/' \
       >"$logs/compiled"
   [ -s "$logs/compiled" ] || { echo "no test binaries?" >&2; return 1; }
   grep -E "$long" "$logs/compiled"
@@ -203,7 +208,7 @@ for feature in $(features); do
 done
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 suites >"$logs/suites"
-side_by_side 1200 "testing, with real servers" "$logs/suites"
+side_by_side 1800 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh
 RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features

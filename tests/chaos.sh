@@ -4,11 +4,11 @@
 #
 #   tests/chaos.sh [--minutes N | --soak N] [--seed S]
 #
-# The scenarios of tests/early_bad_news.rs are part of `tests/all.sh`; with --minutes they are
-# repeated here. About 3 minutes without --minutes; with it, random faults fill the time. With --soak, a
-# fault every second for N minutes and nothing else, and at the end what has grown. A seed
-# makes the same choices again, though not the same timing. Links are cut as root only, or
-# where users may make network namespaces; without, those lines are missing.
+# The scenarios of tests/promises/early_bad_news.rs are part of `tests/all.sh`; with --minutes
+# they are repeated here. About 3 minutes without --minutes; with it, random faults fill the
+# time. With --soak, a fault every second for N minutes and nothing else, and at the end what
+# has grown. A seed makes the same choices again, though not the same timing. Links are cut as
+# root only, or where users may make network namespaces; without, those lines are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,14 +53,24 @@ run() {
     tee -a "$log" || failed=1
 }
 
+# run_trusting_pings TEST: as run, of clients that take a ping for a proof of life. The
+# dependencies are those of the ordinary build; what is compiled for this alone is elsewhere.
+run_trusting_pings() {
+  local target=${CARGO_TARGET_DIR:-target}
+  CARGO_BUILD_BUILD_DIR=$target CARGO_TARGET_DIR=$target/trust_pings \
+    RUSTC_WORKSPACE_WRAPPER=$PWD/tests/chaos/trust_pings.sh run 0 "$@"
+}
+
 cargo test --quiet --all-features --test chaos
 if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 else
-  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::isolated scenes::gap
+  run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::gap \
+    scenes::isolated::a_holder
+  run_trusting_pings scenes::isolated::without
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \
-      cargo test --quiet --all-features --test early_bad_news -- --include-ignored 2>&1 | tee -a "$log" || failed=1
+      cargo test --quiet --all-features --test promises -- --include-ignored early_bad_news:: 2>&1 | tee -a "$log" || failed=1
     run $((random / 3)) scenes::random::random_faults_on_loopback --exact
     random=$((random * 2 / 3))
   fi

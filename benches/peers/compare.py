@@ -6,8 +6,8 @@
 Runs kazoo where KAZOO_PYTHON, or the python that runs this, has it, Curator where its jars
 are in /usr/share/java or CURATOR_CLASSPATH names them, go-zookeeper where there is Go and
 /usr/share/gocode or GOPATH has it, and kezhuw's `zookeeper-client` and the textbook recipe
-on the crate `zookeeper` where `rust` has been built. Needs the example `floor`
-(`cargo build --release --example floor`), which tells what the scenarios are; `alone@5` is
+on the crate `zookeeper` where `rust` has been built. Needs the bench `floor`
+(`cargo bench --no-run --bench floor`), which tells what the scenarios are; `alone@5` is
 `alone` over a network with 5 ms of delay each way. Rates are medians; `~` is half of the
 spread between the quartiles. `plots.py` draws what --json has written.
 """
@@ -25,7 +25,9 @@ from delay import Delay
 
 HERE = pathlib.Path(__file__).resolve().parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
-FLOOR = TARGET / "release/examples/floor"
+# Cargo adds a hash to its name, and keeps what it built before.
+FLOORS = [path for path in TARGET.glob("release/deps/floor-*") if not path.suffix]
+FLOOR = max(FLOORS, key=lambda path: path.stat().st_mtime, default=TARGET / "release/deps/floor")
 GO = TARGET / "go-peer"
 RUST = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "rust/target")) / "release"
 SCENARIOS = ["alone", "threads-4", "threads-16", "handoff-2", "handoff-8", "handoff-32",

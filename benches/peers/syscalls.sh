@@ -5,7 +5,9 @@
 set -euo pipefail
 hosts=$1
 scenario=${2:-alone}
-floor=${CARGO_TARGET_DIR:-target}/release/examples/floor
+# Cargo adds a hash to its name, and keeps what it built before.
+# shellcheck disable=SC2012 # The names are Cargo's.
+floor=$(ls -t "${CARGO_TARGET_DIR:-target}"/release/deps/floor-* | grep -v '\.d$' | head -n 1)
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 strace -f -c -o "$counts" "$floor" "$hosts" "$scenario" rounds=1 only=ours >/dev/null

@@ -16,9 +16,10 @@ use crate::jute::Names;
 use crate::jute::{ErrorCode, Reply, Request};
 use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
-use crate::session::caller::{Caller, over, refused};
+use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
-use crate::transport::{Failure, Fired, Watch, WatchId};
+use crate::transport::{Fired, Watch, WatchId};
 
 /// One watch on each of several nodes; forgotten when dropped.
 struct Watcher<'a> {
@@ -41,8 +42,9 @@ impl Session {
         loop {
             let changes = caller.changes().clone();
             let mut watcher = Watcher::new(self);
-            let Ok(spots) = watcher.look(path, &mut caller, limit)? else {
-                return Ok(known.to_vec());
+            let spots = match watcher.look(path, &mut caller, limit) {
+                Ok(spots) => spots,
+                Err(error) => return error.or(path, known.to_vec()),
             };
             if !is_known(&spots, known) {
                 let present = self.contenders(path)?;
@@ -57,14 +59,14 @@ impl Session {
         }
     }
 
-    /// Returns when something has happened to a node or to a guard, or when the node is not
-    /// there; an error at the limit.
+    /// Returns whether something has happened to a node or to a guard, or the node is not
+    /// there, before the limit was reached.
     pub(crate) fn touched(
         &self,
         node: &str,
         events: &Receiver<GuardEvent>,
         limit: &Limit,
-    ) -> Result<std::result::Result<(), LimitReached>> {
+    ) -> Result<bool> {
         let mut caller = self.caller();
         let changes = caller.changes().clone();
         let mut watcher = Watcher::new(self);
@@ -72,11 +74,11 @@ impl Session {
             path: node.to_owned(),
             watch: true,
         };
-        Ok(match watcher.ask(read, node, &mut caller, limit)? {
-            Err(LimitReached) => Err(LimitReached),
-            Ok(None) => Ok(()),
-            Ok(Some(_)) => watcher.wait(&changes, events, limit),
-        })
+        match watcher.ask(read, node, &mut caller, limit) {
+            Ok(Some(_)) => Ok(watcher.wait(&changes, events, limit).is_ok()),
+            Ok(None) => Ok(true),
+            Err(error) => error.or(node, false),
+        }
     }
 }
 
@@ -98,13 +100,12 @@ impl<'a> Watcher<'a> {
         path: &str,
         caller: &mut Caller,
         limit: &Limit,
-    ) -> Result<std::result::Result<Spots, LimitReached>> {
+    ) -> std::result::Result<Spots, CallError> {
         let dirs = Places::of(path);
-        let mut places = Places::default();
-        match self.list(&dirs.own, caller, limit)? {
-            Ok(names) => places.own = names,
-            Err(LimitReached) => return Ok(Err(LimitReached)),
-        }
+        let mut places = Places {
+            own: self.list(&dirs.own, caller, limit)?,
+            ..Places::default()
+        };
         // When one of the others comes, the path's own children tell, but for kazoo's line.
         let others = [
             (places.is_curators(), &dirs.leases),
@@ -113,13 +114,10 @@ impl<'a> Watcher<'a> {
         ];
         let mut found = [None, None, None];
         for ((_, dir), found) in others.iter().zip(&mut found).filter(|(look, _)| look.0) {
-            match self.list(dir, caller, limit)? {
-                Ok(names) => *found = names,
-                Err(LimitReached) => return Ok(Err(LimitReached)),
-            }
+            *found = self.list(dir, caller, limit)?;
         }
         [places.leases, places.locks, places.beside] = found;
-        Ok(Ok(places.spots(path)))
+        Ok(places.spots(path))
     }
 
     /// Sets a watch on a directory and lists it; `None` if it is not there.
@@ -128,7 +126,7 @@ impl<'a> Watcher<'a> {
         dir: &str,
         caller: &mut Caller,
         limit: &Limit,
-    ) -> Result<std::result::Result<Option<Names>, LimitReached>> {
+    ) -> std::result::Result<Option<Names>, CallError> {
         let list = Request::GetChildren {
             path: dir.to_owned(),
             watch: true,
@@ -141,11 +139,10 @@ impl<'a> Watcher<'a> {
         loop {
             for request in [&list, &await_it] {
                 match self.ask(request.clone(), dir, caller, limit)? {
-                    Err(LimitReached) => return Ok(Err(LimitReached)),
-                    Ok(Some(Reply::Children { names, .. })) => return Ok(Ok(Some(names))),
-                    Ok(None) if *request == await_it => return Ok(Ok(None)),
+                    Some(Reply::Children { names, .. }) => return Ok(Some(names)),
+                    None if *request == await_it => return Ok(None),
                     // It has gone, or has just been made: list it after all.
-                    Ok(_) => {}
+                    _ => {}
                 }
             }
         }
@@ -158,26 +155,22 @@ impl<'a> Watcher<'a> {
         node: &str,
         caller: &mut Caller,
         limit: &Limit,
-    ) -> Result<std::result::Result<Option<Reply>, LimitReached>> {
+    ) -> std::result::Result<Option<Reply>, CallError> {
         if !self.nodes.iter().any(|known| known == node) {
             self.nodes.push(node.to_owned());
         }
         loop {
-            if caller.connected(limit)?.is_err() {
-                return Ok(Err(LimitReached));
-            }
+            let snapshot = caller.connected(limit)?.ok_or(LimitReached)?;
             let watch = Watch::new(self.id, self.to.clone());
             let call_id = caller.post([(request.clone(), Some(watch))]);
-            let Ok(answered) = caller.wait(call_id, limit) else {
-                return Ok(Err(LimitReached));
+            let failure = match caller.wait(call_id, limit)? {
+                Ok(reply) => return Ok(Some(reply)),
+                Err(failure) => failure,
             };
-            match answered {
-                Ok(reply) => return Ok(Ok(Some(reply))),
-                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Ok(Ok(None)),
-                Err(Failure::Refused(code)) => return Err(refused(node, code)),
-                Err(Failure::TooLong(long)) => return Err(long.about(node)),
-                Err(Failure::Closed) => return Err(over(&self.session.status.snapshot())),
-                Err(Failure::Lost | Failure::NotSent) => caller.breathe(),
+            match CallError::of(failure, node, &snapshot) {
+                Some(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(None),
+                Some(error) => return Err(error),
+                None => caller.breathe(),
             }
         }
     }

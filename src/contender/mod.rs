@@ -16,7 +16,8 @@ use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spot};
 use crate::session::Session;
-use crate::session::caller::refused;
+use crate::session::call_error::refused;
+use crate::session::queries::Seen;
 
 /// Someone who holds a lock or waits for it, of this library or another.
 ///
@@ -169,7 +170,7 @@ impl Session {
             Request::list(&dirs.beside),
             Request::get(path),
         ];
-        let answers = self.look_up(&looks)?;
+        let answers = self.look_up(&looks, path)?;
         let mut answers = answers.into_iter();
         let mut names = |dir: &str, counts: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
@@ -205,7 +206,7 @@ impl Session {
         let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
         let mut contenders = Vec::with_capacity(spots.len());
         for (spot, read) in spots.iter().zip(self.describe(&nodes)?) {
-            let Some((data, stat)) = read else {
+            let Some(Seen { data, stat }) = read else {
                 continue;
             };
             let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);

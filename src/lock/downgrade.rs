@@ -3,14 +3,15 @@
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request};
+use crate::jute::{CreateMode, ErrorCode, Op, Request};
 use crate::path;
 use crate::recipe::downgrade::{Action, Downgrade, Event, Outcome};
 use crate::recipe::validity::Stamp;
-use crate::session::caller::{Caller, refused};
+use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
-use crate::time::limit::{Limit, LimitReached};
+use crate::time::limit::Limit;
 
 impl RawGuard {
     /// Turns a writer's hold into a reader's; whatever fails releases it.
@@ -85,7 +86,7 @@ impl<'a> Driver<'a> {
 
     fn make(&mut self, reader: &str) -> Result<Event> {
         let session = self.writer.session();
-        let Ok(snapshot) = self.caller.connected(&self.limit)? else {
+        let Some(snapshot) = self.caller.connected(&self.limit)? else {
             return Ok(Event::Cancel);
         };
         if snapshot.session != self.writer.lease().session() {
@@ -93,29 +94,21 @@ impl<'a> Driver<'a> {
         }
         let transacts = session.transport.capabilities().multi;
         self.stamp = session.status.stamp();
-        let answered = match self
-            .caller
-            .ask(self.request(reader, transacts), &self.limit)
-        {
-            Ok(answered) => answered,
-            Err(LimitReached) => return Ok(Event::Cancel),
-        };
         let path = self.writer.lease().path();
-        Ok(match self.caller.judge(answered, path)? {
-            Some(Ok(Reply::Multi(_) | Reply::Created { .. }) | Err(ErrorCode::NODE_EXISTS)) => {
-                // The name was never used before: if it is there, it is ours. In a
-                // transaction, the writer's node was there before it.
-                match transacts {
-                    true => Event::Made,
-                    false => Event::MadeBeside,
-                }
-            }
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(code)) => return Err(refused(path, code)),
-            Some(Ok(_)) | None => {
+        let request = self.request(reader, transacts);
+        Ok(match self.caller.call_once(&request, path, &self.limit) {
+            // The name was never used before: if it is there, it is ours. In a transaction,
+            // the writer's node was there before it.
+            Ok(Some(_)) | Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => match transacts {
+                true => Event::Made,
+                false => Event::MadeBeside,
+            },
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
+            Ok(None) => {
                 self.caller.breathe();
                 Event::ReplyLost
             }
+            Err(error) => return error.or(path, Event::Cancel),
         })
     }
 

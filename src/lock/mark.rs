@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};
 use crate::recipe::mark::{Action, Event, Mark, Outcome};
-use crate::session::caller::refused;
+use crate::session::call_error::CallError;
 use crate::time::limit::{Limit, LimitReached};
 
 pub(crate) use crate::recipe::mark::CLEAN;
@@ -82,12 +82,12 @@ impl RawGuard {
     }
 
     fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
-        let read = Request::get(dir);
-        Ok(match self.session().caller().settle(&read, dir, limit)? {
-            Some(Ok(Reply::Data { data, .. })) => Event::Data(data.into()),
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(code)) => return Err(refused(dir, code)),
-            Some(Ok(_)) | None => Event::Cancel,
+        let mut caller = self.session().caller();
+        Ok(match caller.call(&Request::get(dir), dir, limit) {
+            Ok(Reply::Data { data, .. }) => Event::Data(data.into()),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
+            Ok(_) => Event::Cancel,
+            Err(error) => return error.or(dir, Event::Cancel),
         })
     }
 
@@ -104,12 +104,11 @@ impl RawGuard {
                 version: -1,
             },
         ]);
-        Ok(match self.session().caller().settle(&set, dir, limit)? {
-            Some(Ok(_)) => Event::IsSet,
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(code)) => return Err(refused(dir, code)),
-            None => Event::Cancel,
-        })
+        match self.session().caller().call(&set, dir, limit) {
+            Ok(_) => Ok(Event::IsSet),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(error) => error.or(dir, Event::Cancel),
+        }
     }
 }
 

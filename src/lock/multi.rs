@@ -17,12 +17,12 @@ use crate::recipe::dialect::Role;
 use crate::recipe::multi::{Action, Event, Multi, Outcome};
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::{Caller, refused};
+use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
-use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Failure;
+use crate::time::limit::Limit;
 use crate::transport::status::Snapshot;
 
 /// How long to wait for the next lock with others in hand, without transactions.
@@ -42,7 +42,7 @@ impl RawGuard {
         let limit = request.limit.clone();
         loop {
             let mut caller = session.caller();
-            let Ok(snapshot) = caller.connected(&limit)? else {
+            let Some(snapshot) = caller.connected(&limit)? else {
                 return Ok(None);
             };
             let multi = begin(session, paths.len(), request, &snapshot);
@@ -142,15 +142,12 @@ impl Driver<'_, '_> {
 
     fn list(&mut self, at: usize) -> Result<Event> {
         let path = &self.paths[at];
-        let listed = self
-            .caller
-            .settle(&Request::list(path), path, &self.limit)?;
-        Ok(match listed {
-            Some(Ok(Reply::Children { names, .. })) => Event::Children(names),
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(code)) => return Err(refused(path, code)),
-            Some(Ok(_)) | None => Event::Cancel,
-        })
+        match self.caller.call(&Request::list(path), path, &self.limit) {
+            Ok(Reply::Children { names, .. }) => Ok(Event::Children(names)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(_) => Ok(Event::Cancel),
+            Err(error) => error.or(path, Event::Cancel),
+        }
     }
 
     /// Creates a node in every queue.
@@ -164,43 +161,34 @@ impl Driver<'_, '_> {
             stat: false,
         };
         let creates = self.paths.iter().map(create).collect();
-        let creates = Request::Multi(creates);
-        let answered = loop {
-            if self.caller.connected(&self.limit)?.is_err() {
-                return Ok(Event::Cancel);
-            }
-            self.stamp = self.session.status.stamp();
-            match self.caller.ask(creates.clone(), &self.limit) {
-                Ok(Err(Failure::NotSent)) => self.caller.breathe(),
-                Ok(answered) => break answered,
-                Err(LimitReached) => return Ok(Event::ReplyLost),
-            }
-        };
-        let paths = self.paths.join(", ");
-        Ok(match self.caller.judge(answered, &paths)? {
-            Some(Ok(Reply::Multi(results))) => {
+        if self.caller.connected(&self.limit)?.is_none() {
+            return Ok(Event::Cancel);
+        }
+        self.stamp = self.session.status.stamp();
+        let (creates, paths) = (Request::Multi(creates), self.paths.join(", "));
+        match self.caller.call_once(&creates, &paths, &self.limit) {
+            Ok(Some(Reply::Multi(results))) => {
                 let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
                     Ok(OpReply::Created { path, .. }) => Some(path::name(path).to_owned()),
                     _ => None,
                 };
                 let names: Option<_> = results.iter().map(name).collect();
-                names.map_or(Event::ReplyLost, Event::Created)
+                Ok(names.map_or(Event::ReplyLost, Event::Created))
             }
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(code)) => return Err(refused(&paths, code)),
-            Some(Ok(_)) | None => Event::ReplyLost,
-        })
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(_) => Ok(Event::ReplyLost),
+            Err(error) => error.or(&paths, Event::ReplyLost),
+        }
     }
 
     /// Asks for the birth of each node: in a transaction, the server does not tell it.
     fn births(&mut self, names: &[String]) -> Result<Event> {
-        let looks: Vec<_> = self
-            .full(names)
-            .iter()
-            .map(|node| Request::exists(node))
-            .collect();
-        let Some(answers) = self.session.read_all(&looks, &self.limit)? else {
-            return Ok(Event::Cancel);
+        let nodes = self.full(names);
+        let looks: Vec<_> = nodes.iter().map(|node| Request::exists(node)).collect();
+        let about = self.paths.join(", ");
+        let answers = match self.caller.call_all(&looks, &about, &self.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(&about, Event::Cancel),
         };
         let birth = |answer| match answer {
             Ok(Reply::Stat(stat)) => Some(origin(stat)),

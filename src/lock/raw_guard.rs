@@ -19,7 +19,7 @@ use crate::recipe::last_grant::LastGrant;
 use crate::recipe::mark::Mark;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::over;
+use crate::session::call_error::over;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};

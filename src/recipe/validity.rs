@@ -82,6 +82,50 @@ pub enum GuardState {
     Lost,
 }
 
+/// How long a lock may be trusted, whatever proved it: a committed check of a node, or the
+/// renewal of a row in a database.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Validity {
+    /// From this moment on the holder should begin nothing new.
+    pub suspect_from: Duration,
+    /// From this moment on somebody else may have the lock.
+    pub until: Duration,
+}
+
+impl Validity {
+    /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
+    ///
+    /// The server counts the lease from when it carries the renewal out, which is later. The
+    /// last quarter is for a clock of the server that is set forward, and for the holder to
+    /// come to a stop.
+    pub fn of_lease(sent: Duration, lease: Duration) -> Self {
+        Self {
+            suspect_from: sent + lease / 3,
+            until: sent + lease / 4 * 3,
+        }
+    }
+
+    /// What a guard is, if it is known to be neither lost nor `shaken` by a disconnect.
+    pub fn state(self, shaken: bool, now: Duration) -> GuardState {
+        if self.until <= now {
+            GuardState::Lost
+        } else if shaken || self.suspect_from <= now {
+            GuardState::Suspect
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// When a guard in this state changes, if nothing more is heard.
+    pub fn next_change(self, state: GuardState) -> Option<Duration> {
+        match state {
+            GuardState::Held => Some(self.suspect_from),
+            GuardState::Suspect => Some(self.until),
+            GuardState::Lost => None,
+        }
+    }
+}
+
 /// What one committed check says.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Stamp {
@@ -163,42 +207,21 @@ pub struct Terms {
     pub over: bool,
 }
 
-/// When what was proven by a stamp fades.
-pub trait Fades: Copy {
-    /// From this moment on the holder should begin nothing new.
-    fn suspect_from(self, stamp: Stamp) -> Duration;
-
-    /// From this moment on somebody else may have the lock.
-    fn until(self, stamp: Stamp) -> Duration;
-}
-
-impl Fades for Terms {
-    fn suspect_from(self, stamp: Stamp) -> Duration {
-        stamp.suspect_from(self.timeout)
-    }
-
-    fn until(self, stamp: Stamp) -> Duration {
-        match self.over {
-            true => Duration::ZERO,
-            false => stamp.until(self.timeout).min(self.latest),
+impl Terms {
+    /// How long a lock may be trusted that was proven by `stamp`.
+    pub fn validity(self, stamp: Stamp) -> Validity {
+        Validity {
+            suspect_from: stamp.suspect_from(self.timeout),
+            until: match self.over {
+                true => Duration::ZERO,
+                false => stamp.until(self.timeout).min(self.latest),
+            },
         }
     }
-}
 
-/// A row of a database that is ours for so long after it was renewed.
-///
-/// The last quarter is for a database's clock that is set forward, and for the holder to come
-/// to a stop.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Row(pub Duration);
-
-impl Fades for Row {
-    fn suspect_from(self, stamp: Stamp) -> Duration {
-        stamp.sent + self.0 / 3
-    }
-
-    fn until(self, stamp: Stamp) -> Duration {
-        stamp.sent + self.0 / 4 * 3
+    /// From this moment on somebody else may have what was proven by `stamp`.
+    pub fn until(self, stamp: Stamp) -> Duration {
+        self.validity(stamp).until
     }
 }
 
@@ -236,33 +259,30 @@ impl Belief {
     }
 
     /// Returns the last proof, unless the lock is lost.
-    pub fn look(&mut self, terms: impl Fades, now: Duration) -> Option<Stamp> {
+    pub fn look(&mut self, terms: Terms, now: Duration) -> Option<Stamp> {
         self.stamp = self.stamp.filter(|stamp| now < terms.until(*stamp));
         self.stamp
     }
 
     /// What the guard is.
-    pub fn state(&mut self, terms: impl Fades, now: Duration) -> GuardState {
+    pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
         match self.look(terms, now) {
+            Some(stamp) => terms.validity(stamp).state(self.shaken, now),
             None => GuardState::Lost,
-            Some(stamp) if self.shaken || terms.suspect_from(stamp) <= now => GuardState::Suspect,
-            Some(_) => GuardState::Held,
         }
     }
 
     /// When the state changes if nothing more is heard; never, once the lock is lost.
-    pub fn changes_at(&mut self, terms: impl Fades, now: Duration) -> Option<Duration> {
-        let until = terms.until(self.look(terms, now)?);
-        Some(match self.state(terms, now) {
-            GuardState::Held => terms.suspect_from(self.stamp?).min(until),
-            _ => until,
-        })
+    pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
+        let validity = terms.validity(self.look(terms, now)?);
+        let next = validity.next_change(self.state(terms, now))?;
+        Some(next.min(validity.until))
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
     ///
     /// A newer send time is as true with an older touch, and the other way round.
-    pub fn confirm(&mut self, stamp: Stamp, terms: impl Fades, now: Duration) {
+    pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {
         if let Some(old) = self.look(terms, now) {
             self.stamp = Some(Stamp {
                 sent: stamp.sent.max(old.sent),

@@ -3,29 +3,38 @@
 use std::mem;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Semaphore;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::lock::Locks;
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
 use crate::recipe::Names;
 use crate::recipe::attempt::{Origin, OwnNode, Patience};
-use crate::recipe::dialect::Role;
+use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue::Overdue;
 use crate::recipe::permit::{Action, Event, Look, Others, Outcome, Permit, Wish};
 use crate::session::Session;
-use crate::session::caller::refused;
+use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
-use crate::time::limit::LimitReached;
+
+/// The semaphore that a permit is wanted of.
+pub(super) struct Wanted<'a> {
+    pub(super) locks: &'a Locks,
+    pub(super) path: &'a str,
+    /// How many permits there are for this client.
+    pub(super) permits: u32,
+    /// The numbers agreed the last time.
+    pub(super) agreed: &'a AtomicBool,
+}
 
 /// One way to a permit.
 pub(super) struct Driver<'a, 'q> {
-    semaphore: &'a Semaphore,
+    semaphore: Wanted<'a>,
     request: LockRequest<'q>,
     permit: Permit,
     patience: Patience,
@@ -40,8 +49,30 @@ pub(super) struct Driver<'a, 'q> {
     turn: Option<Turn>,
 }
 
+impl Wanted<'_> {
+    /// Where one waits for one's turn.
+    fn locks(&self) -> String {
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
+    }
+
+    /// Where the permits are that are out.
+    fn leases(&self) -> String {
+        match self.speaks_kazoo() {
+            true => self.path.to_owned(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+
+    fn speaks_kazoo(&self) -> bool {
+        self.locks.session.settings.dialect == Dialect::Kazoo
+    }
+}
+
 impl<'a, 'q> Driver<'a, 'q> {
-    pub(super) fn new(semaphore: &'a Semaphore, mut request: LockRequest<'q>) -> Self {
+    pub(super) fn new(semaphore: Wanted<'a>, mut request: LockRequest<'q>) -> Self {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;
         let wish = Wish {
@@ -49,7 +80,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             limited: request.limit.deadline().is_some(),
             agreed: semaphore.agreed.load(Ordering::Relaxed),
         };
-        let dialect = semaphore.session().settings.dialect;
+        let dialect = semaphore.locks.session.settings.dialect;
         Self {
             permit: Permit::new(dialect, semaphore.permits as usize, wish),
             patience,
@@ -94,7 +125,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     fn finish(mut self, outcome: Outcome) -> Result<Option<RawGuard>> {
-        let path = &self.semaphore.path;
+        let path = self.semaphore.path;
         match outcome {
             Outcome::Held(_) => Ok(self.held.take()),
             Outcome::Gone => Ok(None),
@@ -112,13 +143,15 @@ impl<'a, 'q> Driver<'a, 'q> {
 
     /// Reads the number and lists the permits.
     fn look(&self) -> Result<Event> {
-        let (path, leases) = (&self.semaphore.path, self.semaphore.leases());
+        let (path, leases) = (self.semaphore.path, self.semaphore.leases());
         let mut requests = vec![Request::get(path), Request::list(path)];
         if !self.semaphore.speaks_kazoo() {
             requests.push(Request::list(&leases));
         }
-        let Some(answers) = self.session().read_all(&requests, &self.request.limit)? else {
-            return Ok(Event::Cancel);
+        let mut caller = self.session().caller();
+        let answers = match caller.call_all(&requests, path, &self.request.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(path, Event::Cancel),
         };
         let mut answers = answers.into_iter();
         let (number, absent) = match answers.next() {
@@ -169,7 +202,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         let line = Queue {
             dir: &locks,
             lasting,
-            ..Queue::of(&self.semaphore.path, Role::Exclusive)
+            ..Queue::of(self.semaphore.path, Role::Exclusive)
         };
         let first = RawGuard::acquire(self.session(), &line, &mut self.request)?;
         let event = first.as_ref().map(|first| Event::First(own(first)));
@@ -191,13 +224,13 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn read(&mut self, others: &Others) -> Result<Event> {
         let nearest = self.lease(&others.oldest);
         let read = self.session().describe(slice::from_ref(&nearest))?.pop();
-        self.holder = read.flatten().map(|(data, stat)| Ahead {
+        self.holder = read.flatten().map(|seen| Ahead {
             since: Duration::ZERO,
             count: others.count,
             nearest,
             holds: true,
-            data,
-            stat,
+            data: seen.data,
+            stat: seen.stat,
         });
         Ok(match self.holder {
             Some(_) => Event::IsThere,
@@ -218,12 +251,13 @@ impl<'a, 'q> Driver<'a, 'q> {
             return Ok(Event::Lost);
         };
         let (last, limit) = (self.lease(&others.last), &self.request.limit);
-        let touched = self.session().touched(&last, first.events(), limit)?;
+        if self.session().touched(&last, first.events(), limit)? {
+            return Ok(Event::Woken);
+        }
         let late = |deadline| deadline <= Instant::now();
-        Ok(match touched {
-            Ok(()) => Event::Woken,
-            Err(LimitReached) if limit.deadline().is_some_and(late) => Event::TimeOut,
-            Err(LimitReached) => Event::Cancel,
+        Ok(match limit.deadline().is_some_and(late) {
+            true => Event::TimeOut,
+            false => Event::Cancel,
         })
     }
 
@@ -254,14 +288,13 @@ impl<'a, 'q> Driver<'a, 'q> {
             },
         };
         let mut caller = self.session().caller();
-        Ok(match caller.settle(&request, &path, &self.request.limit)? {
-            Some(Ok(_)) => Event::Written,
-            Some(Err(ErrorCode::BAD_VERSION)) => Event::BadVersion,
-            Some(Err(ErrorCode::NO_NODE)) => Event::NoNode,
-            Some(Err(ErrorCode::NO_AUTH)) => Event::NoAuth,
-            Some(Err(code)) => return Err(refused(&path, code)),
-            None => Event::Cancel,
-        })
+        match caller.call(&request, &path, &self.request.limit) {
+            Ok(_) => Ok(Event::Written),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(CallError::Refused(ErrorCode::NO_AUTH)) => Ok(Event::NoAuth),
+            Err(error) => error.or(&path, Event::Cancel),
+        }
     }
 
     /// Goes through the permits, as long as the place in the line is held.
@@ -278,7 +311,7 @@ impl<'a, 'q> Driver<'a, 'q> {
                 false => Lasting::WhileUsedIn(number),
             },
             under: self.first.as_ref().map(RawGuard::lease),
-            ..Queue::of(&self.semaphore.path, Role::Permit)
+            ..Queue::of(self.semaphore.path, Role::Permit)
         };
         self.held = RawGuard::acquire(self.session(), &queue, &mut self.request)?;
         Ok(Event::Permit(self.held.as_ref().map(own)))
@@ -296,18 +329,19 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn inspect(&self) -> Result<Event> {
         let (look, session) = (Request::exists(self.first()), self.session());
         let limit = &self.request.limit;
-        let looked = session.caller().settle(&look, self.first(), limit)?;
+        let looked = session.caller().call(&look, self.first(), limit);
         let lease = self.first.as_ref().map(RawGuard::lease);
         let same = || {
             let current = session.status.snapshot().session;
             let resumes = session.transport.capabilities().resumes;
             resumes && lease.is_some_and(|lease| lease.session() == current)
         };
-        Ok(match looked {
-            Some(Err(ErrorCode::NO_NODE)) if same() => Event::NoNode,
-            Some(_) => Event::IsThere,
-            None => Event::Cancel,
-        })
+        match looked {
+            Err(CallError::Over(error)) => Err(error),
+            Err(CallError::LimitReached) => Ok(Event::Cancel),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) if same() => Ok(Event::NoNode),
+            Ok(_) | Err(CallError::Refused(_)) => Ok(Event::IsThere),
+        }
     }
 
     fn disagreement(&self, others: &Others) -> Error {
@@ -345,7 +379,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     fn session(&self) -> &'a Arc<Session> {
-        self.semaphore.session()
+        &self.semaphore.locks.session
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use self::driver::Driver;
+use self::driver::{Driver, Wanted};
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;
@@ -14,7 +14,6 @@ use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Dialect;
 use crate::session::Session;
 
 /// A semaphore that works across processes and machines: at most so many permits are out.
@@ -180,32 +179,18 @@ impl Semaphore {
     }
 
     fn enter(&self, request: LockRequest<'_>) -> Result<Option<Permit>> {
-        let raw = Driver::new(self, request).run()?;
+        let wanted = Wanted {
+            locks: &self.locks,
+            path: &self.path,
+            permits: self.permits,
+            agreed: &self.agreed,
+        };
+        let raw = Driver::new(wanted, request).run()?;
         Ok(raw.map(|raw| Permit { raw }))
     }
 
     fn session(&self) -> &Arc<Session> {
         &self.locks.session
-    }
-
-    /// Where one waits for one's turn.
-    fn locks(&self) -> String {
-        match self.speaks_kazoo() {
-            true => format!("{}-__lock__", self.path),
-            false => format!("{}/locks", self.path),
-        }
-    }
-
-    fn speaks_kazoo(&self) -> bool {
-        self.session().settings.dialect == Dialect::Kazoo
-    }
-
-    /// Where the permits are that are out.
-    fn leases(&self) -> String {
-        match self.speaks_kazoo() {
-            true => self.path.to_string(),
-            false => format!("{}/leases", self.path),
-        }
     }
 }
 

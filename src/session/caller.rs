@@ -1,12 +1,13 @@
 //! A calling thread's requests, and its wait for the answers.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, slice};
 
 use crossbeam_channel::{Receiver, after, select};
 
-use crate::error::{Error, Result};
+use super::call_error::{CallError, over};
+use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::gather::gather;
@@ -101,54 +102,72 @@ impl Caller {
     }
 
     /// Asks until there is an answer: for requests that may be repeated.
-    pub(crate) fn insist(
+    pub(crate) fn call(
         &mut self,
         request: &Request,
+        path: &str,
         limit: &Limit,
-    ) -> Result<std::result::Result<Answered, LimitReached>> {
+    ) -> std::result::Result<Reply, CallError> {
+        let mut replies = self.call_all(slice::from_ref(request), path, limit)?;
+        match replies.pop() {
+            Some(Ok(reply)) => whole(reply),
+            Some(Err(code)) => Err(CallError::Refused(code)),
+            None => Err(CallError::LimitReached),
+        }
+    }
+
+    /// Asks once; `None` if the answer was lost: the request may have been carried out.
+    pub(crate) fn call_once(
+        &mut self,
+        request: &Request,
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Option<Reply>, CallError> {
         loop {
-            if self.connected(limit)?.is_err() {
-                return Ok(Err(LimitReached));
-            }
-            match self.ask(request.clone(), limit) {
-                Ok(Err(Failure::Lost | Failure::NotSent)) => self.breathe(),
-                answered => return Ok(answered),
+            let snapshot = self.connected(limit)?.ok_or(LimitReached)?;
+            let failed = match self.ask(request.clone(), limit)? {
+                Ok(reply) => return whole(reply).map(Some),
+                Err(failed) => failed,
+            };
+            match CallError::of(failed, path, &snapshot) {
+                Some(error) => return Err(error),
+                None if failed == Failure::NotSent => self.breathe(),
+                None => return Ok(None),
             }
         }
     }
 
-    /// As [`insist`](Self::insist), for what is asked about `path`: the reply, or the code with
-    /// which the server turned the request or a part of the transaction down; `None` at the
-    /// limit.
-    pub(crate) fn settle(
+    /// Asks all of these in one write, until there is an answer to each.
+    pub(crate) fn call_all(
         &mut self,
-        request: &Request,
+        requests: &[Request],
         path: &str,
         limit: &Limit,
-    ) -> Result<Option<std::result::Result<Reply, ErrorCode>>> {
-        match self.insist(request, limit)? {
-            Ok(answered) => self.judge(answered, path),
-            Err(LimitReached) => Ok(None),
+    ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
+        'again: loop {
+            let snapshot = self.connected(limit)?.ok_or(LimitReached)?;
+            let first = self.post(requests.iter().map(|request| (request.clone(), None)));
+            let answers = self.wait_for_all(first, requests.len(), limit)?;
+            let mut replies = Vec::with_capacity(answers.len());
+            for answered in answers {
+                let failure = match answered {
+                    Ok(reply) => {
+                        replies.push(Ok(reply));
+                        continue;
+                    }
+                    Err(failure) => failure,
+                };
+                match CallError::of(failure, path, &snapshot) {
+                    Some(CallError::Refused(code)) => replies.push(Err(code)),
+                    Some(error) => return Err(error),
+                    None => {
+                        self.breathe();
+                        continue 'again;
+                    }
+                }
+            }
+            return Ok(replies);
         }
-    }
-
-    /// Tells replies and refusals from answers that were lost, which are `None`.
-    pub(crate) fn judge(
-        &self,
-        answered: Answered,
-        path: &str,
-    ) -> Result<Option<std::result::Result<Reply, ErrorCode>>> {
-        Ok(match answered {
-            Ok(Reply::Multi(results)) => Some(match failure(&results) {
-                Some(code) => Err(code),
-                None => Ok(Reply::Multi(results)),
-            }),
-            Ok(reply) => Some(Ok(reply)),
-            Err(Failure::Refused(code)) => Some(Err(code)),
-            Err(Failure::Lost | Failure::NotSent) => None,
-            Err(Failure::TooLong(long)) => return Err(long.about(path)),
-            Err(Failure::Closed) => return Err(over(&self.status.snapshot())),
-        })
     }
 
     /// Asks the quorum for these nodes; the answers are to be judged.
@@ -174,29 +193,28 @@ impl Caller {
         call_ids.map(|call_id| self.wait(call_id, limit)).collect()
     }
 
-    /// Waits for a connection.
-    pub(crate) fn connected(
-        &mut self,
-        limit: &Limit,
-    ) -> Result<std::result::Result<Snapshot, LimitReached>> {
+    /// Waits for a connection; `None` at the limit.
+    pub(crate) fn connected(&mut self, limit: &Limit) -> Result<Option<Snapshot>> {
         loop {
             let snapshot = self.status.snapshot();
             match snapshot.state {
-                SessionState::Connected => return Ok(Ok(snapshot)),
+                SessionState::Connected => return Ok(Some(snapshot)),
                 SessionState::Connecting => {}
                 _ => return Err(over(&snapshot)),
             }
             let changes = self.changes().clone();
             // A change may have come before the channel was made.
-            if self.status.snapshot().connects != snapshot.connects
-                || self.status.snapshot().state != snapshot.state
-            {
+            let now = self.status.snapshot();
+            if now.connects != snapshot.connects || now.state != snapshot.state {
                 continue;
             }
             select! {
                 recv(changes) -> _ => {}
-                recv(limit.timer()) -> _ => return Ok(Err(LimitReached)),
-                recv(limit.cancel) -> _ => return Ok(Err(limit.cancelled())),
+                recv(limit.timer()) -> _ => return Ok(None),
+                recv(limit.cancel) -> _ => {
+                    limit.cancelled();
+                    return Ok(None);
+                }
             }
         }
     }
@@ -240,44 +258,19 @@ impl Caller {
     }
 }
 
+/// A transaction of which a part was turned down was turned down.
+fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
+    match &reply {
+        Reply::Multi(results) => match failure(results) {
+            Some(code) => Err(CallError::Refused(code)),
+            None => Ok(reply),
+        },
+        _ => Ok(reply),
+    }
+}
+
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").finish_non_exhaustive()
-    }
-}
-
-/// The error of a client that is at its end.
-pub(crate) fn over(snapshot: &Snapshot) -> Error {
-    match snapshot.state {
-        SessionState::AuthFailed => Error::AuthFailed,
-        _ => Error::Closed,
-    }
-}
-
-/// The error of directories that could not be made.
-pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
-    match code {
-        // We make all that is above the directory, as far as we see.
-        ErrorCode::NO_NODE => Error::Refused {
-            path: dir.to_owned(),
-            code: code.0,
-            text: "the chroot at the end of the servers' addresses does not exist; create it",
-        },
-        code => refused(dir, code),
-    }
-}
-
-/// The error of a request that was turned down.
-pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
-    match code {
-        ErrorCode::NO_AUTH => Error::NoAuth {
-            path: path.to_owned(),
-        },
-        ErrorCode::AUTH_FAILED => Error::AuthFailed,
-        code => Error::Refused {
-            path: path.to_owned(),
-            code: code.0,
-            text: code.text(),
-        },
     }
 }

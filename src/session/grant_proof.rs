@@ -87,7 +87,7 @@ impl Session {
             {
                 return Ok(Proven::By(stamp));
             }
-            if caller.connected(limit)?.is_err() {
+            if caller.connected(limit)?.is_none() {
                 return Ok(Proven::LimitReached);
             }
             match proof.ask(self, &mut caller, nodes, limit) {

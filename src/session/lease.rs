@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
-use crate::recipe::validity::{Belief, Fades, News, Stamp};
+use crate::recipe::validity::{Belief, News, Stamp};
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::bounds::Bounds;

@@ -12,6 +12,7 @@
 //! waiting is in `protocol`.
 
 pub(crate) mod background;
+pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
 pub(crate) mod grant_proof;
@@ -159,7 +160,7 @@ impl Session {
         if self.is_inherited() {
             return Error::Closed;
         }
-        caller::over(&self.status.snapshot())
+        call_error::over(&self.status.snapshot())
     }
 
     pub(crate) fn caller(&self) -> Caller {

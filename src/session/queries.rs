@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use super::call_error::{CallError, not_made, refused};
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::queue::{Contest, Foreign};
 use crate::session::Session;
-use crate::session::caller::{Caller, not_made, over, refused};
+use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::Failure;
 
@@ -97,67 +98,42 @@ impl Session {
 
     /// Asks until there is an answer; `None` if the node is not there.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
-        match self.caller().insist(request, &Limit::after(LIMIT))? {
-            Ok(Ok(reply)) => Ok(Some(reply)),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(None),
-            Ok(Err(Failure::Refused(code))) => Err(refused(path, code)),
-            Ok(Err(Failure::TooLong(long))) => Err(long.about(path)),
-            Ok(Err(Failure::Closed)) => Err(over(&self.status.snapshot())),
-            Ok(Err(_)) | Err(_) => Err(self.unanswered()),
+        match self.caller().call(request, path, &Limit::after(LIMIT)) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
+            Err(error) => Err(error.into_error(path, || self.unanswered())),
         }
     }
 
-    /// Asks all of these in one write, until there is an answer to each; `None` at the limit.
-    pub(crate) fn read_all(
-        &self,
-        requests: &[Request],
-        limit: &Limit,
-    ) -> Result<Option<Vec<std::result::Result<Reply, ErrorCode>>>> {
-        let mut caller = self.caller();
-        'again: loop {
-            if caller.connected(limit)?.is_err() {
-                return Ok(None);
-            }
-            let call_id = caller.post(requests.iter().map(|request| (request.clone(), None)));
-            let Ok(answers) = caller.wait_for_all(call_id, requests.len(), limit) else {
-                return Ok(None);
-            };
-            let mut read = Vec::with_capacity(answers.len());
-            for (request, answered) in requests.iter().zip(answers) {
-                read.push(match answered {
-                    Ok(reply) => Ok(reply),
-                    Err(Failure::Refused(code)) => Err(code),
-                    Err(Failure::TooLong(long)) => return Err(long.about(read_by(request))),
-                    Err(Failure::Closed) => return Err(over(&self.status.snapshot())),
-                    Err(Failure::Lost | Failure::NotSent) => {
-                        caller.breathe();
-                        continue 'again;
-                    }
-                });
-            }
-            return Ok(Some(read));
-        }
-    }
-
-    /// As [`read_all`](Self::read_all), for as long as a question may take.
+    /// Asks all of these in one write, for as long as a question may take.
     pub(crate) fn look_up(
         &self,
         requests: &[Request],
+        path: &str,
     ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
-        let answers = self.read_all(requests, &Limit::after(LIMIT))?;
-        answers.ok_or_else(|| self.unanswered())
+        let replies = self.caller().call_all(requests, path, &Limit::after(LIMIT));
+        replies.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
     /// Reads what stands in each node; `None` for those that have gone.
-    pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<(Vec<u8>, Stat)>>> {
+    pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<Seen>>> {
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
             let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
-            for (node, answer) in nodes.iter().zip(self.look_up(&reads)?) {
+            for (node, answer) in nodes
+                .iter()
+                .zip(self.look_up(&reads, nodes.first().map_or("", String::as_str))?)
+            {
                 all.push(match answer {
-                    Ok(Reply::Data { data, stat }) => Some((data.into(), stat)),
+                    Ok(Reply::Data { data, stat }) => Some(Seen {
+                        data: data.into(),
+                        stat,
+                    }),
                     Err(ErrorCode::NO_AUTH) => match self.read(&Request::exists(node), node)? {
-                        Some(Reply::Stat(stat)) => Some((Vec::new(), stat)),
+                        Some(Reply::Stat(stat)) => Some(Seen {
+                            data: Vec::new(),
+                            stat,
+                        }),
                         _ => None,
                     },
                     Ok(_) | Err(ErrorCode::NO_NODE) => None,
@@ -207,6 +183,12 @@ impl Session {
     }
 }
 
+/// What stands in a node; nothing if it may not be read.
+pub(crate) struct Seen {
+    pub(crate) data: Vec<u8>,
+    pub(crate) stat: Stat,
+}
+
 /// How long a queue's directory stays when nobody is in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lasting<'a> {
@@ -216,16 +198,6 @@ pub(crate) enum Lasting<'a> {
     WhileUsedIn(&'a [u8]),
     /// For good; it has this in it at first.
     Always(&'a [u8]),
-}
-
-/// The node that a request reads.
-fn read_by(request: &Request) -> &str {
-    match request {
-        Request::Exists { path, .. }
-        | Request::GetChildren { path, .. }
-        | Request::GetData { path, .. } => path,
-        _ => "",
-    }
 }
 
 /// What the server said against the parents of a lock, from the outermost to the last.

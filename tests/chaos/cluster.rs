@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,16 +20,15 @@ use crate::stuck::describe;
 use crate::support::ensemble::Ensemble;
 use crate::support::netns::{self, Network};
 use crate::support::raw::Raw;
-use crate::support::worker::Worker;
+use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::{Builder, Folder, ZooKeeper};
 use crate::support::{eventually, within};
-use crate::workload::{QUIT, REST, RESTING, ROOT, STOP, THREADS, Task};
+use crate::workload::{
+    QUIT, REST, RESTING, ROOT, STOP, THREADS, Task, worker_that_takes_locks_of_every_kind,
+};
 
 /// The servers are the first members of a network.
 pub(crate) const SERVERS: usize = 3;
-
-/// The worker that takes locks of every kind.
-const LIVELY: &str = "workload::client_that_takes_locks_of_every_kind";
 
 /// How long the processes have to come to an end when everything is whole again.
 const DRAIN: Duration = Duration::from_secs(90);
@@ -104,25 +102,28 @@ impl Run {
     /// Starts this many client processes and waits until they are connected.
     pub(crate) fn staff(&mut self, clients: usize) {
         for slot in 0..clients {
-            self.hire(Process { slot, life: 0 }, LIVELY, &[]);
+            self.hire(
+                Process { slot, life: 0 },
+                worker_that_takes_locks_of_every_kind,
+                &[],
+            );
         }
         for client in self.clients.values() {
             client.worker.expect("ready");
         }
     }
 
-    /// Starts a client process: the worker of this name, which gets its task and this.
-    pub(crate) fn hire(&mut self, who: Process, worker: &str, more: &[&str]) {
+    /// Starts a client process: this worker, which gets its task and these words.
+    pub(crate) fn hire<W: Fn()>(&mut self, who: Process, worker: W, more: &[&str]) {
         let mut input = self.task(who).to_input();
         for word in more {
             input = format!("{input} {word}");
         }
-        let binary = env::current_exe().expect("finding the test binary");
-        let binary = binary.to_str().expect("a name in UTF-8");
-        let mut command = match &self.network {
-            Some(network) => netns::command(network.namespace(self.member(who.slot)), binary),
-            None => Command::new(binary),
-        };
+        let mut command = worker::itself();
+        if let Some(network) = &self.network {
+            let binary = command.get_program().to_str().expect("a name in UTF-8");
+            command = netns::command(network.namespace(self.member(who.slot)), binary);
+        }
         command.envs(self.environment.iter().cloned());
         let client = Client {
             worker: Worker::launch(command, worker, &input),
@@ -207,7 +208,11 @@ impl Run {
         let who = client.who;
         self.journal.note_of(who, 0, What::Died);
         let life = who.life + 1;
-        self.hire(Process { slot, life }, LIVELY, &[]);
+        self.hire(
+            Process { slot, life },
+            worker_that_takes_locks_of_every_kind,
+            &[],
+        );
     }
 
     /// As [`heal`](Self::heal), and waits until all servers serve.

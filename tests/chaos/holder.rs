@@ -12,12 +12,6 @@ use crate::store::Writer;
 use crate::support::worker;
 use crate::workload::{QUIT, Task, is_valid, wait_for};
 
-/// The worker that holds mutexes until it is told to let go.
-pub(crate) const HOLDER: &str = "holder::client_that_holds_mutexes";
-
-/// The worker that is stopped between its check and its write.
-pub(crate) const LATE: &str = "holder::client_that_writes_late";
-
 /// Lets the holders let go.
 pub(crate) const LET_GO: &str = "let-go";
 
@@ -29,7 +23,7 @@ pub(crate) const WRITE: &str = "write";
 /// Before the paths it gets the servers to connect to.
 #[test]
 #[ignore = "a worker process"]
-fn client_that_holds_mutexes() {
+pub(crate) fn worker_that_holds_mutexes() {
     let Some(input) = worker::input() else { return };
     let (task, more) = Task::from_input(&input);
     let Some((hosts, paths)) = more.split_first() else {
@@ -77,7 +71,7 @@ fn client_that_holds_mutexes() {
 /// Takes a mutex, finds its guard valid, and writes when it is told to, without a look.
 #[test]
 #[ignore = "a worker process"]
-fn client_that_writes_late() {
+pub(crate) fn worker_that_writes_late() {
     let Some(input) = worker::input() else { return };
     let (task, more) = Task::from_input(&input);
     let [path] = &more[..] else { return };

@@ -113,7 +113,7 @@ impl Task {
 /// Takes locks until it is told to stop, and ends when it is told to quit.
 #[test]
 #[ignore = "a worker process"]
-fn client_that_takes_locks_of_every_kind() {
+pub(crate) fn worker_that_takes_locks_of_every_kind() {
     let Some(input) = worker::input() else { return };
     let (task, _) = Task::from_input(&input);
     let client = task.connect();

@@ -1,8 +1,5 @@
 //! The program as a user uses it, and what its commands leave behind in a file.
 
-// Each test binary uses a part of this.
-#![allow(dead_code, unused_imports, unused_macros)]
-
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,10 +13,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use zklock::embedded::Server;
 
-use super::support::leash::Leashed;
-use super::support::raw::children;
-use super::support::zookeeper::{Folder, ZooKeeper};
-use super::support::{eventually, within};
+use crate::support::leash::Leashed;
+use crate::support::raw::children;
+use crate::support::zookeeper::{Folder, ZooKeeper};
+use crate::support::{eventually, within};
 
 /// Longer than anything takes that does not hang.
 const SOON: Duration = Duration::from_secs(40);
@@ -28,13 +25,13 @@ const SOON: Duration = Duration::from_secs(40);
 macro_rules! on_every_server {
     ($($name:ident)*) => {
         mod embedded {
-            $(#[test] fn $name() { super::$name(super::program::embedded()); })*
+            $(#[test] fn $name() { super::$name(crate::program::embedded()); })*
         }
         mod zookeeper {
             $(
                 #[test]
                 #[ignore = "needs a ZooKeeper server"]
-                fn $name() { super::$name(&super::program::zookeeper()); }
+                fn $name() { super::$name(&crate::program::zookeeper()); }
             )*
         }
     };
@@ -199,6 +196,23 @@ pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
         children(hosts, path).len() == length
     });
     assert!(left, "{:?}", children(hosts, path));
+}
+
+/// Runs a script that ends with status 5 while a part of it goes on to beat, which keeps the
+/// lock, and hears the signals that `zklock` gets.
+#[track_caller]
+pub(crate) fn assert_keeps_the_lock_until_a_signal(
+    hosts: &str,
+    path: &str,
+    log: &Log,
+    script: &str,
+) {
+    let zklock = Zklock::start(hosts, &format!("run {path}"), script);
+    log.await_word("beat");
+    let other = Zklock::run(hosts, &format!("run -n {path}"), ":");
+    assert_eq!(other.code, Some(1));
+    zklock.signal("TERM");
+    assert_eq!(zklock.end().code, Some(5));
 }
 
 /// A file that commands append to; what comes first in it happened first.

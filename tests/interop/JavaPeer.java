@@ -34,7 +34,7 @@ import org.apache.zookeeper.recipes.lock.WriteLock;
 
 /**
  * Curator's recipes and the WriteLock of ZooKeeper's own, driven by the lines described in
- * peer.rs. Each seat is a thread, as Curator's locks belong to the thread that took them.
+ * peer.rs. Each contender is a thread, as Curator's locks belong to the thread that took them.
  */
 public class JavaPeer {
     static String hosts;
@@ -55,11 +55,11 @@ public class JavaPeer {
         say("ready", "Curator=" + version(LockInternals.class)
                 + " ZooKeeper-WriteLock=" + version(WriteLock.class));
 
-        Map<String, Seat> seats = new HashMap<>();
+        Map<String, Contender> contenders = new HashMap<>();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
-            seats.computeIfAbsent(words[0], Seat::new).hear(words);
+            contenders.computeIfAbsent(words[0], Contender::new).hear(words);
         }
         client.close();
         System.exit(0);
@@ -94,13 +94,13 @@ public class JavaPeer {
     }
 
     /** One contender. */
-    static class Seat {
+    static class Contender {
         final String id;
         final ExecutorService thread = Executors.newSingleThreadExecutor();
         Action release;
         InterProcessReadWriteLock both;
 
-        Seat(String id) {
+        Contender(String id) {
             this.id = id;
         }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Select;
 use parking_lot::Mutex;
 
-use super::cast::Kind;
+use super::contender::{Contender, Said};
+use super::kinds::Kind;
 use super::peer::server;
-use super::seat::{Said, Seat};
 use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path};
 
@@ -21,16 +21,16 @@ const TRAFFIC: u64 = 15;
 pub(crate) fn queue_in_order(first: Kind, kinds: &[Kind], each: usize) {
     let server = server();
     let (hosts, path) = (server.hosts(), fresh_path("queue"));
-    let holder = first.seat(&hosts);
+    let holder = first.contender(&hosts);
     holder.lock(first.word, &path);
     holder.held();
     let kinds = kinds.iter().filter(|kind| kind.is_here());
     let mut crowd: Vec<_> = kinds
-        .flat_map(|kind| (0..each).map(|_| (*kind, kind.seat(&hosts))))
+        .flat_map(|kind| (0..each).map(|_| (*kind, kind.contender(&hosts))))
         .collect();
     fastrand::shuffle(&mut crowd);
-    for (kind, seat) in &crowd {
-        seat.lock(kind.word, &path);
+    for (kind, contender) in &crowd {
+        contender.lock(kind.word, &path);
     }
     let mut witness = Raw::connect(&hosts);
     eventually("all are in the queue", || {
@@ -42,28 +42,28 @@ pub(crate) fn queue_in_order(first: Kind, kinds: &[Kind], each: usize) {
     holder.release();
     let mut served = 0;
     while served < crowd.len() {
-        let (kind, seat, node) = next_held(&crowd);
+        let (kind, contender, node) = next_held(&crowd);
         let left = witness.children(&path).expect("the directory");
         let late = overtaken(&node, kind, &left);
         assert!(late.is_empty(), "{node} came before {late:?}");
-        seat.release();
+        contender.release();
         served += 1;
     }
 }
 
 /// Waits until one of the crowd holds.
-fn next_held(crowd: &[(Kind, Seat)]) -> (Kind, &Seat, String) {
+fn next_held(crowd: &[(Kind, Contender)]) -> (Kind, &Contender, String) {
     let mut select = Select::new();
-    for (_, seat) in crowd {
-        select.recv(seat.said());
+    for (_, contender) in crowd {
+        select.recv(contender.said());
     }
     loop {
         let ready = select
             .select_timeout(Duration::from_secs(60))
             .expect("the queue moves on");
-        let (kind, seat) = &crowd[ready.index()];
-        match ready.recv(seat.said()) {
-            Ok(Said::Held(node)) => return (*kind, seat, node),
+        let (kind, contender) = &crowd[ready.index()];
+        match ready.recv(contender.said()) {
+            Ok(Said::Held(node)) => return (*kind, contender, node),
             Ok(Said::Waiting) => {}
             other => panic!("{}: {other:?}", kind.label),
         }
@@ -139,20 +139,20 @@ pub(crate) enum Mishaps {
 }
 
 /// Lets them come and go at one path, and sees that nobody is there beside another.
-pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str, mishaps: Mishaps) -> Room {
+pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps) -> Room {
     let tolerant = mishaps == Mishaps::OfBrokenConnections;
     let room = Room::default();
     // A container may be swept up between two, and kazoo takes that for an error.
     Raw::connect(&server().hosts()).create_all(path);
     let end = Instant::now() + duration();
     thread::scope(|scope| {
-        for (kind, seat) in crowd {
+        for (kind, contender) in crowd {
             let room = &room;
             scope.spawn(move || {
                 while Instant::now() < end {
                     let _complaint = Complaint(*kind, path);
-                    seat.lock(kind.word, path);
-                    let said = seat.hear();
+                    contender.lock(kind.word, path);
+                    let said = contender.hear();
                     if tolerant && !kind.is_ours() && matches!(said, Said::Error(_)) {
                         println!("{} gives up: {said:?}", kind.label);
                         return;
@@ -161,7 +161,7 @@ pub(crate) fn traffic(crowd: &[(Kind, Seat)], path: &str, mishaps: Mishaps) -> R
                     room.enter(*kind);
                     thread::sleep(Duration::from_micros(fastrand::u64(..10_000)));
                     room.leave(*kind);
-                    match seat.let_go() {
+                    match contender.let_go() {
                         Said::Released => {}
                         Said::Error(_) if tolerant && !kind.is_ours() => return,
                         Said::Error(text)
@@ -196,11 +196,11 @@ pub(crate) fn duration() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TRAFFIC))
 }
 
-/// Seats `each` of each kind that is at hand.
-pub(crate) fn seat_all(kinds: &[Kind], each: usize) -> Vec<(Kind, Seat)> {
+/// Starts `each` of each kind that is at hand.
+pub(crate) fn start_all(kinds: &[Kind], each: usize) -> Vec<(Kind, Contender)> {
     let hosts = server().hosts();
     let kinds = kinds.iter().filter(|kind| kind.is_here());
     kinds
-        .flat_map(|kind| (0..each).map(|_| (*kind, kind.seat(&hosts))))
+        .flat_map(|kind| (0..each).map(|_| (*kind, kind.contender(&hosts))))
         .collect()
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use zklock::{Client, Dialect};
 
+use super::contender::Said;
+use super::libraries::Library;
 use super::peer::{Peer, server};
-use super::seat::Said;
-use super::workshop::Library;
 use crate::support::raw::assert_nothing_left;
-use crate::support::{eventually, fresh_path};
+use crate::support::{Ends, eventually, fresh_path};
 
 const OLD: u32 = 3;
 const NEW: u32 = 5;
@@ -85,10 +85,10 @@ impl Visitor<'_> {
     }
 
     fn come_and_go_as(&self, peer: &Peer, path: &str) {
-        let seat = peer.seat();
+        let contender = peer.contender();
         while !self.over.load(Ordering::Relaxed) {
-            seat.lock(&format!("semaphore:{}", self.begin()), path);
-            match seat.hear() {
+            contender.lock(&format!("semaphore:{}", self.begin()), path);
+            match contender.hear() {
                 Said::Held(_) => {}
                 // kazoo fails where ours wait; its user tries again.
                 Said::Error(text) if text.contains("Inconsistent max leases") => {
@@ -98,17 +98,8 @@ impl Visitor<'_> {
                 said => panic!("{said:?}"),
             }
             self.visit();
-            seat.release();
+            contender.release();
         }
-    }
-}
-
-/// Sets the flag when dropped, by a panic too.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,4 +1,4 @@
-"""kazoo's locks, driven by the lines described in peer.rs. Each seat is a thread."""
+"""kazoo's locks, driven by the lines described in peer.rs. Each contender is a thread."""
 
 import queue
 import sys
@@ -35,7 +35,7 @@ def say(*words):
         print(*words, flush=True)
 
 
-class Seat(threading.Thread):
+class Contender(threading.Thread):
     """One contender."""
 
     KINDS = {
@@ -123,12 +123,12 @@ def main():
     )
     client.start(timeout=30)
     say("ready", f"kazoo={kazoo.version.__version__}")
-    seats = {}
+    contenders = {}
     for line in sys.stdin:
         words = line.split()
-        if words[0] not in seats:
-            seats[words[0]] = Seat(client, words[0])
-        seats[words[0]].heard.put(words)
+        if words[0] not in contenders:
+            contenders[words[0]] = Contender(client, words[0])
+        contenders[words[0]].heard.put(words)
     client.stop()
 
 

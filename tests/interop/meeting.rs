@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use zklock::Dialect;
 
-use super::cast::Kind;
+use super::contender::{Contender, Said};
+use super::kinds::Kind;
 use super::peer::server;
-use super::seat::{Said, Seat};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
 use crate::support::zookeeper::ZooKeeper;
@@ -49,10 +49,10 @@ pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
     let hosts = server.hosts();
     // A container may be swept up between the two, and kazoo takes that for an error.
     Raw::connect(&hosts).create_all(&path);
-    let holder = first.seat(&hosts);
+    let holder = first.contender(&hosts);
     holder.lock(first.word, &path);
     let node = holder.held();
-    let comer = second.seat(&hosts);
+    let comer = second.contender(&hosts);
     comer.lock(second.word, &path);
     let waits = || {
         if second.counts() {
@@ -86,7 +86,7 @@ pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
 }
 
 /// Returns what somebody says, or nothing once it is known to wait.
-fn first_words(kind: Kind, comer: &Seat, waits: impl Fn() -> bool) -> Option<Said> {
+fn first_words(kind: Kind, comer: &Contender, waits: impl Fn() -> bool) -> Option<Said> {
     let mut silent = Duration::ZERO;
     while silent < LONG_SILENCE {
         match comer.hear_within(TICK) {
@@ -130,9 +130,9 @@ fn judge(first: Kind, second: Kind, said: &Said) -> Outcome {
 
 /// What one more of ours does at a path that two hold already.
 fn next(kind: Kind, hosts: &str, path: &str) -> Outcome {
-    let seat = kind.seat(hosts);
-    seat.lock(kind.word, path);
-    match seat.hear_within(LONG_SILENCE) {
+    let contender = kind.contender(hosts);
+    contender.lock(kind.word, path);
+    match contender.hear_within(LONG_SILENCE) {
         Some(Said::Waiting) | None => Outcome::Waited,
         Some(said) => judge(kind, kind, &said),
     }

@@ -8,8 +8,8 @@ use zklock::{
     RwLockWriteGuard,
 };
 
+use super::contender::{Contender, Said};
 use super::peer::SESSION;
-use super::seat::{Said, Seat};
 
 /// What one of ours has.
 enum Held {
@@ -19,18 +19,18 @@ enum Held {
     Permit(Permit),
 }
 
-/// Seats a contender with a client of its own.
-pub(crate) fn seat(hosts: &str, dialect: Dialect) -> Seat {
+/// Starts a contender with a client of its own.
+pub(crate) fn contender(hosts: &str, dialect: Dialect) -> Contender {
     let client = Client::builder(hosts)
         .dialect(dialect)
         .session_timeout(SESSION)
         .connect()
         .expect("connecting to the test's server");
-    seat_with(client)
+    start_with(client)
 }
 
-/// Seats a contender that uses this client.
-pub(crate) fn seat_with(client: Client) -> Seat {
+/// Starts a contender that uses this client.
+pub(crate) fn start_with(client: Client) -> Contender {
     let (tell, told) = unbounded();
     let (say, said) = unbounded();
     thread::spawn(move || obey_all(&client, &told, &say));
@@ -38,7 +38,7 @@ pub(crate) fn seat_with(client: Client) -> Seat {
         // The thread listens for as long as this exists.
         drop(tell.send(text.to_owned()));
     };
-    Seat::new(Box::new(tell), said)
+    Contender::new(Box::new(tell), said)
 }
 
 fn obey_all(client: &Client, told: &Receiver<String>, say: &Sender<Said>) {
@@ -56,7 +56,7 @@ fn obey_all(client: &Client, told: &Receiver<String>, say: &Sender<Said>) {
                 Err(_) => return,
             },
         };
-        // A test that has heard enough drops its seat.
+        // A test that has heard enough drops its contender.
         drop(say.send(answer));
     }
 }

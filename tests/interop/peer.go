@@ -1,4 +1,4 @@
-// go-zookeeper's Lock, driven by the lines described in peer.rs. Each seat is a goroutine.
+// go-zookeeper's Lock, driven by the lines described in peer.rs. Each contender is a goroutine.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/samuel/go-zookeeper/zk"
 )
 
-type seat struct {
+type contender struct {
 	id    string
 	conn  *zk.Conn
 	heard chan []string
@@ -26,7 +26,7 @@ func say(words ...string) {
 	says <- strings.Join(words, " ")
 }
 
-func (s *seat) run() {
+func (s *contender) run() {
 	for words := range s.heard {
 		if err := s.obey(words); err != nil {
 			say(s.id, "error", strings.ReplaceAll(err.Error(), "\n", " "))
@@ -34,7 +34,7 @@ func (s *seat) run() {
 	}
 }
 
-func (s *seat) obey(words []string) error {
+func (s *contender) obey(words []string) error {
 	switch words[1] {
 	case "lock":
 		s.lock = zk.NewLock(s.conn, words[3], zk.WorldACL(zk.PermAll))
@@ -54,7 +54,7 @@ func (s *seat) obey(words []string) error {
 }
 
 // The lock keeps its node to itself, but when it is held that is the first.
-func (s *seat) head(path string) string {
+func (s *contender) head(path string) string {
 	names, _, err := s.conn.Children(path)
 	if err != nil || len(names) == 0 {
 		return "-"
@@ -89,14 +89,14 @@ func main() {
 		}
 	}()
 	say("ready", "go-zookeeper="+os.Args[3])
-	seats := map[string]*seat{}
+	contenders := map[string]*contender{}
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
 		words := strings.Fields(input.Text())
-		s, known := seats[words[0]]
+		s, known := contenders[words[0]]
 		if !known {
-			s = &seat{id: words[0], conn: conn, heard: make(chan []string, 16)}
-			seats[words[0]] = s
+			s = &contender{id: words[0], conn: conn, heard: make(chan []string, 16)}
+			contenders[words[0]] = s
 			go s.run()
 		}
 		s.heard <- words

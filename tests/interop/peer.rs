@@ -1,18 +1,18 @@
 //! The peers: other libraries in processes of their own, driven by lines of text.
 //!
 //! ```text
-//! to the peer              from the peer
-//!                          ready LIBRARY=VERSION..
-//! SEAT lock KIND PATH      SEAT held NODE            (- where the library hides it)
-//! SEAT downgrade           SEAT held NODE
-//! SEAT release             SEAT released
-//! SEAT revoke NODE         SEAT done
-//! SEAT contenders PATH     SEAT contenders DATA<tab>DATA..
-//!                          SEAT error TEXT           instead of any of these
-//!                          SEAT revoked              unasked, to who holds
+//! to the peer           from the peer
+//!                       ready LIBRARY=VERSION..
+//! ID lock KIND PATH     ID held NODE            (- where the library hides it)
+//! ID downgrade          ID held NODE
+//! ID release            ID released
+//! ID revoke NODE        ID done
+//! ID contenders PATH    ID contenders DATA<tab>DATA..
+//!                       ID error TEXT           instead of any of these
+//!                       ID revoked              unasked, to who holds
 //! ```
 //!
-//! A seat is one contender; it does one thing after the other.
+//! An ID names a contender, which does one thing after the other.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -25,8 +25,8 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, unbounded};
 use parking_lot::Mutex;
 
-use super::seat::{Said, Seat};
-use super::workshop::{self, Library};
+use super::contender::{Contender, Said};
+use super::libraries::{self, Library};
 use crate::support::leash::Leashed;
 use crate::support::zookeeper::ZooKeeper;
 
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
     process: Leashed,
     input: Arc<Mutex<ChildStdin>>,
     ears: Ears,
-    seats: AtomicUsize,
+    contenders: AtomicUsize,
     versions: String,
 }
 
@@ -76,13 +76,13 @@ impl Peer {
 
     /// As [`start`](Self::start), with a session that lasts so long after its death.
     pub(crate) fn start_with(library: Library, hosts: &str, session: Duration) -> Option<Self> {
-        let mut command = workshop::command(library)?;
+        let mut command = libraries::command(library)?;
         command
             .args([hosts, &session.as_millis().to_string()])
-            .args(workshop::packaged(library))
+            .args(libraries::packaged(library))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(workshop::log(library));
+            .stderr(libraries::log(library));
         let mut process = Leashed::spawn(&mut command, None).expect("starting a peer");
         let input = process.child().stdin.take().expect("a peer's input");
         let output = process.child().stdout.take().expect("a peer's output");
@@ -92,12 +92,12 @@ impl Peer {
         thread::spawn(move || listen(output, &greet, &all));
         let versions = greeting
             .recv_timeout(START)
-            .unwrap_or_else(|_| panic!("no peer: see {}", workshop::log_path(library).display()));
+            .unwrap_or_else(|_| panic!("no peer: see {}", libraries::log_path(library).display()));
         Some(Self {
             process,
             input: Arc::new(Mutex::new(input)),
             ears,
-            seats: AtomicUsize::new(0),
+            contenders: AtomicUsize::new(0),
             versions,
         })
     }
@@ -107,9 +107,9 @@ impl Peer {
         &self.versions
     }
 
-    /// Seats one more contender.
-    pub(crate) fn seat(&self) -> Seat {
-        let name = self.seats.fetch_add(1, Ordering::Relaxed).to_string();
+    /// Starts one more contender.
+    pub(crate) fn contender(&self) -> Contender {
+        let name = self.contenders.fetch_add(1, Ordering::Relaxed).to_string();
         let (say, said) = unbounded();
         self.ears.lock().insert(name.clone(), say);
         let input = Arc::clone(&self.input);
@@ -117,7 +117,7 @@ impl Peer {
             // A peer that was killed hears nothing, which is what its test is about.
             drop(writeln!(input.lock(), "{name} {text}"));
         };
-        Seat::new(Box::new(tell), said)
+        Contender::new(Box::new(tell), said)
     }
 
     /// Kills the process with SIGKILL; its session goes on until it expires.
@@ -135,6 +135,6 @@ fn listen(output: ChildStdout, greet: &Sender<String>, ears: &Ears) {
             drop(ear.send(Said::parse(text)));
         }
     }
-    // The seats of a dead process fall silent.
+    // The contenders of a dead process fall silent.
     ears.lock().clear();
 }

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use zklock::Dialect;
 
-use super::cast::{CURATOR_WRITE, Kind, THEIRS, ours};
+use super::contender::Said;
+use super::kinds::{CURATOR_WRITE, Kind, THEIRS, of_ours};
 use super::meeting::{Meeting, Outcome, meet};
 use super::peer::server;
-use super::seat::Said;
 use crate::support::fresh_path;
 
 /// Set to rewrite the committed tables.
 const BLESS: &str = "ZKLOCK_BLESS";
 
-const BEGIN: &str = "<!-- begin: written by tests/interop.rs -->\n";
-const END: &str = "<!-- end: written by tests/interop.rs -->\n";
+const BEGIN: &str = "<!-- begin: written by tests/interop -->\n";
+const END: &str = "<!-- end: written by tests/interop -->\n";
 
 /// How many meetings take place at once; most of the time is spent waiting.
 const AT_ONCE: usize = 12;
@@ -48,7 +48,7 @@ pub(crate) fn measure() -> Vec<Cell> {
     let mut pairs = Vec::new();
     for theirs in THEIRS.into_iter().filter(|kind| kind.is_here()) {
         for (dialect, words) in OURS {
-            pairs.extend(words.iter().map(|word| (ours(dialect, word), theirs)));
+            pairs.extend(words.iter().map(|word| (of_ours(dialect, word), theirs)));
         }
     }
     let count = pairs.len();
@@ -92,7 +92,7 @@ pub(crate) fn write(cells: &[Cell], before: &str) -> String {
             }
             let cells = words.iter().map(|word| {
                 let found =
-                    |cell: &&Cell| cell.theirs == theirs && cell.ours == ours(dialect, word);
+                    |cell: &&Cell| cell.theirs == theirs && cell.ours == of_ours(dialect, word);
                 cells.iter().find(found).map_or_else(String::new, describe)
             });
             let cells: Vec<_> = cells.collect();
@@ -104,10 +104,10 @@ pub(crate) fn write(cells: &[Cell], before: &str) -> String {
 
 /// Says what happens to a writer of ours behind one of Curator's that becomes a reader.
 pub(crate) fn downgrade_of_curators() -> String {
-    let (ours, theirs) = (ours(Dialect::Curator, "write"), CURATOR_WRITE);
+    let (ours, theirs) = (of_ours(Dialect::Curator, "write"), CURATOR_WRITE);
     let hosts = server().hosts();
     let path = fresh_path("downgrade");
-    let (writer, comer) = (theirs.seat(&hosts), ours.seat(&hosts));
+    let (writer, comer) = (theirs.contender(&hosts), ours.contender(&hosts));
     writer.lock(theirs.word, &path);
     writer.held();
     comer.lock(ours.word, &path);

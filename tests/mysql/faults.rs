@@ -8,7 +8,8 @@ use mysql::prelude::Queryable;
 use zklock::mysql::{CREATE_TABLE, Client, Mutex};
 use zklock::{Error, GuardEvent, GuardState};
 
-use crate::support::{Database, Proxy, Server, wait_until};
+use crate::database::{Database, Proxy, Server};
+use crate::support::eventually;
 use crate::{LATE, client, mutex, next, seconds};
 
 #[test]
@@ -102,7 +103,7 @@ fn nothing_hangs_in_a_blackhole() {
     // One whose lease has ended may stay.
     let live = "SELECT COUNT(*) FROM database_lock WHERE lease_end > UTC_TIMESTAMP(6)";
     let mut conn = database.conn();
-    wait_until("no row is left", || {
+    eventually("no row is left", || {
         conn.query_first(live).unwrap() == Some(0)
     });
 }
@@ -221,7 +222,7 @@ fn a_guard_survives_cut_connections() {
         proxy.cut();
     }
     guard.check().unwrap();
-    wait_until("it is held again", || guard.state() == GuardState::Held);
+    eventually("it is held again", || guard.state() == GuardState::Held);
     guard.verify().unwrap();
     guard.unlock().unwrap();
     database.wait_for_rows(0);
@@ -240,7 +241,7 @@ fn a_restart_within_the_lease_keeps_the_lock_and_one_beyond_loses_it() {
     database.server.kill();
     let waiter = mutex.lock_elsewhere();
     database.server.resume(&[]);
-    wait_until("it is renewed", || guard.valid_for() > seconds(10));
+    eventually("it is renewed", || guard.valid_for() > seconds(10));
     guard.check().unwrap();
     guard.verify().unwrap();
     assert!(!waiter.is_finished());

@@ -1,16 +1,19 @@
 //! Time: leases, takeovers, other processes and other clocks.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use mysql::prelude::Queryable;
 use zklock::GuardEvent;
 use zklock::mysql::{Client, Mutex, MutexGuard};
 
-use crate::support::{self, Database, child};
+use crate::database::Database;
+use crate::support::worker::{self, Worker};
+use crate::support::zookeeper::Folder;
+use crate::support::{eventually, faketime};
 use crate::{client, mutex, next, seconds, try_lock};
 
 #[test]
@@ -28,29 +31,14 @@ fn a_living_holder_keeps_the_lock_beyond_its_lease() {
     guard.unlock().unwrap();
 }
 
-/// A child holds the lock until it is killed.
+/// Holds the lock until it is killed.
 #[test]
-#[ignore = "runs in a process of its own"]
-fn child_that_holds() {
-    let Ok(url) = std::env::var("ZKLOCK_TEST_HOLD") else {
-        return;
-    };
-    let mutex = mutex(&url, seconds(6));
-    let guard = mutex.lock().unwrap();
-    println!("\nholds {}", guard.fencing_token());
-    thread::sleep(seconds(60));
-    drop(guard);
-}
-
-fn holding_child(wrapper: &[&str], url: &str) -> support::Killed {
-    let mut holder = child(
-        wrapper,
-        "leases::child_that_holds",
-        &[("ZKLOCK_TEST_HOLD", url)],
-    );
-    let mut lines = BufReader::new(holder.0.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().starts_with("holds")));
-    holder
+#[ignore = "a worker process"]
+fn worker_that_holds() {
+    let Some(url) = worker::input() else { return };
+    let _guard = mutex(&url, seconds(6)).lock().unwrap();
+    worker::say("holds");
+    worker::stay();
 }
 
 #[test]
@@ -58,7 +46,8 @@ fn holding_child(wrapper: &[&str], url: &str) -> support::Killed {
 fn a_dead_holders_lock_is_taken_over_after_the_lease_and_not_before() {
     let database = Database::new();
     let mut conn = database.conn();
-    let holder = holding_child(&[], &database.url());
+    let holder = Worker::spawn(worker_that_holds, &database.url());
+    holder.expect("holds");
     let mutex = mutex(&database.url(), seconds(20));
     assert!(try_lock(&mutex).is_none());
     drop(holder);
@@ -111,16 +100,12 @@ fn of_many_takers_of_an_expired_lock_exactly_one_gets_it() {
     }
 }
 
-/// A child takes and releases the lock until it is killed; the file tells of two at once.
+/// Takes and releases the lock until it is killed; the file tells of two at once.
 #[test]
-#[ignore = "runs in a process of its own"]
-fn child_that_contends() {
-    let (Ok(url), Ok(path)) = (
-        std::env::var("ZKLOCK_TEST_CONTEND"),
-        std::env::var("ZKLOCK_TEST_FILE"),
-    ) else {
-        return;
-    };
+#[ignore = "a worker process"]
+fn worker_that_contends() {
+    let Some(input) = worker::input() else { return };
+    let [url, path] = worker::words(&input);
     let mutex = mutex(&url, seconds(6));
     let file = File::open(path).unwrap();
     for i in 0.. {
@@ -131,63 +116,46 @@ fn child_that_contends() {
         thread::sleep(Duration::from_millis(i % 3));
         let valid = guard.is_held();
         file.unlock().unwrap();
-        println!(
-            "\n{} {token}",
-            if alone || !valid { "alone" } else { "OVERLAP" }
-        );
+        let turn = if alone || !valid { "alone" } else { "OVERLAP" };
+        worker::say(&format!("{turn} {token}"));
         drop(guard);
     }
 }
 
-/// The token of who had the lock, if a line of a contender tells of that.
-fn turn(line: &str) -> Option<i64> {
-    assert!(!line.contains("OVERLAP"), "two at once");
-    line.strip_prefix("alone ")?.parse().ok()
+/// The token of the one that had the lock, by what it said.
+fn token(turn: &str) -> i64 {
+    let token = turn.strip_prefix("alone ").expect("two at once");
+    token.parse().expect("a token")
 }
 
 #[test]
 #[ignore = "needs MariaDB"]
 fn processes_exclude_each_other_while_some_are_killed() {
     let database = Database::new();
-    let file = std::env::temp_dir().join(format!("zklock-{}", std::process::id()));
+    let folder = Folder::new();
+    let file = folder.path("inside");
     File::create(&file).unwrap();
-    let (to, lines) = crossbeam_channel::unbounded();
-    let start = || {
-        let variables = [
-            ("ZKLOCK_TEST_CONTEND", database.url()),
-            ("ZKLOCK_TEST_FILE", file.display().to_string()),
-        ];
-        let variables = variables
-            .each_ref()
-            .map(|(name, value)| (*name, value.as_str()));
-        let mut contender = child(&[], "leases::child_that_contends", &variables);
-        let (output, to) = (contender.0.stdout.take().unwrap(), to.clone());
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _ = to.send(line);
-            }
-        });
-        contender
-    };
+    let input = format!("{} {}", database.url(), file.display());
+    let start = || Worker::spawn(worker_that_contends, &input);
     let mut contenders: Vec<_> = (0..4).map(|_| start()).collect();
+    let turns = |contender: &Worker| contender.lines().clone();
+    let mut all_turns: Vec<_> = contenders.iter().map(turns).collect();
     for round in 0..12 {
         thread::sleep(seconds(1));
         let place = round % contenders.len();
         contenders[place] = start();
+        all_turns.push(turns(&contenders[place]));
     }
-    let mut tokens = Vec::new();
-    while tokens.len() < 50 {
-        let line = lines.recv_timeout(seconds(30)).expect("another turn");
-        tokens.extend(turn(&line));
-    }
+    eventually("they have taken turns", || {
+        50 <= all_turns.iter().map(Receiver::len).sum::<usize>()
+    });
     drop(contenders);
-    drop(to);
-    std::fs::remove_file(&file).unwrap();
-    tokens.extend(lines.iter().filter_map(|line| turn(&line)));
-    let turns = tokens.len();
+    let turns = all_turns.iter().flat_map(Receiver::iter);
+    let mut tokens: Vec<_> = turns.map(|turn| token(&turn)).collect();
+    let given = tokens.len();
     tokens.sort_unstable();
     tokens.dedup();
-    assert_eq!(tokens.len(), turns, "a token was given twice");
+    assert_eq!(tokens.len(), given, "a token was given twice");
 }
 
 #[test]
@@ -213,15 +181,15 @@ fn the_time_zones_of_sessions_do_not_matter() {
     }
 }
 
-/// What runs a program with a wall clock that is off.
-fn faketime(off: &str) -> [String; 4] {
-    let library = crate::faketime::library("libfaketime.so.1").expect("the package libfaketime");
-    [
-        "env".to_owned(),
-        format!("LD_PRELOAD={}", library.display()),
-        format!("FAKETIME={off}"),
-        "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
-    ]
+/// Starts a holder with a wall clock that is off.
+fn holder_with_clock(off: &str, url: &str) -> Worker {
+    let library = faketime::library("libfaketime.so.1").expect("the package libfaketime");
+    let mut command = worker::itself();
+    command
+        .env("LD_PRELOAD", library)
+        .env("FAKETIME", off)
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Worker::launch(command, worker_that_holds, url)
 }
 
 #[test]
@@ -237,16 +205,13 @@ fn a_client_whose_clock_is_off_by_an_hour_excludes_and_is_excluded() {
 fn assert_excludes_and_is_excluded(off: &str) {
     let database = Database::new();
     let mutex = mutex(&database.url(), seconds(6));
-    let wrapper = faketime(off);
-    let wrapper = wrapper.each_ref().map(String::as_str);
-    let holder = holding_child(&wrapper, &database.url());
+    let holder = holder_with_clock(off, &database.url());
+    holder.expect("holds");
     assert!(mutex.try_lock_for(seconds(8)).unwrap().is_none());
     drop(holder);
     let guard = mutex.try_lock_for(seconds(30)).unwrap().unwrap();
     // One that waits takes nothing from a holder whose clock is right.
-    let url = database.url();
-    let variables = [("ZKLOCK_TEST_HOLD", url.as_str())];
-    let waiter = child(&wrapper, "leases::child_that_holds", &variables);
+    let waiter = holder_with_clock(off, &database.url());
     thread::sleep(seconds(8));
     guard.verify().unwrap();
     drop(waiter);

@@ -7,8 +7,9 @@ use mysql::prelude::Queryable;
 use zklock::mysql::MutexGuard;
 use zklock::{Error, GuardState, LockGuard};
 
-use crate::support::{Database, wait_until};
-use crate::task::{is_asleep, own_task};
+use crate::database::Database;
+use crate::support::eventually;
+use crate::support::task::{is_asleep, own_task};
 use crate::{client, mutex, seconds, try_lock};
 
 #[test]
@@ -192,7 +193,7 @@ fn threads_of_a_client_take_turns_in_order() {
                 to.send((i, guard.fencing_token())).unwrap();
             });
             let task = told.recv().unwrap();
-            wait_until("the thread waits", || is_asleep(&task));
+            eventually("the thread waits", || is_asleep(&task));
             thread
         })
         .collect();

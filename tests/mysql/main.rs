@@ -3,17 +3,13 @@
 
 #![cfg(feature = "mysql")]
 
-#[path = "../support/faketime.rs"]
-mod faketime;
+mod database;
 mod faults;
 mod leases;
 mod locks;
-#[path = "../support/port.rs"]
-mod port;
+#[path = "../support/mod.rs"]
 mod support;
 mod tables;
-#[path = "../support/task.rs"]
-mod task;
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use mysql::prelude::Queryable;
 use zklock::Error;
 use zklock::mysql::{ALTER_TABLE, CREATE_TABLE, Client};
 
-use crate::support::{Database, Server};
+use crate::database::{Database, Server};
 use crate::{LATE, mutex, seconds, try_lock};
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use zklock::{Acl, Client, ClientBuilder, Error, LockOptions, Permission};
 
-use super::support::proxy::Proxy;
-use super::support::raw::{PERSISTENT, Raw, assert_nothing_left, op};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, timed};
-use super::{SOON, wait_for_children};
+use super::SOON;
+use crate::support::proxy::Proxy;
+use crate::support::raw::{PERSISTENT, Raw, assert_nothing_left, op, wait_for_children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
 
 fn somebody(hosts: &str) -> ClientBuilder {
     Client::builder(hosts).session_timeout(SOON)

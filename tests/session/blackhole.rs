@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use zklock::{Client, GuardEvent, GuardState, SendGuard};
 
-use super::support::proxy::Proxy;
-use super::support::raw::{assert_nothing_left, children, op};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, timed};
-use super::{SOON, connect, wait_for_children};
+use super::{SOON, connect};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{assert_nothing_left, children, op, wait_for_children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
 
 /// How late most guards are, at most, in telling what they know, and most calls.
 const SLACK: Duration = Duration::from_millis(500);

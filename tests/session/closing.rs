@@ -5,10 +5,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::support::proxy::Proxy;
-use super::support::zookeeper::ZooKeeper;
-use super::support::{aside, fresh_path, timed};
-use super::{connect, wait_for_children};
+use super::connect;
+use crate::support::proxy::Proxy;
+use crate::support::raw::wait_for_children;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{aside, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const CLOSES: usize = 200;

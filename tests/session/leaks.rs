@@ -1,18 +1,16 @@
 //! Thousands who wait in vain leave no trace.
 
-use std::env;
 use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use zklock::Client;
 
-use super::support::raw::children;
-use super::support::worker::{self, Worker};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, within};
 use super::{SOON, connect};
+use crate::support::raw::children;
+use crate::support::worker::{self, Worker};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, within};
 
 const THREADS: usize = 8;
 const ATTEMPTS: usize = 10_000;
@@ -43,12 +41,12 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
     let settled = || watches() == Some(THREADS as i64);
     eventually("the holder watches", settled);
 
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = worker::itself();
     // One heap for all threads: which of several they use, and so fill, is chance.
     command.env("MALLOC_ARENA_MAX", "1");
     let worker = Worker::launch(
         command,
-        "leaks::worker_that_waits_in_vain",
+        worker_that_waits_in_vain,
         &format!("{hosts} {base}"),
     );
     let [before, after] = [(); 2].map(|()| Figures::read(&worker.hear()));

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use zklock::Client;
 
-use super::support::proxy::Proxy;
-use super::support::raw::{Raw, assert_nothing_left, children, op};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, timed};
 use super::{SOON, connect};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, assert_nothing_left, children, op};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
 
 /// A proxy, a client behind it and a lock whose directory is there already: the first
 /// create makes a node.

@@ -1,16 +1,19 @@
-//! What a client makes of everything that can go wrong between it and a real ZooKeeper.
+//! What a client does when anything goes wrong between it and a real ZooKeeper, and what it
+//! tells of itself.
 //!
-//! All of it is about the wire session; what both transports promise is in the tests
-//! that are named after the locks. `ZKLOCK_LONG` in the environment makes the tests that
+//! All of it is about our own transport; what both transports promise is in
+//! `tests/promises`. `ZKLOCK_LONG` in the environment makes the tests that
 //! watch a client for a while do so for a minute.
 
 mod access;
 mod blackhole;
 mod closing;
 mod expiry;
+mod forked;
 mod leaks;
 mod logs;
 mod lost_reply;
+mod metrics;
 mod oversized;
 mod refusing;
 mod resets;
@@ -24,8 +27,6 @@ mod watches;
 use std::env;
 use std::time::Duration;
 
-use support::eventually;
-use support::raw::children;
 use zklock::Client;
 
 /// Longer than any call takes that does not hang, shorter than a hang.
@@ -45,11 +46,4 @@ fn connect(hosts: &str, timeout: Duration) -> Client {
     let client = client.expect("a client");
     assert_eq!(client.session_timeout(), timeout, "the server's limits");
     client
-}
-
-#[track_caller]
-fn wait_for_children(hosts: &str, path: &str, count: usize) {
-    eventually(&format!("{count} under {path}"), || {
-        children(hosts, path).len() == count
-    });
 }

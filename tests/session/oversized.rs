@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use zklock::{Client, Error, GuardState};
 
-use super::support::fresh_path;
-use super::support::proxy::Proxy;
-use super::support::raw::{Raw, children, op};
-use super::support::zookeeper::ZooKeeper;
-use super::{SOON, connect, wait_for_children};
+use super::{SOON, connect};
+use crate::support::fresh_path;
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, children, op, wait_for_children};
+use crate::support::zookeeper::ZooKeeper;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::support::proxy::Proxy;
-use super::support::worker::{self, Worker};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path};
-use super::{SOON, a_while, connect, logs, wait_for_children};
+use super::{SOON, a_while, connect, logs};
+use crate::support::proxy::Proxy;
+use crate::support::raw::wait_for_children;
+use crate::support::worker::{self, Worker};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -41,12 +42,17 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let worker = worker_at(&proxy);
     proxy.refuse();
     let address = proxy.hosts();
-    let listener = TcpListener::bind(address).expect("in the place of the proxy");
+    let mut listener = None;
+    // A process that another test starts has the proxy's socket, too, for a moment.
+    eventually("in the place of the proxy", || {
+        listener = TcpListener::bind(&address).ok();
+        listener.is_some()
+    });
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     thread::spawn(move || {
         // It goes with the process: nobody else wants the port.
-        for _ in listener.incoming().flatten() {
+        for _ in listener.iter().flat_map(TcpListener::incoming).flatten() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -65,7 +71,7 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
 fn worker_at(proxy: &Proxy) -> Worker {
     let (server, path) = (ZooKeeper::shared(), fresh_path("refused"));
     let input = format!("{} {path}", proxy.hosts());
-    let worker = Worker::spawn("refusing::worker_that_nobody_answers", &input);
+    let worker = Worker::spawn(worker_that_nobody_answers, &input);
     wait_for_children(&server.hosts(), &path, 2);
     worker.expect("waiting");
     worker

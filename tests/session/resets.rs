@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use zklock::{Client, GuardEvent, SessionEvent};
 
-use super::support::proxy::Proxy;
-use super::support::raw::{assert_nothing_left, children};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{fresh_path, within};
 use super::{SOON, a_while, connect};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{assert_nothing_left, children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{fresh_path, within};
 
 /// What the holders of one lock leave behind for each other.
 #[derive(Default)]

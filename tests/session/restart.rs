@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use zklock::GuardState;
 
-use super::support::raw::assert_nothing_left;
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, timed};
-use super::{SOON, connect, wait_for_children};
+use super::{SOON, connect};
+use crate::support::raw::{assert_nothing_left, wait_for_children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
 
 /// Half of it is far longer than a server takes to start.
 const TIMEOUT: Duration = Duration::from_secs(40);

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use zklock::{Client, GuardState, SessionEvent};
 
-use super::support::proxy::Proxy;
-use super::support::zookeeper::ZooKeeper;
-use super::support::{aside, eventually, fresh_path};
-use super::{connect, wait_for_children};
+use super::connect;
+use crate::support::proxy::Proxy;
+use crate::support::raw::wait_for_children;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{aside, eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long it may take on a machine with other things to do.

@@ -8,10 +8,10 @@ use std::thread;
 
 use zklock::{Acl, Client, Error, GuardState};
 
-use super::support::proxy::Proxy;
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path};
 use super::{SOON, logs};
+use crate::support::proxy::Proxy;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path};
 
 const USER: &str = "the-user";
 const PASSWORD: &str = "correct-horse-battery-staple";

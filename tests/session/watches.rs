@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use zklock::{GuardEvent, GuardState};
 
-use super::support::proxy::Proxy;
-use super::support::raw::{Raw, assert_nothing_left, op};
-use super::support::zookeeper::ZooKeeper;
-use super::support::{eventually, fresh_path, timed};
-use super::{SOON, connect, wait_for_children};
+use super::{SOON, connect};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, assert_nothing_left, op, wait_for_children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -24,7 +24,7 @@ pub(crate) mod worker;
 pub(crate) mod zookeeper;
 
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,15 @@ impl Room {
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
         thread::yield_now();
         assert_eq!(self.0.fetch_sub(1, Ordering::SeqCst), 1, "two are inside");
+    }
+}
+
+/// Sets the flag when dropped, by a panic too.
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use super::{PATIENCE, within};
+use super::{PATIENCE, eventually, within};
 
 /// The numbers of ZooKeeper's requests.
 pub(crate) mod op {
@@ -54,6 +54,15 @@ pub(crate) fn assert_nothing_left(hosts: &str, path: &str) {
         left.is_empty()
     });
     assert!(empty, "still under {path}: {left:?}");
+}
+
+/// Waits until there are this many nodes in a directory.
+#[track_caller]
+pub(crate) fn wait_for_children(hosts: &str, path: &str, count: usize) {
+    let mut raw = Raw::connect(hosts);
+    eventually(&format!("{count} nodes under {path}"), || {
+        raw.children(path).unwrap_or_default().len() == count
+    });
 }
 
 /// Returns the session that a node belongs to.

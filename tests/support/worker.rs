@@ -1,9 +1,15 @@
-//! Test processes: the test binary runs itself again, as one ignored test of itself.
+//! Test processes: the test binary runs itself again, as one test of itself.
 //!
-//! A worker is a test marked `#[ignore = "a worker process"]` that begins with
-//! `let Some(input) = worker::input() else { return };`, for the ignored tests are also
-//! run as such. It reports with [`say`], one line at a time.
+//! A worker is the body of such a process and no test, although the harness takes it for
+//! one. It is marked `#[ignore = "a worker process"]`, its name begins with `worker_that_`,
+//! by which `tests/all.sh` leaves it out, and it begins with
+//! `let Some(input) = worker::input() else { return };`. It reports with [`say`], one line
+//! at a time.
+//!
+//! A test that changes what all threads of a process share, such as the logger, does so
+//! [`alone`].
 
+use std::any::type_name;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -13,6 +19,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::leash::Leashed;
+use super::run;
 
 const INPUT: &str = "ZKLOCK_TEST_WORKER";
 
@@ -30,17 +37,15 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Runs the ignored test `name` in a process of its own, which gets `input`.
-    pub(crate) fn spawn(name: &str, input: &str) -> Self {
-        let binary = env::current_exe().expect("finding the test binary");
-        Self::launch(Command::new(binary), name, input)
+    /// Runs a worker in a process of its own, which gets `input`.
+    pub(crate) fn spawn<W: Fn()>(worker: W, input: &str) -> Self {
+        Self::launch(itself(), worker, input)
     }
 
     /// As [`spawn`](Self::spawn), where `command` runs the test binary.
-    pub(crate) fn launch(mut command: Command, name: &str, input: &str) -> Self {
+    pub(crate) fn launch<W: Fn()>(mut command: Command, _: W, input: &str) -> Self {
+        choose::<W>(&mut command);
         command
-            .args(["--exact", name, "--ignored", "--nocapture"])
-            .args(["--test-threads", "1"])
             .env(INPUT, input)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -101,6 +106,33 @@ impl Worker {
     pub(crate) fn ended(&mut self) -> Option<bool> {
         self.process.ended().map(|status| status.success())
     }
+}
+
+/// Runs a test, which calls this and does nothing else, in a process of its own.
+pub(crate) fn alone<T: Fn()>(test: T) {
+    if input().is_some() {
+        return test();
+    }
+    let mut command = itself();
+    choose::<T>(&mut command);
+    let said = run(command.env(INPUT, ""));
+    assert!(said.contains("1 passed"), "the test was not found: {said}");
+}
+
+/// Returns the command that runs this binary again.
+pub(crate) fn itself() -> Command {
+    Command::new(env::current_exe().expect("finding the test binary"))
+}
+
+/// Has the test binary run the test that is this function, or that has this closure.
+fn choose<F>(command: &mut Command) {
+    let name = type_name::<F>();
+    // The harness leaves the name of the crate out.
+    let (_, name) = name.split_once("::").expect("a path");
+    let name = name.trim_end_matches("::{{closure}}");
+    command
+        .args(["--exact", name, "--include-ignored", "--nocapture"])
+        .args(["--test-threads", "1"]);
 }
 
 /// Returns what the worker was given, or nothing if this process is not a worker.

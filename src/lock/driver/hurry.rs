@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request};
 use crate::recipe::attempt;
 use crate::recipe::overdue::{Action, Event};
-use crate::session::caller::refused;
+use crate::session::call_error::CallError;
 use crate::time::clock::Moment;
 use crate::time::limit::LimitReached;
 use crate::transport::{Answered, Failure};
@@ -25,7 +25,7 @@ impl Driver<'_, '_> {
                 Action::List => self.ask(Request::list(self.queue.dir)),
                 Action::Look(name) => {
                     let path = self.full(&name);
-                    self.ask(Request::Exists { path, watch: false })
+                    self.ask(Request::exists(&path))
                 }
                 Action::Ask(name) => {
                     let head = self.full(&name);
@@ -55,11 +55,12 @@ impl Driver<'_, '_> {
         head: &str,
         request: &Request,
     ) -> Result<std::result::Result<Answered, LimitReached>> {
-        match self.caller.insist(request, &self.request.limit)? {
-            Ok(Err(Failure::Refused(code))) if code != ErrorCode::NO_NODE => {
-                Err(refused(head, code))
+        match self.caller.call(request, head, &self.request.limit) {
+            Ok(reply) => Ok(Ok(Ok(reply))),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => {
+                Ok(Ok(Err(Failure::Refused(ErrorCode::NO_NODE))))
             }
-            answered => Ok(answered),
+            Err(error) => error.or(head, Err(LimitReached)),
         }
     }
 }

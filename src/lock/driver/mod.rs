@@ -25,7 +25,8 @@ use crate::recipe::last_grant::LastGrant;
 use crate::recipe::queue::Blocked;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::caller::{Caller, over, refused};
+use crate::session::call_error::{CallError, over};
+use crate::session::caller::Caller;
 use crate::session::grant_proof::GrantProof;
 use crate::session::lease::Lease;
 use crate::time::limit::LimitReached;
@@ -53,7 +54,7 @@ pub(super) fn acquire(
     let since = Instant::now();
     let mut caller = session.caller();
     loop {
-        let Ok(snapshot) = caller.connected(&request.limit)? else {
+        let Some(snapshot) = caller.connected(&request.limit)? else {
             return Ok(None);
         };
         if queue.is_pointless() {
@@ -201,17 +202,14 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn evicted(mut self, name: &str) -> Result<Progress> {
         let node = self.full(name);
         self.unwatch_own(&node);
-        let look = Request::Exists {
-            path: node.clone(),
-            watch: false,
-        };
-        match self.caller.insist(&look, &self.request.limit)? {
-            Err(LimitReached) => Ok(Progress::LimitReached),
-            Ok(Err(Failure::Closed)) => Err(over(&self.session.status.snapshot())),
-            Ok(_) if self.session.status.snapshot().session != self.snapshot.session => {
+        let look = Request::exists(&node);
+        match self.caller.call(&look, &node, &self.request.limit) {
+            Err(CallError::LimitReached) => Ok(Progress::LimitReached),
+            Err(CallError::Over(error)) => Err(error),
+            _ if self.session.status.snapshot().session != self.snapshot.session => {
                 Ok(Progress::Restart)
             }
-            Ok(_) => Err(Error::Evicted { node }),
+            _ => Err(Error::Evicted { node }),
         }
     }
 
@@ -247,11 +245,11 @@ impl<'a, 'q> Driver<'a, 'q> {
 
     /// Deals with an answer that no step expects.
     fn trouble(&mut self, answered: Answered) -> Result<Step> {
-        match answered {
-            Err(Failure::Refused(code)) => Err(refused(self.queue.dir, code)),
-            Err(Failure::TooLong(long)) => Err(long.about(self.queue.dir)),
-            Err(Failure::Closed) => Err(over(&self.session.status.snapshot())),
-            Ok(_) | Err(Failure::Lost | Failure::NotSent) => self.reconnect(),
+        let failure = answered.err().unwrap_or(Failure::Lost);
+        let snapshot = self.session.status.snapshot();
+        match CallError::of(failure, self.queue.dir, &snapshot) {
+            Some(error) => error.or(self.queue.dir, Step::Report(Event::Cancel)),
+            None => self.reconnect(),
         }
     }
 
@@ -260,7 +258,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         if self.caller.is_steady(&self.snapshot) {
             self.caller.breathe();
         }
-        if self.caller.connected(&self.request.limit)?.is_err() {
+        if self.caller.connected(&self.request.limit)?.is_none() {
             return Ok(Step::Report(Event::Cancel));
         }
         Ok(self.changed()?.unwrap_or(Step::Again))

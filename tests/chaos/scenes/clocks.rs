@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cluster::{Run, number, wait};
 use crate::history::Process;
-use crate::holder::{HOLDER, LET_GO};
+use crate::holder::{LET_GO, worker_that_holds_mutexes};
 use crate::support::faketime;
 use crate::support::raw::{PERSISTENT, Raw};
 use crate::support::zookeeper::{Folder, ZooKeeper};
@@ -50,7 +50,7 @@ fn wall_clocks_that_jump_lose_no_guard() {
     let paths: Vec<_> = (0..5).map(|i| format!("{ROOT}/held-{i}")).collect();
     let more = [&hosts].into_iter().chain(&paths).map(String::as_str);
     let more: Vec<_> = more.collect();
-    run.hire(Process { slot, life: 0 }, HOLDER, &more);
+    run.hire(Process { slot, life: 0 }, worker_that_holds_mutexes, &more);
     run.worker(slot).expect("ready");
     run.worker(slot).expect("held");
     for _ in 0..number("ZKLOCK_CHAOS_ROUNDS").unwrap_or(1) {

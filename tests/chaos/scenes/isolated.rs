@@ -3,15 +3,15 @@
 //! It goes on to answer pings for as long as its sync limit, while the rest of the
 //! ensemble lets the client's session expire and hands its lock on. The client must know
 //! better, and it does, because it asks the quorum. To show that the schedule would find
-//! a client that does not, the second test has a client trust the pings: there the
-//! checker must find two holders.
+//! a client that does not, the second test, which `tests/chaos.sh` compiles with
+//! `trust_pings.sh`, has clients trust the pings: there the checker must find two holders.
 
 use std::time::Duration;
 
 use crate::checker::check;
 use crate::cluster::{Run, SERVERS, number, row, wait};
 use crate::history::{Entry, Process, Time, What};
-use crate::holder::{HOLDER, LET_GO};
+use crate::holder::{LET_GO, worker_that_holds_mutexes};
 use crate::support::eventually;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
@@ -27,7 +27,7 @@ const NEW: Process = Process { slot: 1, life: 0 };
 fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
     if netns::is_inside() {
         for i in 0..number("ZKLOCK_CHAOS_ISOLATIONS").unwrap_or(2) {
-            let seen = isolate(&format!("isolated follower, {}", i + 1), false);
+            let seen = isolate(&format!("isolated follower, {}", i + 1));
             assert!(seen.old_valid < seen.new_granted, "{seen:?}");
         }
     } else if netns::available() {
@@ -40,9 +40,9 @@ fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn without_the_proof_of_life_two_hold_at_a_time() {
+    assert!(trusts_pings(), "compile it with tests/chaos/trust_pings.sh");
     if netns::is_inside() {
-        let name = "isolated follower, trusting pings";
-        let seen = isolate(name, true);
+        let seen = isolate("isolated follower, trusting pings");
         assert!(seen.new_granted < seen.old_valid, "{seen:?}");
         let story = seen.story.expect("the checker finds two holders");
         assert!(story.contains("both had a valid hold"), "{story}");
@@ -50,6 +50,11 @@ fn without_the_proof_of_life_two_hold_at_a_time() {
     } else if netns::available() {
         netns::run_inside("scenes::isolated::without_the_proof_of_life_two_hold_at_a_time");
     }
+}
+
+/// Whether this is compiled with `trust_pings.sh`.
+fn trusts_pings() -> bool {
+    cfg!(zklock_trust_pings)
 }
 
 /// What was seen in one run.
@@ -61,7 +66,7 @@ struct Seen {
     story: Option<String>,
 }
 
-fn isolate(name: &str, trusts_pings: bool) -> Seen {
+fn isolate(name: &str) -> Seen {
     // The follower waits for 10 s before it believes that its leader is gone.
     let builder = ZooKeeper::builder().fsync(false).line("syncLimit=20");
     let network = Network::new(SERVERS + 2);
@@ -76,16 +81,11 @@ fn isolate(name: &str, trusts_pings: bool) -> Seen {
     let path = format!("{ROOT}/isolated");
 
     let hosts = run.ensemble.server(follower).hosts();
-    if trusts_pings {
-        let switch = ("ZKLOCK_CHAOS_TRUST_PINGS", "1");
-        run.environment
-            .push((switch.0.to_owned(), switch.1.to_owned()));
-    }
-    run.hire(OLD, HOLDER, &[&hosts, &path]);
+    run.hire(OLD, worker_that_holds_mutexes, &[&hosts, &path]);
     run.worker(OLD.slot).expect("ready");
     run.worker(OLD.slot).expect("held");
     let hosts = run.ensemble.server(leader).hosts();
-    run.hire(NEW, HOLDER, &[&hosts, &path]);
+    run.hire(NEW, worker_that_holds_mutexes, &[&hosts, &path]);
     run.worker(NEW.slot).expect("ready");
     wait(1000);
 
@@ -101,7 +101,7 @@ fn isolate(name: &str, trusts_pings: bool) -> Seen {
     run.heal();
     run.signal(LET_GO);
     tell(name, cut, &seen, &run.history());
-    if !trusts_pings {
+    if !trusts_pings() {
         run.finish();
     }
     seen

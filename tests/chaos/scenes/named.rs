@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::checker::Summary;
 use crate::cluster::{Run, SERVERS, number, wait};
 use crate::history::Process;
-use crate::holder::{HOLDER, LET_GO};
+use crate::holder::{LET_GO, worker_that_holds_mutexes};
 use crate::sound::on_sound_servers;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
@@ -55,7 +55,7 @@ fn a_rolling_restart_loses_no_guard() {
         let paths: Vec<_> = (0..5).map(|i| format!("{ROOT}/held-{slot}-{i}")).collect();
         let more = [&hosts].into_iter().chain(&paths).map(String::as_str);
         let more: Vec<_> = more.collect();
-        run.hire(Process { slot, life: 0 }, HOLDER, &more);
+        run.hire(Process { slot, life: 0 }, worker_that_holds_mutexes, &more);
     }
     for slot in holders.clone() {
         run.worker(slot).expect("ready");

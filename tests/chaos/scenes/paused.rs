@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cluster::{Run, row, wait};
 use crate::history::{Entry, Process, What};
-use crate::holder::{HOLDER, LATE, LET_GO, WRITE};
+use crate::holder::{LET_GO, WRITE, worker_that_holds_mutexes, worker_that_writes_late};
 use crate::workload::ROOT;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -21,10 +21,10 @@ const WRITER: Process = Process { slot: 2, life: 0 };
 fn a_client_stopped_between_check_and_write_is_turned_away_by_its_token() {
     let mut run = Run::start("paused in the critical section", TIMEOUT, None);
     let path = format!("{ROOT}/paused");
-    run.hire(LATE_ONE, LATE, &[&path]);
+    run.hire(LATE_ONE, worker_that_writes_late, &[&path]);
     run.worker(LATE_ONE.slot).expect("held");
     let hosts = run.ensemble.hosts();
-    run.hire(NEXT, HOLDER, &[&hosts, &path]);
+    run.hire(NEXT, worker_that_holds_mutexes, &[&hosts, &path]);
     run.worker(NEXT.slot).expect("ready");
     wait(500);
 
@@ -34,7 +34,7 @@ fn a_client_stopped_between_check_and_write_is_turned_away_by_its_token() {
     // The next holder goes, and a third one writes.
     run.signal(LET_GO);
     run.worker(NEXT.slot).expect("released");
-    run.hire(WRITER, LATE, &[&path]);
+    run.hire(WRITER, worker_that_writes_late, &[&path]);
     run.worker(WRITER.slot).expect("held");
     run.signal(WRITE);
     run.worker(WRITER.slot).expect("accepted");

@@ -1,0 +1,134 @@
+//! When a suspect lock stops the command: a decision, without I/O.
+//!
+//! ```text
+//! last proof                                              valid_for() = 0
+//!     │···· Held ····│········ Suspect ·········│·· margin ··│ Lost
+//!                           │◄──── grace ──────►│
+//!                        SIGTERM             SIGKILL
+//! ```
+//!
+//! SIGTERM comes as late as the grace allows, but not before the lock is suspect: a
+//! connection that breaks and comes back in time costs nothing. SIGKILL follows even if the
+//! lock is held again: half of the group may have ended by then.
+
+use std::time::Duration;
+
+use zklock::GuardState;
+
+/// How often the lock is looked at without news: timers stand still while the machine
+/// sleeps, and the clock of the lock does not.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StopPolicy {
+    grace: Duration,
+    margin: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum StopAction {
+    /// Look again after this long.
+    Wait(Duration),
+    /// Send SIGTERM.
+    Terminate,
+    /// Send SIGKILL.
+    Kill,
+}
+
+impl StopPolicy {
+    /// Leaves a margin of a tenth of the time that a proof lasts, for killing the command.
+    ///
+    /// The default grace is what is left when the lock becomes suspect because the quorum is
+    /// silent.
+    pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
+        Self {
+            grace: grace.unwrap_or(session_timeout / 8),
+            margin: session_timeout / 20,
+        }
+    }
+
+    /// Decides by the state of the guard, and by how long ago SIGTERM was sent.
+    pub(crate) fn decide(
+        self,
+        state: GuardState,
+        valid_for: Duration,
+        term_sent: Option<Duration>,
+    ) -> StopAction {
+        let left = valid_for.saturating_sub(self.margin);
+        if state == GuardState::Lost || left.is_zero() {
+            return StopAction::Kill;
+        }
+        match term_sent {
+            Some(term_sent) => {
+                let grace = self.grace.saturating_sub(term_sent);
+                match grace.is_zero() {
+                    true => StopAction::Kill,
+                    false => StopAction::Wait(grace.min(left).min(LOOK)),
+                }
+            }
+            None if state == GuardState::Held => StopAction::Wait(left.min(LOOK)),
+            None if left <= self.grace => StopAction::Terminate,
+            None => StopAction::Wait((left - self.grace).min(LOOK)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use GuardState::{Held, Lost, Suspect};
+    use StopAction::{Kill, Terminate, Wait};
+
+    fn tenths(tenths: u64) -> Duration {
+        Duration::from_millis(100 * tenths)
+    }
+
+    #[test]
+    fn the_command_is_told_in_time_and_killed_before_the_lock_is_lost() {
+        // A session of 20 s: a proof lasts 10 s, the margin is 1 s.
+        let policy = StopPolicy::new(tenths(200), Some(tenths(50)));
+        let table = [
+            // state  valid  term_sent  action
+            (Held, 100, None, Wait(LOOK)),
+            (Held, 15, None, Wait(tenths(5))),
+            (Suspect, 95, None, Wait(LOOK)),
+            (Suspect, 65, None, Wait(tenths(5))),
+            (Suspect, 60, None, Terminate),
+            (Suspect, 33, None, Terminate),
+            (Suspect, 60, Some(0), Wait(LOOK)),
+            (Suspect, 14, Some(5), Wait(tenths(4))),
+            (Suspect, 10, Some(5), Kill),
+            (Suspect, 10, None, Kill),
+            (Suspect, 99, Some(50), Kill),
+            (Held, 99, Some(48), Wait(tenths(2))),
+            (Held, 99, Some(50), Kill),
+            (Lost, 0, None, Kill),
+            (Lost, 0, Some(1), Kill),
+        ];
+        for (state, valid, term_sent, action) in table {
+            let decided = policy.decide(state, tenths(valid), term_sent.map(tenths));
+            assert_eq!(decided, action, "{state:?} {valid} {term_sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_quorum_costs_the_command_no_time_to_stop() {
+        for seconds in [1, 2, 4, 10, 20, 60] {
+            let timeout = Duration::from_secs(seconds);
+            let policy = StopPolicy::new(timeout, None);
+            // Suspect for its silence alone, a third of the timeout after the last proof.
+            let silent = policy.decide(Suspect, timeout / 2 - timeout / 3, None);
+            assert_eq!(silent, Terminate, "{timeout:?}");
+            // Suspect since the connection broke, right before another proof was due.
+            let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
+            assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
+        }
+    }
+
+    #[test]
+    fn without_grace_the_command_is_killed_at_the_margin() {
+        let policy = StopPolicy::new(tenths(200), Some(Duration::ZERO));
+        assert_eq!(policy.decide(Suspect, tenths(11), None), Wait(tenths(1)));
+        assert_eq!(policy.decide(Suspect, tenths(10), None), Kill);
+    }
+}

@@ -1,0 +1,342 @@
+//! Supervises a command and its lock.
+//!
+//! The command is stopped before anything is said about it, and messages go through
+//! `stderr`, which never blocks: only the loop of [`Supervisor::run`] waits.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after, never, select};
+use nix::sys::signal::Signal as Number;
+use rustix::process::{Signal, getpgrp, kill_process_group};
+use zklock::{GuardEvent, GuardState};
+
+use crate::acquire::HeldLock;
+use crate::args::{OnLost, Run};
+use crate::child::{Child, Variables};
+use crate::ending::Ending;
+use crate::failure::{Failure, LOST};
+use crate::signals::{Signals, ends};
+use crate::stderr::say;
+use crate::stop_policy::{StopAction, StopPolicy};
+use crate::terminal::{Terminal, has_job_control};
+use crate::terminal_listener::TerminalListener;
+
+/// How often the lock is looked at if its loss does not stop the command.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often processes are looked for that the command has left behind.
+const REST_POLL: Duration = Duration::from_millis(20);
+
+/// As above, after [`QUIET`].
+const SLOW_REST_POLL: Duration = Duration::from_millis(200);
+
+/// How long processes are left behind before the user is told.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// See the module's documentation.
+pub(crate) struct Supervisor<'a> {
+    run: &'a Run,
+    lock: HeldLock,
+    policy: StopPolicy,
+    child: Child,
+    terminal: Option<Terminal>,
+    signals: &'a Signals,
+    /// When SIGTERM was sent because the lock was suspect.
+    term_sent: Option<Instant>,
+    killed: bool,
+    /// The last state that the user was warned of.
+    warned: GuardState,
+    /// When the command ended and left processes behind.
+    left: Option<Instant>,
+    /// Present once the command has the terminal.
+    listener: Option<TerminalListener>,
+    had_terminal: bool,
+    said_rest: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(
+        run: &'a Run,
+        lock: HeldLock,
+        policy: StopPolicy,
+        terminal: Option<Terminal>,
+        signals: &'a Signals,
+    ) -> Result<Self, Failure> {
+        let variables = Variables {
+            path: &run.path,
+            node: &lock.node,
+            token: lock.token.map(|token| token.to_string()),
+        };
+        let child = Child::start(&run.command, &variables)
+            .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
+        let mut supervisor = Self {
+            run,
+            lock,
+            policy,
+            child,
+            terminal,
+            signals,
+            term_sent: None,
+            killed: false,
+            warned: GuardState::Held,
+            left: None,
+            listener: None,
+            had_terminal: false,
+            said_rest: false,
+        };
+        supervisor.begin()?;
+        Ok(supervisor)
+    }
+
+    /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting
+    /// a program takes a while.
+    fn begin(&mut self) -> Result<(), Failure> {
+        if self.terminal.as_ref().is_some_and(Terminal::is_all_ours) {
+            self.give_terminal();
+        }
+        let guard = &self.lock.guard;
+        let action = self.policy.decide(guard.state(), guard.valid_for(), None);
+        if !matches!(action, StopAction::Wait(_)) {
+            self.child.kill();
+            self.take_terminal_back();
+            let path = &self.run.path;
+            let message = format!("the lock {path} was lost before the command began");
+            return Err(Failure::new(LOST, message));
+        }
+        self.child.begin();
+        log::info!(
+            "got {}, the command is process {}",
+            self.lock.node,
+            self.child.group()
+        );
+        Ok(())
+    }
+
+    /// Waits until no process of the command is left; returns how it ended, and the lock.
+    pub(crate) fn run(mut self) -> (Ending, HeldLock) {
+        let events = self.lock.guard.events().clone();
+        loop {
+            if let Some(signal) = self.child.look() {
+                self.stopped(signal);
+            }
+            if self.child.is_gone() {
+                return (self.end(), self.lock);
+            }
+            let wait = self.look_at_lock().min(self.look_at_rest());
+            select! {
+                recv(self.signals.taken) -> signal => if let Ok(signal) = signal {
+                    self.signalled(signal);
+                },
+                recv(events) -> event => if event == Ok(GuardEvent::RevokeRequested) {
+                    self.child.signal(Signal::TERM);
+                    self.child.signal(Signal::CONT);
+                    say(&format!(
+                        "somebody asks for the lock {}, stopping the command",
+                        self.run.path
+                    ));
+                },
+                recv(self.heard()) -> signal => match signal {
+                    Ok(signal) => self.tell_foreground(signal),
+                    Err(_) => self.listener = None,
+                },
+                recv(after(wait)) -> _ => {}
+            }
+        }
+    }
+
+    fn heard(&self) -> Receiver<Number> {
+        let heard = self
+            .listener
+            .as_ref()
+            .map(|listener| listener.heard.clone());
+        heard.unwrap_or_else(never)
+    }
+
+    /// Sends a signal of the terminal to the own process group, too.
+    fn tell_foreground(&self, signal: Number) {
+        if let Some(number) = Signal::from_named_raw(signal as i32) {
+            self.signals.pass_over(signal);
+            let _ = kill_process_group(getpgrp(), number);
+        }
+    }
+
+    fn end(&mut self) -> Ending {
+        self.take_terminal_back();
+        self.hear_the_rest();
+        if self.term_sent.is_some() || self.killed {
+            return Ending::Code(LOST);
+        }
+        if !self.lock.guard.is_held() {
+            say(&format!(
+                "the lock {} was lost before the command ended: another may have run meanwhile",
+                self.run.path
+            ));
+        }
+        self.child.ending()
+    }
+
+    fn hear_the_rest(&mut self) {
+        let Some(mut listener) = self.listener.take() else {
+            let Ending::Signal(signal) = self.child.ending() else {
+                return;
+            };
+            for typed in [Number::SIGINT, Number::SIGQUIT] {
+                if self.had_terminal && signal == typed as i32 {
+                    // Without a listener, the signal shows in how the command ended.
+                    self.tell_foreground(typed);
+                }
+            }
+            return;
+        };
+        for signal in listener.end() {
+            self.tell_foreground(signal);
+        }
+    }
+
+    /// Stops the command if the lock is about to be lost; returns when to look again.
+    fn look_at_lock(&mut self) -> Duration {
+        let guard = &self.lock.guard;
+        let (state, valid_for) = (guard.state(), guard.valid_for());
+        let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
+        if self.run.on_lost == OnLost::Warn {
+            self.warn(state);
+            return LOOK;
+        }
+        if self.killed {
+            // Repeated until no process is left, whatever becomes of the lock.
+            self.child.kill();
+            return REST_POLL;
+        }
+        let path = &self.run.path;
+        match self.policy.decide(state, valid_for, term_sent) {
+            StopAction::Wait(wait) => return wait,
+            StopAction::Terminate => {
+                self.child.signal(Signal::TERM);
+                // A process that was stopped does not get SIGTERM before it continues.
+                self.child.signal(Signal::CONT);
+                self.term_sent = Some(Instant::now());
+                say(&format!(
+                    "the lock {path} is in doubt, stopping the command"
+                ));
+                return Duration::ZERO;
+            }
+            StopAction::Kill => self.child.kill(),
+        }
+        self.killed = true;
+        let what = match state {
+            GuardState::Lost => "is lost",
+            _ => "is about to be lost",
+        };
+        say(&format!("the lock {path} {what}, killed the command"));
+        REST_POLL
+    }
+
+    fn warn(&mut self, state: GuardState) {
+        if self.warned == state {
+            return;
+        }
+        self.warned = state;
+        let what = match state {
+            GuardState::Held => return,
+            GuardState::Suspect => "is in doubt",
+            GuardState::Lost => "is lost: another may run now",
+        };
+        say(&format!("the lock {} {what}", self.run.path));
+    }
+
+    /// Looks for processes that the command has left behind, which keep the lock.
+    fn look_at_rest(&mut self) -> Duration {
+        if !self.child.has_ended() {
+            return Duration::MAX;
+        }
+        let left = *self.left.get_or_insert_with(Instant::now);
+        if left.elapsed() < QUIET {
+            return REST_POLL;
+        }
+        if !self.said_rest {
+            self.said_rest = true;
+            let message = format!(
+                "the command has ended, what it has started keeps the lock: {}",
+                self.child.rest()
+            );
+            match io::stderr().is_terminal() {
+                true => say(&message),
+                false => log::info!("{message}"),
+            }
+        }
+        SLOW_REST_POLL
+    }
+
+    fn signalled(&mut self, signal: Number) {
+        let Some(number) = Signal::from_named_raw(signal as i32) else {
+            return;
+        };
+        match signal {
+            Number::SIGCHLD => {}
+            Number::SIGUSR1 | Number::SIGUSR2 => self.child.signal_head(number),
+            Number::SIGTSTP => self.child.signal_group(number),
+            _ => {
+                self.child.signal(number);
+                log::info!("passed {signal} on to the command");
+            }
+        }
+        if ends(signal) {
+            self.child.signal(Signal::CONT);
+        }
+    }
+
+    /// The command was stopped: stops this process, too, so that the shell takes over.
+    fn stopped(&mut self, signal: i32) {
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
+        let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
+        // The command may have got the terminal while it was being stopped for it.
+        if wants_terminal && terminal.is_with(&[getpgrp(), self.child.group()]) {
+            self.give_terminal();
+            self.child.signal_group(Signal::CONT);
+            return;
+        }
+        if signal == Signal::STOP.as_raw() {
+            // SIGSTOP was sent to the command alone; its lock is kept.
+            return;
+        }
+        if has_job_control() {
+            // The group includes a script that waits for this process.
+            let _ = kill_process_group(getpgrp(), Signal::STOP);
+        }
+        self.continued(wants_terminal);
+    }
+
+    /// This process was continued: continues the command, unless its lock is lost.
+    fn continued(&mut self, wants_terminal: bool) {
+        self.look_at_lock();
+        if let Some(terminal) = &self.terminal
+            && (terminal.is_all_ours() || wants_terminal && terminal.is_ours())
+        {
+            self.give_terminal();
+        }
+        self.child.signal_group(Signal::CONT);
+    }
+
+    fn give_terminal(&mut self) {
+        if self.listener.is_none() {
+            self.listener = self
+                .child
+                .listen()
+                .inspect_err(|error| log::info!("cannot listen to the terminal: {error}"))
+                .ok();
+        }
+        self.had_terminal = true;
+        if let Some(terminal) = &self.terminal {
+            terminal.give(self.child.group());
+        }
+    }
+
+    fn take_terminal_back(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(self.child.group());
+        }
+    }
+}

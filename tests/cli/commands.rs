@@ -1,0 +1,383 @@
+//! The commands of `zklock`: what they do, say and return.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::program::{
+    Lines, Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
+};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, children};
+use crate::support::{eventually, fresh_path, timed};
+
+on_every_server! {
+    the_exit_status_is_that_of_the_command
+    the_input_and_the_outputs_belong_to_the_command
+    the_command_knows_its_lock
+    a_taken_lock_gives_the_conflict_status
+    of_two_that_start_at_once_and_do_not_wait_one_runs
+    fifty_that_wait_run_one_after_the_other
+    a_lock_without_permits_on_a_semaphores_path_is_refused
+    a_picture_says_since_when_nobody_answers
+    what_the_command_leaves_in_the_background_keeps_the_lock
+    shared_locks_share_and_exclude_the_others
+    no_more_than_the_permits_run_at_a_time
+    a_list_shows_who_holds_and_who_waits_and_creates_nothing
+    a_watching_list_hears_of_every_change
+    a_revoked_command_is_told_to_stop
+    whoever_does_not_let_go_is_evicted
+    a_lock_is_kept_for_as_long_as_asked
+    credentials_come_from_the_environment_and_stay_secret
+}
+
+fn the_exit_status_is_that_of_the_command(hosts: &str) {
+    let run = format!("run {}", fresh_path("codes"));
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
+        assert_eq!(Zklock::run(hosts, &run, script).code, Some(code));
+    }
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("40", 168)] {
+        let ended = Zklock::run(hosts, &run, &format!("kill -{signal} $$"));
+        assert_eq!(ended.code, Some(code), "{signal}");
+    }
+    for (program, code) in [("/no/such/program", 127), ("/etc/passwd", 126)] {
+        let ended = Zklock::run(hosts, &format!("{run} -- {program}"), "");
+        assert_eq!(ended.code, Some(code));
+        assert!(ended.err.starts_with("zklock: cannot run"), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}
+
+fn the_input_and_the_outputs_belong_to_the_command(hosts: &str) {
+    let run = format!("run {}", fresh_path("streams"));
+    let mut zklock = Zklock::start(hosts, &run, "cat; echo said >&2");
+    zklock.feed("given\n");
+    let ended = zklock.end();
+    assert_eq!(
+        (ended.out.as_str(), ended.err.as_str()),
+        ("given\n", "said\n")
+    );
+}
+
+fn the_command_knows_its_lock(hosts: &str) {
+    let path = fresh_path("variables");
+    let script = "echo $ZKLOCK_PATH $ZKLOCK_NODE $ZKLOCK_TOKEN";
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let ended = Zklock::run(hosts, &format!("run {path}"), script);
+        let words: Vec<_> = ended.out.split_whitespace().collect();
+        let [lock, node, token] = words[..] else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(lock, path);
+        assert!(node.starts_with(&format!("{path}/")), "{node}");
+        tokens.push(token.parse::<i64>().expect("a number"));
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    let permit = format!("run --permits 1 {}", fresh_path("variables"));
+    let ended = Zklock::run(hosts, &permit, "echo ${ZKLOCK_TOKEN-none}");
+    assert_eq!(ended.out, "none\n");
+    // That of the lock around it is none of its own.
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
+    let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
+    assert_eq!(ended.out, "none\n");
+}
+
+fn a_taken_lock_gives_the_conflict_status(hosts: &str) {
+    let (path, log) = (fresh_path("taken"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let second = log.write("second");
+    for (args, code) in [("-n", 1), ("-n -E 9", 9), ("-w 3", 1), ("-w 3 -E 0", 0)] {
+        let ended = Zklock::run(hosts, &format!("run {args} {path}"), &second);
+        assert_eq!(ended.code, Some(code), "{args}");
+        assert_eq!((ended.out, ended.err), (String::new(), String::new()));
+    }
+    assert!(!log.words().contains(&"second".to_owned()));
+    await_queue(hosts, &path, 1);
+    holder.kill();
+}
+
+fn of_two_that_start_at_once_and_do_not_wait_one_runs(hosts: &str) {
+    for _ in 0..5 {
+        let (path, log) = (fresh_path("cron"), Log::new());
+        let args = format!("run -n {path}");
+        let script = format!("{}; cat", log.write("ran"));
+        let mut both = [(); 2].map(|()| Zklock::start(hosts, &args, &script));
+        eventually("one gives up", || both.iter_mut().any(Zklock::has_ended));
+        both.iter_mut().for_each(|zklock| zklock.feed(""));
+        let mut codes = both.map(|zklock| zklock.end().code);
+        codes.sort();
+        assert_eq!(codes, [Some(0), Some(1)]);
+        assert_eq!(log.words(), ["ran"]);
+    }
+}
+
+fn fifty_that_wait_run_one_after_the_other(hosts: &str) {
+    let (path, log) = (fresh_path("fifty"), Log::new());
+    let script = format!("{}; sleep 0.01; {}", log.write("in"), log.write("out"));
+    let args = format!("run {path}");
+    let all: Vec<_> = (0..50)
+        .map(|_| Zklock::start(hosts, &args, &script))
+        .collect();
+    for zklock in all {
+        let ended = zklock.end();
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+    }
+    let words = log.words();
+    assert_eq!(words.len(), 100);
+    for visit in words.chunks(2) {
+        assert_eq!(visit, ["in", "out"]);
+    }
+    await_queue(hosts, &path, 0);
+}
+
+fn a_lock_without_permits_on_a_semaphores_path_is_refused(hosts: &str) {
+    let (path, log) = (fresh_path("other-kind"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run --permits 2 {path}"), &log.beat("held"));
+    log.await_word("held");
+    for args in ["-n", "-w 3", "", "-s -n", "-s"] {
+        let ended = Zklock::run(hosts, &format!("run {args} {path}"), &log.write("ran"));
+        assert_eq!(ended.code, Some(70), "{args}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{args}: {}", ended.err);
+    }
+    holder.kill();
+    assert!(!log.words().contains(&"ran".to_owned()));
+}
+
+fn a_picture_says_since_when_nobody_answers(hosts: &str) {
+    let (path, proxy) = (fresh_path("away"), Proxy::start(hosts));
+    let mut list = command(&proxy.hosts());
+    let list = Lines::of(list.args(["list", "--watch", "--json", &path]));
+    let since = || {
+        let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
+        assert!(json["contenders"].is_array(), "{json}");
+        json["unanswered_since_ms"].as_u64()
+    };
+    assert_eq!(since(), None);
+    let before = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a time");
+    proxy.refuse();
+    let said = since().expect("a time");
+    assert!(
+        before <= Duration::from_millis(said + 1),
+        "{before:?} {said}"
+    );
+    proxy.accept();
+    eventually("it is back", || since().is_none());
+    // So do tables.
+    let mut list = command(&proxy.hosts());
+    let list = Lines::of(list.args(["list", "--watch", &path]));
+    assert!(list.hear().starts_with("nobody holds"));
+    proxy.refuse();
+    while !list.hear().starts_with("no server has answered for") {}
+}
+
+fn what_the_command_leaves_in_the_background_keeps_the_lock(hosts: &str) {
+    let (path, log) = (fresh_path("background"), Log::new());
+    let script = format!("({}) >/dev/null 2>&1 & exit 5", log.beat("beat"));
+    assert_keeps_the_lock_until_a_signal(hosts, &path, &log, &script);
+    assert!(log.is_still());
+}
+
+fn shared_locks_share_and_exclude_the_others(hosts: &str) {
+    let (path, log) = (fresh_path("shared"), Log::new());
+    let mut one = Zklock::start(hosts, &format!("run -s {path}"), &log.beat("one"));
+    log.await_word("one");
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -s -n {path}"), ":").code,
+        Some(0)
+    );
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -n {path}"), ":").code,
+        Some(1)
+    );
+    let waiting = Zklock::start(hosts, &format!("run {path}"), &log.beat("alone"));
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    one.signal("TERM");
+    log.await_word("alone");
+    one.kill();
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -s -n {path}"), ":").code,
+        Some(1)
+    );
+    let late = Zklock::start(hosts, &format!("run -s {path}"), &log.write("late"));
+    waiting.signal("TERM");
+    assert_eq!(waiting.end().code, Some(143));
+    assert_eq!(late.end().code, Some(0));
+    let (path, log) = (fresh_path("shared"), Log::new());
+    let first = Zklock::start(hosts, &format!("run {path}"), &log.beat("mutex"));
+    log.await_word("mutex");
+    let after = Zklock::start(hosts, &format!("run -s {path}"), &log.write("after"));
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -s -w 3 {path}"), ":").code,
+        Some(1)
+    );
+    first.signal("TERM");
+    assert_eq!(after.end().code, Some(0));
+    assert_eq!(log.words().last().map(String::as_str), Some("after"));
+}
+
+fn no_more_than_the_permits_run_at_a_time(hosts: &str) {
+    let (path, log) = (fresh_path("permits"), Log::new());
+    let args = format!("run --permits 2 {path}");
+    let script = format!("{}; sleep 0.1; {}", log.write("in"), log.write("out"));
+    let start = || Zklock::start(hosts, &args, &script);
+    let all: Vec<_> = (0..8).map(|_| start()).collect();
+    for zklock in all {
+        assert_eq!(zklock.end().code, Some(0));
+    }
+    let mut inside = 0;
+    for word in log.words() {
+        inside += if word == "in" { 1 } else { -1 };
+        assert!((0..=2).contains(&inside), "{inside}");
+    }
+    let two = ["one", "two"].map(|word| {
+        let zklock = Zklock::start(hosts, &args, &log.beat(word));
+        log.await_word(word);
+        zklock
+    });
+    let third = Zklock::run(hosts, &format!("run -n --permits 2 {path}"), ":");
+    assert_eq!(third.code, Some(1));
+    let other = || Zklock::run(hosts, &format!("run --permits 3 {path}"), ":");
+    let refused = other();
+    assert_eq!(refused.code, Some(70));
+    assert!(refused.err.contains("2 permits"), "{}", refused.err);
+    for zklock in two {
+        zklock.signal("TERM");
+        assert_eq!(zklock.end().code, Some(143));
+    }
+    assert_eq!(other().code, Some(0), "nobody has one of the two any more");
+}
+
+fn a_list_shows_who_holds_and_who_waits_and_creates_nothing(hosts: &str) {
+    let (path, log) = (fresh_path("list"), Log::new());
+    let list = |args: &str| Zklock::run(hosts, &format!("list {args} {path}"), "");
+    assert!(list("").out.starts_with("nobody holds"));
+    assert!(Raw::connect(hosts).stat(&path).is_none());
+    let mut holder = Zklock::start(
+        hosts,
+        &format!("run --note nightly {path}"),
+        &log.beat("held"),
+    );
+    log.await_word("held");
+    let mut waiting = Zklock::start(hosts, &format!("run {path}"), ":");
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    let table = list("").out;
+    let rows: Vec<_> = table.lines().collect();
+    let [head, first, second] = rows[..] else {
+        panic!("{table}");
+    };
+    assert!(head.starts_with("PLACE"), "{table}");
+    assert!(
+        first.contains("holds") && first.contains("nightly"),
+        "{table}"
+    );
+    assert!(second.contains("waits") && second.contains("sh"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&list("--json").out).expect("JSON");
+    let contenders = &json["contenders"];
+    assert_eq!(json["path"], path);
+    assert_eq!(contenders[0]["holds"], true);
+    assert_eq!(contenders[0]["owner"]["pid"], holder.id());
+    assert_eq!(contenders[0]["owner"]["note"], "nightly");
+    assert_eq!(contenders[1]["place"], 2);
+    assert_eq!(contenders[1]["role"], "exclusive");
+    assert_eq!(contenders[1]["owner"]["program"], "zklock");
+    holder.kill();
+    waiting.kill();
+}
+
+fn a_watching_list_hears_of_every_change(hosts: &str) {
+    let path = fresh_path("watch");
+    let mut command = command(hosts);
+    let list = Lines::of(command.args(["list", "--watch", "--json", &path]));
+    let count = || {
+        let json: serde_json::Value = serde_json::from_str(&list.hear()).expect("JSON");
+        json["contenders"].as_array().map(Vec::len)
+    };
+    assert_eq!(count(), Some(0));
+    let kazoos = "--dialect kazoo run --permits 3";
+    for args in ["run", "run -s", kazoos, "run --permits 3"] {
+        let mut holder = Zklock::start(hosts, &format!("{args} {path}"), "cat");
+        // A permit's holder stands in line for a moment, so it may be seen twice.
+        eventually("one", || count() == Some(1));
+        holder.feed("");
+        assert_eq!(holder.end().code, Some(0));
+        eventually("none", || count() == Some(0));
+    }
+}
+
+fn a_revoked_command_is_told_to_stop(hosts: &str) {
+    let (path, log) = (fresh_path("revoke"), Log::new());
+    let none = Zklock::run(hosts, &format!("revoke {path}"), "");
+    assert_eq!(none.code, Some(1));
+    assert!(none.err.starts_with("zklock: nobody holds"), "{}", none.err);
+    let script = format!("trap 'exit 4' TERM; {}", log.beat("held"));
+    let holder = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("held");
+    let asked = Zklock::run(hosts, &format!("revoke --evict-after 30 {path}"), "");
+    assert_eq!(asked.code, Some(0));
+    assert!(
+        asked.out.contains("asked") && asked.out.contains("let go"),
+        "{}",
+        asked.out
+    );
+    assert_eq!(holder.end().code, Some(4));
+}
+
+fn whoever_does_not_let_go_is_evicted(hosts: &str) {
+    let (path, log) = (fresh_path("evict"), Log::new());
+    let script = format!("trap '' TERM; {}", log.beat("held"));
+    let holder = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("held");
+    let node = children(hosts, &path).pop().expect("a node");
+    let other = Zklock::run(hosts, &format!("revoke --node {node}x {path}"), "");
+    assert_eq!(other.code, Some(1));
+    let asked = Zklock::run(
+        hosts,
+        &format!("revoke --node {node} --evict-after 0.5 {path}"),
+        "",
+    );
+    assert_eq!(asked.code, Some(0));
+    assert!(asked.out.contains("evicted"), "{}", asked.out);
+    assert_eq!(holder.end().code, Some(75));
+    assert!(log.is_still());
+}
+
+fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {
+    let path = fresh_path("at-least");
+    let args = format!("run --hold-at-least 1.5 {path}");
+    let (ended, took) = timed(|| Zklock::run(hosts, &args, "exit 6"));
+    assert_eq!(ended.code, Some(6));
+    assert!(Duration::from_millis(1500) <= took, "{took:?}");
+    let holder = Zklock::start(hosts, &format!("run --hold-at-least 600 {path}"), ":");
+    eventually("it is held", || children(hosts, &path).len() == 1);
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -n {path}"), ":").code,
+        Some(1)
+    );
+    eventually("it lets go", || {
+        // Until the command has ended, a signal is the command's.
+        holder.signal("TERM");
+        children(hosts, &path).is_empty()
+    });
+}
+
+fn credentials_come_from_the_environment_and_stay_secret(hosts: &str) {
+    let path = fresh_path("secret");
+    let with = |auth: &str, args: &str| {
+        let mut command = command(hosts);
+        let args = format!("{args} {path} -- true");
+        command.args(args.split(' ')).env("ZKLOCK_AUTH", auth);
+        Zklock::spawn(&mut command).end()
+    };
+    let ours = with("digest:ann:s3cret", "-vvv run --acl creator");
+    assert_eq!(ours.code, Some(0), "{}", ours.err);
+    assert!(
+        !ours.err.is_empty() && !ours.err.contains("s3cret"),
+        "{}",
+        ours.err
+    );
+    assert_eq!(with("digest:bob:x", "run").code, Some(77));
+    assert_eq!(with("nonsense", "run").code, Some(64));
+}

@@ -1,0 +1,225 @@
+//! What becomes of a command whose lock is lost: it has ended before another begins.
+//!
+//! All commands of a test write to one file, so what comes first there happened first,
+//! whatever the clocks say.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::Duration;
+
+use zklock::embedded::Server;
+
+use crate::program::{
+    Log, Zklock, assert_keeps_the_lock_until_a_signal, await_queue, command, on_every_server,
+};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, children};
+use crate::support::{eventually, fresh_path};
+
+/// Short, so that the tests are, and long enough for a busy machine.
+const SHORT: &str = "--session-timeout 6";
+
+/// What a pipe takes before whoever writes has to wait.
+const PIPE: usize = 65_536;
+
+/// As long as the servers allow.
+const LONG: &str = "--session-timeout 10";
+
+on_every_server! {
+    nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock
+    nothing_of_a_command_is_left_when_it_was_evicted
+    nothing_of_a_command_is_left_when_zklock_is_killed
+    a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
+    what_left_the_group_keeps_the_lock_and_hears_signals
+    a_connection_that_breaks_and_comes_back_costs_nothing
+    a_command_may_go_on_without_its_lock_if_the_user_wants
+    a_command_that_stops_in_time_is_not_killed
+}
+
+/// Commands that are hard to stop.
+fn stubborn(log: &Log) -> [String; STUBBORN] {
+    let beat = log.beat("beat");
+    [
+        format!("trap '' TERM HUP INT; {beat}"),
+        // Its parts are no children of each other's, and its head has ended.
+        format!("trap '' TERM; ({beat}) & ({beat}) & exit 0"),
+        format!("({beat}) & wait"),
+        // These leave the process group, and the last ones their parent, too.
+        format!("trap '' TERM; timeout 600 sh -c '{beat}'"),
+        format!("setsid sh -c '{beat}' & wait"),
+        format!("exec bash -c 'set -m; ({beat}) & wait'"),
+        format!("(setsid sh -c \"trap '' TERM; ({beat}) & {beat}\" &); sleep 60"),
+    ]
+}
+
+const STUBBORN: usize = 7;
+
+/// Has somebody else wait for the lock, takes it from the command, and looks.
+#[track_caller]
+fn assert_gone_before_the_next(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) {
+    let log = assert_gone(hosts, through, script, lose);
+    assert_eq!(log.words().last().map(String::as_str), Some("next"));
+}
+
+/// As above, where the lock is taken by force: the next one may have it before the first
+/// can have heard of that.
+#[track_caller]
+fn assert_gone(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) -> Log {
+    let (path, log) = (fresh_path("lost"), Log::new());
+    let script = &stubborn(&log)[script];
+    let first = Zklock::start(through, &format!("run {SHORT} {path}"), script);
+    lose_to_the_next(hosts, &path, &log, first, lose);
+    log
+}
+
+#[track_caller]
+fn lose_to_the_next(hosts: &str, path: &str, log: &Log, first: Zklock, lose: impl FnOnce(&str)) {
+    log.await_word("beat");
+    let next = format!("{}; sleep 0.5", log.write("next"));
+    let next = Zklock::start(hosts, &format!("run {path}"), &next);
+    eventually("somebody waits", || children(hosts, path).len() == 2);
+    lose(path);
+    let first = first.end();
+    assert_eq!(first.code, Some(75), "{}", first.err);
+    assert_eq!(log.writers("beat"), 0);
+    assert_eq!(next.end().code, Some(0));
+    assert!(log.is_still());
+}
+
+fn nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock(hosts: &str) {
+    thread::scope(|scope| {
+        for script in 0..STUBBORN {
+            scope.spawn(move || {
+                let proxy = Proxy::start(hosts);
+                assert_gone_before_the_next(hosts, &proxy.hosts(), script, |_| proxy.blackhole());
+            });
+        }
+    });
+}
+
+fn nothing_of_a_command_is_left_when_it_was_evicted(hosts: &str) {
+    for script in 0..STUBBORN {
+        assert_gone(hosts, hosts, script, |path| {
+            let holder = &children(hosts, path)[0];
+            // The sequence number tells who was first, not the name.
+            let first = children(hosts, path)
+                .into_iter()
+                .min_by_key(|name| name[name.len() - 10..].to_owned());
+            let node = first.as_ref().unwrap_or(holder);
+            let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));
+            assert_eq!(deleted, Ok(()));
+        });
+    }
+}
+
+#[test]
+fn nothing_of_a_command_is_left_when_its_session_was_ended() {
+    let tick = Duration::from_millis(500);
+    let server = Server::builder().tick(tick).start().expect("a server");
+    for script in 0..STUBBORN {
+        assert_gone(server.hosts(), server.hosts(), script, |path| {
+            let list = Zklock::run(server.hosts(), &format!("list --json {path}"), "");
+            let json: serde_json::Value = serde_json::from_str(&list.out).expect("JSON");
+            let session = json["contenders"][0]["session"]
+                .as_str()
+                .expect("a session");
+            let session = i64::from_str_radix(session.trim_start_matches("0x"), 16);
+            assert!(server.expire_session(session.expect("a number")));
+        });
+    }
+}
+
+fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
+    for script in [0, 2, 3, 4, 5, 6] {
+        let (path, log) = (fresh_path("killed"), Log::new());
+        let script = &stubborn(&log)[script];
+        let mut zklock = Zklock::start(hosts, &format!("run {SHORT} {path}"), script);
+        log.await_word("beat");
+        zklock.kill();
+        eventually("nothing is left", || log.writers("beat") == 0);
+        let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
+        assert_eq!(next.code, Some(0), "{}", next.err);
+        await_queue(hosts, &path, 0);
+    }
+}
+
+fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {
+    // What there is to say is said by threads of the library, too.
+    for verbose in ["", "-vvv "] {
+        let (path, log, proxy) = (fresh_path("blocked"), Log::new(), Proxy::start(hosts));
+        let (_reader, mut writer) = io::pipe().expect("a pipe");
+        // As much as it takes: whoever writes now has to wait.
+        writer.write_all(&vec![b'.'; PIPE]).expect("filling a pipe");
+        let mut command = command(&proxy.hosts());
+        command.args(format!("{verbose}run {SHORT} {path} -- sh -c").split(' '));
+        command.arg(log.beat("beat"));
+        let first = Zklock::spawn_to(&mut command, writer);
+        lose_to_the_next(hosts, &path, &log, first, |_| proxy.blackhole());
+        assert_eq!(log.words().last().map(String::as_str), Some("next"));
+    }
+}
+
+fn what_left_the_group_keeps_the_lock_and_hears_signals(hosts: &str) {
+    for leave in ["timeout 60", "setsid"] {
+        let (path, log) = (fresh_path("left"), Log::new());
+        let script = format!("{leave} sh -c '{}' & exit 5", log.beat("beat"));
+        assert_keeps_the_lock_until_a_signal(hosts, &path, &log, &script);
+        assert_eq!(log.writers("beat"), 0);
+    }
+}
+
+fn a_connection_that_breaks_and_comes_back_costs_nothing(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("broken"), Log::new(), Proxy::start(hosts));
+    let args = format!("run {LONG} {path}");
+    let script = format!("{}; read _; {}", log.write("in"), log.write("out"));
+    let mut zklock = Zklock::start(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    for _ in 0..3 {
+        let connections = proxy.connections();
+        proxy.cut();
+        eventually("it comes back", || connections < proxy.connections());
+    }
+    zklock.feed("go on\n");
+    let ended = zklock.end();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert_eq!(log.words(), ["in", "out"]);
+}
+
+fn a_command_may_go_on_without_its_lock_if_the_user_wants(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("warn"), Log::new(), Proxy::start(hosts));
+    let args = format!("run {LONG} --on-lost warn {path}");
+    let script = format!("{}; read _; exit 3", log.write("in"));
+    let mut first = Zklock::start(&proxy.hosts(), &args, &script);
+    log.await_word("in");
+    // Whoever finds no server is in doubt sooner, and so for longer, than in a blackhole.
+    proxy.refuse();
+    assert_eq!(
+        Zklock::run(hosts, &format!("run -w 30 {path}"), ":").code,
+        Some(0)
+    );
+    first.feed("go on\n");
+    let ended = first.end();
+    assert_eq!(ended.code, Some(3));
+    assert!(
+        ended.err.contains("in doubt") && ended.err.contains("lost"),
+        "{}",
+        ended.err
+    );
+}
+
+fn a_command_that_stops_in_time_is_not_killed(hosts: &str) {
+    let (path, log, proxy) = (fresh_path("stops"), Log::new(), Proxy::start(hosts));
+    let args = format!("run {LONG} --grace 4 {path}");
+    let script = format!(
+        "trap '{}; exit 0' TERM; {}",
+        log.write("bye"),
+        log.beat("beat")
+    );
+    let zklock = Zklock::start(&proxy.hosts(), &args, &script);
+    log.await_word("beat");
+    proxy.refuse();
+    let ended = zklock.end();
+    assert_eq!(ended.code, Some(75));
+    assert!(!ended.err.contains("killed"), "{}", ended.err);
+    assert_eq!(log.words().last().map(String::as_str), Some("bye"));
+}

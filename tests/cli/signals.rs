@@ -1,0 +1,126 @@
+//! Signals to `zklock run`: whose they are, and what is tidied up before it ends.
+
+use std::process::Command;
+
+use crate::program::{Log, Zklock, await_queue, on_every_server, rounds};
+use crate::support::raw::children;
+use crate::support::{eventually, fresh_path, run};
+
+on_every_server! {
+    signals_are_passed_on_to_the_whole_group
+    a_signal_while_waiting_leaves_the_queue
+    two_signals_at_once_leave_the_queue
+    whoever_is_ended_by_a_signal_dies_of_it
+    a_caller_that_ignores_the_end_of_children_changes_nothing
+}
+
+fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
+    for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let (path, log) = (fresh_path("signals"), Log::new());
+        // The part in the background is no child of zklock's. A shell would let it ignore
+        // the interrupt, so it is not a shell's.
+        let script = format!("{} & {}; wait", log.beat("beat"), log.write("ready"));
+        let script = format!("trap 'exit {code}' {signal}; {script}");
+        let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+        log.await_word("ready");
+        log.await_word("beat");
+        zklock.signal(signal);
+        if signal == "INT" {
+            // The head is gone, and the rest, which ignores it, keeps the lock.
+            assert_eq!(
+                Zklock::run(hosts, &format!("run -n {path}"), ":").code,
+                Some(1)
+            );
+            zklock.signal("TERM");
+        }
+        assert_eq!(zklock.end().code, Some(code));
+        assert!(log.is_still());
+    }
+    let log = Log::new();
+    let script = format!(
+        "trap 'exit 3' USR1; {}; while :; do sleep 0.02; done",
+        log.write("on")
+    );
+    let zklock = Zklock::start(hosts, &format!("run {}", fresh_path("signals")), &script);
+    log.await_word("on");
+    zklock.signal("USR1");
+    assert_eq!(zklock.end().code, Some(3));
+}
+
+fn a_signal_while_waiting_leaves_the_queue(hosts: &str) {
+    let (path, log) = (fresh_path("waiting"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let waiting = Zklock::start(hosts, &format!("run {path}"), &log.write("second"));
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    waiting.signal("TERM");
+    assert_eq!(waiting.end().code, Some(143));
+    await_queue(hosts, &path, 1);
+    holder.kill();
+    assert!(!log.words().contains(&"second".to_owned()));
+}
+
+fn two_signals_at_once_leave_the_queue(hosts: &str) {
+    let (path, log) = (fresh_path("twice"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    for round in 0..rounds(8) {
+        let mut waiting = Zklock::start(hosts, &format!("run {path}"), ":");
+        eventually("somebody waits", || children(hosts, &path).len() == 2);
+        let id = waiting.id();
+        let kill = format!("kill -INT {id}; kill -TERM {id}; kill -INT {id}");
+        run(Command::new("sh").args(["-c", &format!("{kill}; exit 0")]));
+        let ended = waiting.end();
+        assert!(matches!(ended.signal, Some(2 | 15)), "{round}: {ended:?}");
+        assert_eq!(children(hosts, &path).len(), 1, "{round}");
+    }
+    holder.kill();
+}
+
+fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
+    let (path, log) = (fresh_path("dies"), Log::new());
+    let run = format!("run {path}");
+    for (name, signal) in [
+        ("INT", 2),
+        ("TERM", 15),
+        ("HUP", 1),
+        ("KILL", 9),
+        ("ABRT", 6),
+    ] {
+        let ended = Zklock::run(hosts, &run, &format!("kill -{name} $$"));
+        assert_eq!(ended.signal, Some(signal), "{name}");
+    }
+    let mut holder = Zklock::start(hosts, &run, &log.beat("held"));
+    log.await_word("held");
+    for (name, signal) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let waiting = Zklock::start(hosts, &run, ":");
+        eventually("somebody waits", || children(hosts, &path).len() == 2);
+        waiting.signal(name);
+        assert_eq!(waiting.end().signal, Some(signal), "{name}");
+        assert_eq!(children(hosts, &path).len(), 1);
+    }
+    holder.kill();
+    // Whoever takes it for a wish and ends otherwise has not died of it.
+    let (path, log) = (fresh_path("dies"), Log::new());
+    let script = format!("trap 'exit 3' TERM; {}", log.beat("beat"));
+    let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
+    log.await_word("beat");
+    zklock.signal("TERM");
+    let ended = zklock.end();
+    assert_eq!((ended.code, ended.signal), (Some(3), None));
+}
+
+fn a_caller_that_ignores_the_end_of_children_changes_nothing(hosts: &str) {
+    let with = |script: &str| {
+        let mut command = Command::new("env");
+        command
+            .arg("--ignore-signal=CHLD")
+            .args([env!("CARGO_BIN_EXE_zklock"), "run", &fresh_path("ignored")])
+            .args(["--", "sh", "-c", script])
+            .env("ZKLOCK_HOSTS", hosts);
+        Zklock::spawn(&mut command).end()
+    };
+    let ended = with("exit 5");
+    assert_eq!(ended.code, Some(5), "{}", ended.err);
+    assert_eq!(with("kill -TERM $$").signal, Some(15));
+}

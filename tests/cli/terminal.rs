@@ -1,0 +1,179 @@
+//! The program on a terminal: Ctrl-C ends what it would end without it.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::program::{Log, Zklock, await_queue, command, on_every_server, rounds};
+use crate::support::proxy::Proxy;
+use crate::support::raw::children;
+use crate::support::{eventually, fresh_path};
+
+on_every_server! {
+    ctrl_c_ends_a_script_around_a_command
+    ctrl_c_ends_a_script_around_a_wait
+    ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
+    a_terminal_that_shows_nothing_does_not_delay_anything
+    the_waiting_line_says_since_when_nobody_answers
+    words_of_others_cannot_hide_anything
+}
+
+/// What a terminal has seen.
+#[derive(Debug)]
+struct Seen {
+    shown: String,
+    code: Option<i32>,
+}
+
+/// A shell with a script on a terminal of its own, which types as the steps say.
+fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
+    let mut command = Command::new("python3");
+    command
+        .arg(driver)
+        .arg(log.file())
+        .args([steps, shell, "-c", script])
+        .env("ZKLOCK_HOSTS", hosts)
+        .env("TERM", "xterm");
+    Zklock::spawn(&mut command)
+}
+
+fn end(terminal: Zklock) -> Seen {
+    let ended = terminal.end();
+    assert_eq!(ended.err, "");
+    Seen {
+        shown: ended.out,
+        code: ended.code,
+    }
+}
+
+/// Scripts around this, which begin something else after it.
+fn shapes(zklock: &str, next: &str) -> [String; 4] {
+    [
+        format!("{zklock}; {next}"),
+        format!("for i in 1 2 3; do {zklock}; done; {next}"),
+        format!("{zklock} | cat; {next}"),
+        format!("for i in 1 2 3; do echo in | {zklock} 2>&1 | cat; {next}; done"),
+    ]
+}
+
+fn zklock(path: &str) -> String {
+    format!("{} run {path}", env!("CARGO_BIN_EXE_zklock"))
+}
+
+fn ctrl_c_ends_a_script_around_a_command(hosts: &str) {
+    for shell in ["bash", "sh"] {
+        for shape in 0..4 {
+            for _ in 0..rounds(1) {
+                let (path, log) = (fresh_path("ctrl-c"), Log::new());
+                let run = zklock(&path);
+                // A signal can pass a shell by while it starts something, hence the loop.
+                let run = format!("{run} -- sh -c '{}'", log.beat("ready"));
+                let script = &shapes(&run, &log.write("next"))[shape];
+                let seen = end(start(hosts, &log, "ready=^C", shell, script));
+                let ended = log.words().iter().all(|word| word == "ready") && log.is_still();
+                assert!(ended, "{shell} {script}: {seen:?}");
+                assert_eq!(seen.code, Some(130), "{shell} {script}: {seen:?}");
+                assert!(seen.shown.ends_with("[signal]"), "{seen:?}");
+                await_queue(hosts, &path, 0);
+            }
+        }
+    }
+}
+
+fn ctrl_c_ends_a_script_around_a_wait(hosts: &str) {
+    let (path, held) = (fresh_path("ctrl-c"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
+    held.await_word("held");
+    for shell in ["bash", "sh"] {
+        for shape in 0..4 {
+            for _ in 0..rounds(1) {
+                let log = Log::new();
+                let run = format!("{} -- sh -c '{}'", zklock(&path), log.write("ran"));
+                let script = &shapes(&run, &log.write("next"))[shape];
+                let terminal = start(hosts, &log, "wait=^C", shell, script);
+                eventually("somebody waits", || children(hosts, &path).len() == 2);
+                log.say("wait");
+                let seen = end(terminal);
+                assert_eq!(log.words(), ["wait"], "{shell} {script}: {seen:?}");
+                assert_eq!(seen.code, Some(130), "{shell} {script}: {seen:?}");
+                await_queue(hosts, &path, 1);
+            }
+        }
+    }
+    holder.kill();
+}
+
+fn ctrl_c_that_a_command_takes_for_itself_ends_nothing_else(hosts: &str) {
+    let (path, log) = (fresh_path("ctrl-c"), Log::new());
+    let caught = format!("trap \"{}; exit 3\" INT", log.write("caught"));
+    let ready = log.write("ready");
+    let command = format!("'{caught}; {ready}; while :; do sleep 0.02; done'");
+    let script = format!("{} -- sh -c {command}; exit $?", zklock(&path));
+    let seen = end(start(hosts, &log, "ready=^C", "bash", &script));
+    assert_eq!(log.words(), ["ready", "caught"], "{seen:?}");
+    assert_eq!(seen.code, Some(3), "{seen:?}");
+    assert!(seen.shown.ends_with("[status]"), "{seen:?}");
+}
+
+fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
+    let (path, held) = (fresh_path("ctrl-s"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
+    held.await_word("held");
+    let log = Log::new();
+    let run = format!(
+        "{} -- sh -c '{}' >/dev/null",
+        zklock(&path),
+        log.write("ran")
+    );
+    // The line is there, and then it cannot go on, nor go away.
+    let mut terminal = start(
+        hosts,
+        &log,
+        "@waiting=^S,@waiting=!stopped,over=^Q",
+        "bash",
+        &run,
+    );
+    log.await_word("stopped");
+    holder.signal("TERM");
+    log.await_word("ran");
+    eventually("the lock is free", || children(hosts, &path).is_empty());
+    log.say("over");
+    eventually("it ends", || terminal.has_ended());
+    holder.kill();
+}
+
+fn the_waiting_line_says_since_when_nobody_answers(hosts: &str) {
+    let (path, held) = (fresh_path("away"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &held.beat("held"));
+    held.await_word("held");
+    let proxy = Proxy::start(hosts);
+    let log = Log::new();
+    let run = format!("{} -- true", zklock(&path));
+    let steps = "@waiting=!shown,@answered for 1s=^C";
+    let terminal = start(&proxy.hosts(), &log, steps, "bash", &run);
+    log.await_word("shown");
+    proxy.refuse();
+    let seen = end(terminal);
+    assert!(
+        seen.shown.contains("no server has answered for 1s"),
+        "{seen:?}"
+    );
+    holder.kill();
+}
+
+fn words_of_others_cannot_hide_anything(hosts: &str) {
+    let path = fresh_path("words");
+    let note = "a\u{202e}b\u{200b}c\u{9b}d\u{2066}e\u{feff}f";
+    let mut first = command(hosts);
+    first.args(["run", "--note", note, &path, "--", "cat"]);
+    let mut holder = Zklock::spawn(&mut first);
+    await_queue(hosts, &path, 1);
+    let bad = |c: char| note.contains(c) && !c.is_ascii();
+    for args in ["list", "list --json", "revoke", "-v run -w 2"] {
+        let script = if args.contains("run") { ":" } else { "" };
+        let ended = Zklock::run(hosts, &format!("{args} {path}"), script);
+        let said = ended.out + &ended.err;
+        assert!(!said.is_empty() && !said.contains(bad), "{args}: {said:?}");
+    }
+    holder.kill();
+}

@@ -1,0 +1,49 @@
+//! What the program `zklock` says when there is no server, and how it is one.
+
+use crate::program::{Lines, Zklock, command};
+
+#[test]
+fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
+    let nobody = "127.0.0.1:1";
+    for (args, code) in [
+        ("", 64),
+        ("bogus", 64),
+        ("run /a", 64),
+        ("run a -- true", 64),
+        ("run -n -w 3 /a -- true", 64),
+        ("run --permits 0 /a -- true", 64),
+        ("--hosts a:b:c run /a -- true", 64),
+        ("--auth-file /no/such/file run /a -- true", 64),
+        ("--connect-timeout 0.5 run /a -- true", 69),
+        ("run -w 0.5 /a -- true", 69),
+        ("--connect-timeout 0.5 list /a", 69),
+        ("--connect-timeout 0.5 revoke /a", 69),
+        ("--help", 0),
+        ("--version", 0),
+        ("run --help", 0),
+        ("completions zsh", 0),
+        ("man", 0),
+    ] {
+        let ended = Zklock::run(nobody, args, "");
+        assert_eq!(ended.code, Some(code), "{args}: {}", ended.err);
+        assert_eq!(ended.out.is_empty(), code != 0, "{args}: {}", ended.out);
+        let one_line = ended.err.starts_with("zklock: ") && ended.err.lines().count() == 1;
+        assert!(
+            code == 0 || one_line || args.is_empty(),
+            "{args}: {}",
+            ended.err
+        );
+    }
+    let mut nowhere = command("");
+    let ended = Zklock::spawn(nowhere.args(["list", "/a"])).end();
+    assert_eq!(ended.code, Some(64));
+    assert!(ended.err.contains("ZKLOCK_HOSTS"), "{}", ended.err);
+}
+
+#[test]
+fn a_server_for_development_is_ready_when_it_says_where_it_is() {
+    let mut command = command("");
+    let server = Lines::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
+    let hosts = server.hear();
+    assert_eq!(Zklock::run(&hosts, "run /a", "exit 3").code, Some(3));
+}

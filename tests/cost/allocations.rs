@@ -1,0 +1,58 @@
+//! How often a lock asks for memory, on all threads of its client together.
+//!
+//! A count, and so the same on every machine: what makes it grow is a change of the code.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use zklock::embedded::Server;
+use zklock::{Client, Mutex};
+
+use crate::support::fresh_path;
+use crate::support::worker::{self, Worker};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+const CYCLES: u64 = 200;
+
+/// For a free mutex that is locked and unlocked: three requests and the guard, or two
+/// requests if nobody else is expected.
+const MOST: [u64; 2] = [80, 70];
+
+#[test]
+fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
+    let server = Server::start().unwrap();
+    let input = format!("{} {}", server.hosts(), fresh_path("allocations"));
+    let worker = Worker::spawn(worker_that_locks_and_unlocks, &input);
+    for most in MOST {
+        let [blocks, bytes] = worker::words(&worker.hear());
+        let blocks: u64 = blocks.parse().unwrap();
+        println!("{blocks} blocks and {bytes} bytes a cycle");
+        assert!(blocks <= most, "{blocks} blocks a cycle");
+    }
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_locks_and_unlocks() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, path] = worker::words(&input);
+    let client = Client::connect(&hosts).unwrap();
+    let mutex = client.mutex(&path).unwrap();
+    let cycle = |mutex: &Mutex| mutex.lock().unwrap().unlock().unwrap();
+    // What was never locked before reckons with others.
+    count(|| cycle(&client.mutex(&path).unwrap()));
+    count(|| cycle(&mutex));
+}
+
+fn count(cycle: impl Fn()) {
+    // The first ones make the directory, buffers and tables.
+    (0..20).for_each(|_| cycle());
+    let profiler = dhat::Profiler::builder().testing().build();
+    (0..CYCLES).for_each(|_| cycle());
+    let stats = dhat::HeapStats::get();
+    drop(profiler);
+    let (blocks, bytes) = (stats.total_blocks / CYCLES, stats.total_bytes / CYCLES);
+    worker::say(&format!("{blocks} {bytes}"));
+}

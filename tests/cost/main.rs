@@ -1,0 +1,13 @@
+//! What a lock costs, as figures that are the same on every machine.
+//!
+//! Allocations are counted in a binary of their own, `allocations.rs`, because counting
+//! them takes another allocator. System calls, threads and memory are those of a process
+//! that does nothing else, which the test starts.
+
+mod footprint;
+mod requests;
+#[path = "../support/mod.rs"]
+mod support;
+mod system_calls;
+#[path = "../support/transport.rs"]
+mod transport;

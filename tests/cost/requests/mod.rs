@@ -1,0 +1,331 @@
+//! What a lock costs: requests, writes and round trips, counted on the way to the server.
+//!
+//! Counts are the same on every machine. Where time is the question, the network is made
+//! so slow that nothing else matters.
+
+mod scene;
+mod slow;
+mod tap;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::embedded::Server;
+use zklock::{Client, Dialect, LockOptions, Mutex};
+
+use self::scene::{ENTER, LET_GO, Scene, WATCH};
+use self::slow::{DELAY, ROUND_TRIP, Slow};
+use self::tap::Tap;
+use crate::support::raw::{Raw, op};
+use crate::support::{eventually, fresh_path};
+use crate::transport::wait_for_queue;
+
+/// A short session, and a time after which it has to be proven again.
+const SHORT: Duration = Duration::from_secs(8);
+const LONG: Duration = Duration::from_millis(2200);
+
+#[test]
+fn a_free_lock_costs_one_write_of_two_requests_and_its_release_another() {
+    let scene = Scene::new("uncontended");
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    lock(&mutex);
+    scene.tap.take();
+    (0..10).for_each(|_| lock(&mutex));
+    let expected = [ENTER.to_vec(), vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), vec![expected; 10].concat());
+}
+
+#[test]
+fn who_comes_back_again_and_again_stops_looking_whether_others_are_there() {
+    let scene = Scene::new("alone");
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    come_back_often(&mutex);
+    scene.tap.take();
+    (0..10).for_each(|_| lock(&mutex));
+    let expected = [vec![op::CREATE2], vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), vec![expected; 10].concat());
+
+    // Somebody was there meanwhile: that shows when our node is there, and costs a look.
+    lock(&scene.connect().mutex(&scene.path).unwrap());
+    lock(&mutex);
+    let expected = [vec![op::CREATE2], vec![op::GET_CHILDREN], vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), expected);
+    // From then on others are reckoned with.
+    lock(&mutex);
+    assert_eq!(scene.tap.take(), [ENTER.to_vec(), vec![op::DELETE]]);
+}
+
+#[test]
+fn who_was_wrong_to_expect_nobody_is_so_once() {
+    let scene = Scene::new("wrong");
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    come_back_often(&mutex);
+    let other = scene.connect();
+    let _holder = other.mutex(&scene.path).unwrap().lock().unwrap();
+    let enters = || {
+        scene.tap.take();
+        let limit = Duration::from_millis(200);
+        assert!(mutex.try_lock_for(limit).unwrap().is_none());
+        // Who gives up does not wait until its node is gone.
+        scene.tap.wait_for(op::DELETE);
+        let mut sent = scene.tap.take().into_iter();
+        sent.find(|write| write.contains(&op::CREATE2)).unwrap()
+    };
+    assert_eq!(enters(), [op::CREATE2]);
+    assert_eq!(enters(), ENTER);
+}
+
+#[test]
+fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
+    let scene = Scene::new("tracking");
+    let path = format!("{}-tracked", scene.path);
+    let mutex = scene.client.mutex(&path).unwrap().track_abandonment();
+    come_back_often(&mutex);
+    scene.tap.take();
+    lock(&mutex);
+    assert_eq!(scene.tap.take()[0], ENTER);
+}
+
+fn lock(mutex: &Mutex) {
+    mutex.lock().unwrap().unlock().unwrap();
+}
+
+/// Locks so often that nobody else is expected any more.
+fn come_back_often(mutex: &Mutex) {
+    (0..30).for_each(|_| lock(mutex));
+}
+
+#[test]
+fn trying_a_taken_lock_reads_once_and_writes_nothing() {
+    let scene = Scene::new("taken");
+    let other = Client::connect(scene.server.hosts()).unwrap();
+    let _guard = other.mutex(&scene.path).unwrap().lock().unwrap();
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    for _ in 0..5 {
+        assert!(mutex.try_lock().unwrap().is_none());
+    }
+    assert_eq!(scene.tap.take(), vec![vec![op::GET_CHILDREN]; 5]);
+}
+
+#[test]
+fn a_hand_off_between_two_lists_nothing_but_what_came_with_the_create() {
+    let scene = Scene::new("two");
+    let other = Client::connect(scene.server.hosts()).unwrap();
+    let holder = other.mutex(&scene.path).unwrap().lock().unwrap();
+    scene.lock_behind(holder);
+    let watch = vec![op::EXISTS, op::GET_DATA];
+    let expected = [ENTER.to_vec(), watch, vec![op::DELETE]];
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn in_a_longer_queue_the_one_listing_is_sent_while_another_holds() {
+    let scene = Scene::new("three");
+    scene.lock_behind_two(Duration::ZERO, Duration::ZERO);
+    let list = vec![op::GET_CHILDREN];
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        list,
+        LET_GO.to_vec(),
+        vec![op::DELETE],
+    ];
+    assert_eq!(scene.tap.take(), expected);
+}
+
+#[test]
+fn who_has_waited_for_long_lists_and_proves_the_session_in_one_write() {
+    let list_and_prove = vec![op::GET_CHILDREN, op::MULTI];
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        list_and_prove,
+        LET_GO.to_vec(),
+        vec![op::DELETE],
+    ];
+    assert_eq!(after_waits(LONG, Duration::ZERO), expected);
+}
+
+#[test]
+fn who_was_the_next_for_long_does_both_once_more() {
+    let expected = [
+        ENTER.to_vec(),
+        WATCH.to_vec(),
+        vec![op::GET_CHILDREN],
+        LET_GO.to_vec(),
+        vec![op::GET_CHILDREN, op::MULTI],
+        vec![op::DELETE],
+    ];
+    assert_eq!(after_waits(Duration::ZERO, LONG), expected);
+}
+
+/// What is sent in a short session by who waits for two others, for so long each.
+fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
+    let scene = Scene::with_timeout("proof", SHORT);
+    scene.lock_behind_two(first, second);
+    scene.tap.take()
+}
+
+#[test]
+fn a_release_wakes_nobody_but_the_next_two() {
+    let scene = Scene::new("herd");
+    let hosts = scene.server.hosts();
+    let clients: Vec<_> = (0..3).map(|_| Client::connect(hosts).unwrap()).collect();
+    let holder = clients[0].mutex(&scene.path).unwrap().lock().unwrap();
+    let (to, positions) = crossbeam_channel::unbounded();
+    thread::scope(|scope| {
+        for (client, ahead) in clients[1..].iter().zip(1..) {
+            let mutex = client.mutex(&scene.path).unwrap();
+            scope.spawn(move || mutex.lock().unwrap().unlock().unwrap());
+            wait_for_queue(&scene.connect(), &scene.path, ahead + 1);
+        }
+        scope.spawn(|| scene.lock_telling(to));
+        assert_eq!(positions.recv(), Ok(3));
+        drop(holder);
+    });
+    // However many there were before: one look at those that are near.
+    let sent = scene.tap.take().concat();
+    let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
+    assert_eq!(listings, 2, "{sent:?}");
+}
+
+#[test]
+fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
+    // In kazoo's layout nothing of ours is among the permits before there is room.
+    for (dialect, expected) in [(Dialect::Curator, 1), (Dialect::Kazoo, 2)] {
+        let server = Server::start().unwrap();
+        let tap = Tap::start(server.hosts());
+        let semaphore = |hosts: &str| {
+            let client = Client::builder(hosts).dialect(dialect).connect().unwrap();
+            client.semaphore("/permits", 1).unwrap()
+        };
+        let (ours, theirs) = (semaphore(server.hosts()), semaphore(&tap.hosts));
+        let permit = ours.acquire().unwrap();
+        // Who comes is to be the first in the line at once.
+        let mut witness = Raw::connect(server.hosts());
+        eventually("the line is empty", || {
+            let mut empty = |dir: &str| witness.children(dir).is_none_or(|all| all.is_empty());
+            empty("/permits/locks") && empty("/permits-__lock__")
+        });
+        let (told, waits) = crossbeam_channel::bounded(1);
+        let listings = || {
+            let sent = tap.take().concat();
+            sent.iter().filter(|op| **op == op::GET_CHILDREN).count()
+        };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let options = LockOptions::new().on_wait(|_| {
+                    let _ = told.try_send(());
+                });
+                drop(theirs.acquire_with(options).unwrap().unwrap());
+            });
+            waits.recv().unwrap();
+            listings();
+            // Long enough for who polls to be seen.
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!(listings(), 0, "{dialect:?}");
+            drop(permit);
+            waiter.join().unwrap();
+        });
+        assert_eq!(listings(), expected, "{dialect:?}");
+    }
+}
+
+#[test]
+fn an_idle_client_sends_nothing_but_pings() {
+    let server = Server::start().unwrap();
+    let tap = Tap::start(server.hosts());
+    let timeout = Duration::from_millis(1000);
+    let client = Client::builder(&tap.hosts).session_timeout(timeout);
+    let client = client.connect().unwrap();
+    let path = fresh_path("idle");
+    lock(&client.mutex(&path).unwrap());
+    tap.take();
+    let pings = || {
+        tap.log()
+            .iter()
+            .flatten()
+            .filter(|op| **op == op::PING)
+            .count()
+    };
+    eventually("three pings", || pings() >= 3);
+    assert_eq!(tap.take(), Vec::<Vec<i32>>::new());
+}
+
+#[test]
+fn a_free_lock_and_its_release_wait_for_one_round_trip() {
+    let slow = Slow::new("slow");
+    let mutex = slow.client.mutex(&slow.path).unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    slow.proxy.delay(DELAY);
+    slow.within(ROUND_TRIP * 7 / 4, || {
+        let begun = Instant::now();
+        drop(mutex.lock().unwrap());
+        begun.elapsed()
+    });
+}
+
+#[test]
+fn a_hand_off_between_two_waits_for_two_one_way_trips() {
+    let slow = Slow::new("slow-two");
+    let other = Client::connect(&slow.proxy.hosts()).unwrap();
+    let (mine, theirs) = (
+        slow.client.mutex(&slow.path).unwrap(),
+        other.mutex(&slow.path).unwrap(),
+    );
+    slow.proxy.delay(DELAY);
+    slow.within(ROUND_TRIP * 7 / 4, || {
+        let holder = mine.lock().unwrap();
+        slow.hand_off(&[&theirs], holder)
+    });
+}
+
+#[test]
+fn a_hand_off_in_a_queue_waits_for_two_one_way_trips_too() {
+    let slow = Slow::new("slow-three");
+    let hosts = slow.proxy.hosts();
+    let (one, two) = (
+        Client::connect(&hosts).unwrap(),
+        Client::connect(&hosts).unwrap(),
+    );
+    let mine = slow.client.mutex(&slow.path).unwrap();
+    let (one, two) = (
+        one.mutex(&slow.path).unwrap(),
+        two.mutex(&slow.path).unwrap(),
+    );
+    slow.proxy.delay(DELAY);
+    // Twice: there are two hand-offs.
+    slow.within(2 * ROUND_TRIP * 5 / 4, || {
+        let holder = mine.lock().unwrap();
+        slow.hand_off(&[&one, &two], holder)
+    });
+}
+
+#[test]
+fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
+    let slow = Slow::new("slow-third");
+    let [one, two] = [(); 2].map(|()| Client::connect(slow.server.hosts()).unwrap());
+    let (one, two) = (
+        one.mutex(&slow.path).unwrap(),
+        two.mutex(&slow.path).unwrap(),
+    );
+    let third = slow.client.mutex(&slow.path).unwrap();
+    let listings = || slow.proxy.requests(op::GET_CHILDREN);
+    let holder = one.lock().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| drop(two.lock().unwrap()));
+        wait_for_queue(&slow.client, &slow.path, 2);
+        let watches = slow.proxy.requests(op::GET_DATA);
+        let last = scope.spawn(|| drop(third.lock().unwrap()));
+        eventually("the third watches both", || {
+            slow.proxy.requests(op::GET_DATA) == watches + 2
+        });
+        let before = listings();
+        // Both have gone before the server hears what the third asks of the first.
+        slow.proxy.delay(DELAY);
+        drop(holder);
+        next.join().unwrap();
+        last.join().unwrap();
+        assert_eq!(listings(), before + 1);
+    });
+}

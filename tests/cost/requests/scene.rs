@@ -1,0 +1,107 @@
+//! Queues in which one client's requests are counted.
+
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, unbounded};
+use zklock::embedded::Server;
+use zklock::{Client, LockOptions, MutexGuard};
+
+use super::tap::Tap;
+use crate::support::fresh_path;
+use crate::support::raw::op;
+use crate::transport::wait_for_queue;
+
+/// What a free lock is taken with, in one write.
+pub(super) const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
+
+/// What who has several ahead watches, in one write: its own node, and those of the two
+/// that are nearest.
+pub(super) const WATCH: [i32; 3] = [op::EXISTS, op::GET_DATA, op::GET_DATA];
+
+/// Stands for the moment when the one that is nearest lets go.
+pub(super) const LET_GO: [i32; 0] = [];
+
+/// A server, and a client whose way to it is tapped.
+pub(super) struct Scene {
+    pub(super) server: Server,
+    pub(super) tap: Tap,
+    pub(super) client: Client,
+    pub(super) path: String,
+}
+
+impl Scene {
+    /// The session is so long that nothing is proven again because the machine is busy.
+    pub(super) fn new(name: &str) -> Self {
+        Self::with_timeout(name, Duration::from_secs(40))
+    }
+
+    pub(super) fn with_timeout(name: &str, timeout: Duration) -> Self {
+        let server = Server::start().unwrap();
+        let tap = Tap::start(server.hosts());
+        let client = Client::builder(&tap.hosts).session_timeout(timeout);
+        let client = client.connect().unwrap();
+        let path = fresh_path(name);
+        // The directory is there, and the first cycle over.
+        let warm = Client::connect(server.hosts()).unwrap();
+        warm.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
+        Self {
+            server,
+            tap,
+            client,
+            path,
+        }
+    }
+
+    /// Queues the tapped client behind two others, which hold for so long each, and the
+    /// second until the tapped one has looked at the queue.
+    pub(super) fn lock_behind_two(&self, first: Duration, second: Duration) {
+        let (one, other) = (self.connect(), self.connect());
+        let holder = one.mutex(&self.path).unwrap().lock().unwrap();
+        let (to, positions) = unbounded();
+        thread::scope(|scope| {
+            let mutex = other.mutex(&self.path).unwrap();
+            let next = scope.spawn({
+                let positions = positions.clone();
+                move || {
+                    let guard = mutex.lock().unwrap();
+                    assert_eq!(positions.recv(), Ok(1));
+                    thread::sleep(second);
+                    self.tap.write_down(&LET_GO);
+                    guard.unlock().unwrap();
+                }
+            });
+            wait_for_queue(&self.connect(), &self.path, 2);
+            let last = scope.spawn(|| self.lock_telling(to));
+            assert_eq!(positions.recv(), Ok(2));
+            thread::sleep(first);
+            drop(holder);
+            next.join().unwrap();
+            last.join().unwrap();
+        });
+    }
+
+    /// Goes through the queue with the tapped client, and tells where it waits as soon as
+    /// all that it watches is watched.
+    pub(super) fn lock_telling(&self, to: Sender<usize>) {
+        let mutex = self.client.mutex(&self.path).unwrap();
+        let options = LockOptions::new().on_wait(|waiting| to.send(waiting.position()).unwrap());
+        let guard = mutex.lock_with(options).unwrap();
+        guard.unwrap().unlock().unwrap();
+    }
+
+    pub(super) fn connect(&self) -> Client {
+        Client::connect(self.server.hosts()).unwrap()
+    }
+
+    /// Queues the tapped client behind `holder`, which goes then, and lets it through.
+    pub(super) fn lock_behind(&self, holder: MutexGuard) {
+        let (to, positions) = unbounded();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| self.lock_telling(to));
+            assert_eq!(positions.recv(), Ok(1));
+            drop(holder);
+            waiter.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,72 @@
+//! How often a lock calls the system, on all threads of its client together.
+//!
+//! strace counts the calls of a process that does nothing else. Sleeps and reads depend on
+//! what arrives together, so their limits leave room; writes do not.
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::{env, fs};
+
+use zklock::Client;
+use zklock::embedded::Server;
+
+use crate::support::worker::{self, Worker};
+use crate::support::{eventually, fresh_path};
+
+const CYCLES: u32 = 500;
+/// The test harness and the session's beginning make calls as well.
+const BESIDE: u32 = 400;
+
+#[test]
+#[ignore = "needs strace: tests/all.sh"]
+fn a_cycle_of_a_free_mutex_writes_twice_and_never_looks_in_vain() {
+    let server = Server::start().unwrap();
+    let report = env::temp_dir().join(format!("zklock-calls-{}", std::process::id()));
+    let mut strace = Command::new("strace");
+    strace.args(["--follow-forks", "--summary-only"]);
+    strace.args(["--summary-columns=calls,name", "--output"]);
+    strace.arg(&report).arg(worker::itself().get_program());
+    let input = format!("{} {}", server.hosts(), fresh_path("calls"));
+    let mut worker = Worker::launch(strace, worker_that_locks_and_unlocks, &input);
+    worker.expect("done");
+    // The report is complete then, and not when the worker's output has ended.
+    eventually("strace has ended", || worker.ended().is_some());
+    let calls = counts(&fs::read_to_string(&report).unwrap());
+    fs::remove_file(&report).unwrap();
+    let a_cycle = |name: &str| calls.get(name).map_or(0.0, |n| per_cycle(*n));
+    println!("calls a cycle: {calls:?}");
+    for (name, most) in [("sendto", 2.2), ("recvfrom", 4.0), ("futex", 8.0)] {
+        assert!(a_cycle(name) <= most, "{name}: {}", a_cycle(name));
+    }
+    // It counts at all.
+    assert!(0.5 < a_cycle("sendto"), "{calls:?}");
+    // A wait that looks a few times before it sleeps is one that yields.
+    assert!(a_cycle("sched_yield") < 1.0, "{}", a_cycle("sched_yield"));
+}
+
+fn per_cycle(count: u32) -> f64 {
+    f64::from(count.saturating_sub(BESIDE)) / f64::from(CYCLES)
+}
+
+/// The calls in a summary of strace, which has the columns that we ask for.
+fn counts(summary: &str) -> HashMap<String, u32> {
+    let call = |line: &str| {
+        let (calls, name) = line.trim().split_once(' ')?;
+        Some((name.trim().to_owned(), calls.parse().ok()?))
+    };
+    summary.lines().filter_map(call).collect()
+}
+
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_locks_and_unlocks() {
+    let Some(input) = worker::input() else { return };
+    let [hosts, path] = worker::words(&input);
+    let client = Client::connect(&hosts).unwrap();
+    let mutex = client.mutex(&path).unwrap();
+    for _ in 0..CYCLES {
+        mutex.lock().unwrap().unlock().unwrap();
+    }
+    drop(client);
+    worker::say("done");
+}

@@ -1,0 +1,41 @@
+//! What went wrong in other libraries, each named as its own tracker names it, and does
+//! not go wrong here.
+//!
+//! Those that another suite has anyway are named there. What it takes to bring a bug
+//! about is in the embedded server: dead sessions whose nodes linger, replies that get
+//! lost, containers that vanish.
+
+mod ghosts;
+mod holders;
+mod waiters;
+
+use std::time::Duration;
+
+use zklock::Client;
+use zklock::embedded::Server;
+
+use crate::support::eventually;
+
+/// The lock of most tests, in a directory that nobody else uses.
+const PATH: &str = "/locks/report";
+
+/// Longer than any call takes that does not hang, shorter than a hang.
+const SOON: Duration = Duration::from_secs(10);
+
+fn client(server: &Server) -> Client {
+    Client::connect(server.hosts()).unwrap()
+}
+
+/// The nodes right below `dir`, as full paths.
+fn nodes_in(server: &Server, dir: &str) -> Vec<String> {
+    let mut nodes = server.nodes();
+    nodes.retain(|node| node.rsplit_once('/').is_some_and(|(above, _)| above == dir));
+    nodes
+}
+
+#[track_caller]
+fn wait_for_nodes(server: &Server, dir: &str, count: usize) {
+    eventually(&format!("{count} nodes under {dir}"), || {
+        nodes_in(server, dir).len() == count
+    });
+}

@@ -1,0 +1,67 @@
+//! A lock that is held for a least time is not released before, on every transport, on the
+//! embedded server and on a real one.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::{Client, LockOptions, MutexGuard};
+
+use crate::support::raw::Raw;
+use crate::support::{fresh_path, timed};
+use crate::transport::{Place, in_every_place};
+
+in_every_place! {
+    a_lock_is_held_for_at_least_as_long_as_asked
+    dropping_a_guard_does_not_wait_for_as_long_as_asked
+    unlocking_and_closing_wait_for_as_long_as_asked
+}
+
+fn scene(place: Place) -> (Client, Client, String) {
+    let hosts = place.shared().hosts();
+    let path = fresh_path("least");
+    (place.connect(&hosts), place.connect(&hosts), path)
+}
+
+fn lock_for_at_least(client: &Client, path: &str, time: Duration) -> MutexGuard {
+    let options = LockOptions::new().hold_at_least(time);
+    let mutex = client.mutex(path).unwrap();
+    mutex.lock_with(options).unwrap().unwrap()
+}
+
+fn a_lock_is_held_for_at_least_as_long_as_asked(place: Place) {
+    const LEAST: Duration = Duration::from_millis(400);
+    let (early, late, path) = scene(place);
+    let start = Instant::now();
+    drop(lock_for_at_least(&early, &path, LEAST));
+    let guard = late.mutex(&path).unwrap().lock().unwrap();
+    assert!(LEAST <= start.elapsed());
+    guard.unlock().unwrap();
+}
+
+fn dropping_a_guard_does_not_wait_for_as_long_as_asked(place: Place) {
+    const LEAST: Duration = Duration::from_secs(60);
+    let (early, late, path) = scene(place);
+    let guard = lock_for_at_least(&early, &path, LEAST);
+    let node = guard.node().to_owned();
+    let ((), took) = timed(|| drop(guard));
+    assert!(took < LEAST / 2, "{took:?}");
+    assert!(late.mutex(&path).unwrap().try_lock().unwrap().is_none());
+    let mut raw = Raw::connect(&place.shared().hosts());
+    raw.delete(&node).unwrap();
+    assert!(late.mutex(&path).unwrap().try_lock().unwrap().is_some());
+    // Its last drop does wait.
+    thread::spawn(move || drop(early));
+}
+
+fn unlocking_and_closing_wait_for_as_long_as_asked(place: Place) {
+    const LEAST: Duration = Duration::from_millis(300);
+    let (client, other, path) = scene(place);
+    let start = Instant::now();
+    lock_for_at_least(&client, &path, LEAST).unlock().unwrap();
+    assert!(LEAST <= start.elapsed());
+    let start = Instant::now();
+    drop(lock_for_at_least(&client, &path, LEAST));
+    drop(client);
+    assert!(LEAST <= start.elapsed());
+    assert!(other.mutex(&path).unwrap().lock().is_ok());
+}

@@ -1,0 +1,33 @@
+//! What the locks promise, a module for each lock and for each promise that all of them keep.
+//!
+//! A promise is one function, which `in_every_place!` runs over both transports, against the
+//! embedded server and a real one. All tests share one server of each kind; a test that
+//! breaks its server starts one of its own.
+
+mod abandonment;
+mod api;
+mod bad_input;
+mod durations;
+mod early_bad_news;
+#[cfg(target_os = "linux")]
+mod fairness;
+mod faults;
+mod giving_up;
+mod guard_events;
+mod killed_processes;
+mod known_bugs;
+mod least_hold_time;
+mod local_handoffs;
+mod multi_lock;
+mod mutex;
+mod queue;
+mod readers_and_writers;
+mod reentrant_mutex;
+mod repeated_locks;
+mod revocation;
+mod rwlock;
+mod semaphore;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/transport.rs"]
+mod transport;

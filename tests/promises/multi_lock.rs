@@ -1,0 +1,132 @@
+//! The promises of the multi-lock, on every transport, on the embedded server and on a real
+//! one.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::embedded::Server;
+use zklock::{Client, Error, GuardEvent};
+
+use crate::support::fresh_path;
+use crate::support::raw::{assert_nothing_left, children};
+use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
+
+in_every_place! {
+    all_are_locked_or_none
+    when_one_is_lost_all_are
+    multi_lockers_of_any_order_never_wait_in_a_circle
+}
+
+/// Two clients, and two paths that nobody else uses.
+fn scene(place: Place) -> (Client, Client, [String; 2]) {
+    let hosts = place.shared().hosts();
+    let dir = fresh_path("multi");
+    let paths = [format!("{dir}/1"), format!("{dir}/2")];
+    (place.connect(&hosts), place.connect(&hosts), paths)
+}
+
+/// Curator's `InterProcessMultiLock` goes on with the others when one cannot be had.
+fn all_are_locked_or_none(place: Place) {
+    let (ours, theirs, paths) = scene(place);
+    let hosts = place.shared().hosts();
+    let [first, second] = paths.each_ref().map(String::as_str);
+    let all = ours.multi_lock([second, first, second]).unwrap();
+    assert_eq!(all.paths().collect::<Vec<_>>(), [first, second]);
+
+    let one = theirs.mutex(second).unwrap().lock().unwrap();
+    assert!(all.try_lock().unwrap().is_none());
+    let shortly = Duration::from_millis(50);
+    assert!(all.try_lock_for(shortly).unwrap().is_none());
+    wait_for_queue(&ours, first, 0);
+    wait_for_queue(&ours, second, 1);
+    one.unlock().unwrap();
+
+    let guard = all.try_lock().unwrap().unwrap();
+    guard.verify().unwrap();
+    assert!(theirs.mutex(first).unwrap().try_lock().unwrap().is_none());
+    assert!(theirs.mutex(second).unwrap().try_lock().unwrap().is_none());
+    let would_deadlock = Error::WouldDeadlock { path: first.into() };
+    assert_eq!(
+        ours.mutex(first).unwrap().lock().unwrap_err(),
+        would_deadlock
+    );
+    assert_eq!(guard.tokens().count(), 2);
+    guard.unlock().unwrap();
+    for path in [first, second] {
+        assert_eq!(children(&hosts, path), [""; 0]);
+    }
+}
+
+fn when_one_is_lost_all_are(place: Place) {
+    let (ours, theirs, paths) = scene(place);
+    let [first, second] = paths.each_ref().map(String::as_str);
+    let guard = ours.multi_lock([first, second]).unwrap().lock().unwrap();
+    theirs.contenders(second).unwrap()[0].evict().unwrap();
+    wait_for(&guard, GuardEvent::Lost);
+    assert!(guard.unlock().unwrap_err().is_lost());
+    for path in [first, second] {
+        assert_nothing_left(&place.shared().hosts(), path);
+    }
+}
+
+#[test]
+fn bad_paths_and_no_paths_are_refused() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    assert!(client.multi_lock(["/a", "b"]).unwrap_err().is_bad_input());
+    assert!(client.multi_lock([]).is_err());
+}
+
+fn multi_lockers_do_not_wait_for_each_other(place: Place, duration: Duration) {
+    let (hosts, dir) = (place.shared().hosts(), fresh_path("circle"));
+    let paths: Vec<_> = (0..5).map(|i| format!("{dir}/{i}")).collect();
+    let busy: Vec<_> = paths.iter().map(|_| AtomicBool::new(false)).collect();
+    let rounds = AtomicUsize::new(0);
+    let end = Instant::now() + duration;
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let client = place.connect(&hosts);
+                while Instant::now() < end {
+                    let mut mine: Vec<usize> = (0..paths.len()).collect();
+                    fastrand::shuffle(&mut mine);
+                    mine.truncate(fastrand::usize(1..=paths.len()));
+                    let names = mine.iter().map(|at| &*paths[*at]);
+                    let lock = client.multi_lock(names).unwrap();
+                    let guard = lock.try_lock_for(Duration::from_secs(30)).unwrap();
+                    let guard = guard.expect("nobody waits for long");
+                    for at in &mine {
+                        assert!(
+                            !busy[*at].swap(true, Ordering::SeqCst),
+                            "{at} is held twice"
+                        );
+                    }
+                    for at in &mine {
+                        busy[*at].store(false, Ordering::SeqCst);
+                    }
+                    drop(guard);
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    println!("{} rounds", rounds.load(Ordering::Relaxed));
+    for path in &paths {
+        assert_nothing_left(&hosts, path);
+    }
+}
+
+fn multi_lockers_of_any_order_never_wait_in_a_circle(place: Place) {
+    multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn multi_lockers_of_any_order_never_wait_in_a_circle_for_a_minute() {
+    let place = Place {
+        transport: Transport::Wire,
+        embedded: true,
+    };
+    multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(60));
+}

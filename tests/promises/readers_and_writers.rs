@@ -1,0 +1,174 @@
+//! Two hundred readers and four writers on one read-write lock.
+//!
+//! Each notes when it came in and left, by a clock that counts such moments. What must
+//! hold is looked up in these notes afterwards, so that looking changes nothing.
+
+use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::{FencingToken, LockGuard, LockOptions, RwLock, Waiting};
+
+use crate::support::fresh_path;
+use crate::transport::{Place, Transport, on_every_server, wait_for_queue};
+
+const CLIENTS: usize = 20;
+const READERS: usize = 200;
+const WRITERS: usize = 4;
+
+/// How long the short version lasts, in seconds; [`SECONDS`] says otherwise.
+const SHORT: u64 = 5;
+const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
+
+// Over a handle the lock is the same, and so many clients of it are a thousand threads.
+on_every_server! {
+    writers_are_alone_and_nobody_is_overtaken
+}
+
+fn writers_are_alone_and_nobody_is_overtaken(place: Place) {
+    let seconds = env::var(SECONDS).ok().and_then(|text| text.parse().ok());
+    check(&run(place, Duration::from_secs(seconds.unwrap_or(SHORT))));
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn writers_are_alone_and_nobody_is_overtaken_for_half_a_minute() {
+    let place = Place {
+        transport: Transport::Wire,
+        embedded: true,
+    };
+    check(&run(place, Duration::from_secs(30)));
+}
+
+/// Someone who comes again and again.
+struct Visitor {
+    writes: bool,
+    stays: Vec<Stay>,
+}
+
+/// Once inside, in ticks of the [`Clock`].
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    token: FencingToken,
+    writes: bool,
+    /// When it was in the queue for certain, if it had to wait.
+    queued: Option<usize>,
+    entered: usize,
+    left: usize,
+}
+
+#[derive(Debug, Default)]
+struct Clock(AtomicUsize);
+
+impl Clock {
+    fn tick(&self) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+fn run(place: Place, duration: Duration) -> Vec<Visitor> {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("catalogue"));
+    let connect = |_| place.connect(&hosts);
+    let clients: Vec<_> = (0..CLIENTS).map(connect).collect();
+    let (clock, end) = (Clock::default(), Instant::now() + duration);
+    let visitors = thread::scope(|scope| {
+        let visit = |i: usize| {
+            let lock = clients[i % CLIENTS].rwlock(&path).unwrap();
+            let clock = &clock;
+            scope.spawn(move || visit_until(end, &lock, i < WRITERS, clock))
+        };
+        let threads: Vec<_> = (0..WRITERS + READERS).map(visit).collect();
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap());
+        ended.collect()
+    });
+    wait_for_queue(&clients[0], &path, 0);
+    visitors
+}
+
+fn visit_until(end: Instant, lock: &RwLock, writes: bool, clock: &Clock) -> Visitor {
+    let mut stays = Vec::new();
+    // Everybody comes in once, however slow the machine is.
+    while stays.is_empty() || Instant::now() < end {
+        let mut queued = None;
+        let options = LockOptions::new().on_wait(|_: &Waiting| {
+            queued.get_or_insert_with(|| clock.tick());
+        });
+        let (entered, token, left) = if writes {
+            let guard = lock.write_with(options).unwrap().unwrap();
+            stay(&guard, guard.fencing_token(), clock)
+        } else {
+            let guard = lock.read_with(options).unwrap().unwrap();
+            stay(&guard, guard.fencing_token(), clock)
+        };
+        stays.push(Stay {
+            token,
+            writes,
+            queued,
+            entered,
+            left,
+        });
+    }
+    Visitor { writes, stays }
+}
+
+fn stay(
+    guard: &impl LockGuard,
+    token: FencingToken,
+    clock: &Clock,
+) -> (usize, FencingToken, usize) {
+    let entered = clock.tick();
+    thread::yield_now();
+    guard.check().unwrap();
+    (entered, token, clock.tick())
+}
+
+fn check(visitors: &[Visitor]) {
+    let mut stays: Vec<_> = visitors
+        .iter()
+        .flat_map(|visitor| &visitor.stays)
+        .copied()
+        .collect();
+    stays.sort_by_key(|stay| stay.token);
+    let writes = stays.iter().filter(|stay| stay.writes);
+    println!(
+        "{} stays, {} of them writers'",
+        stays.len(),
+        writes.clone().count()
+    );
+    assert_order(&stays);
+    for write in writes {
+        assert_served_in_one_generation(write, visitors);
+    }
+}
+
+/// Whoever came before a writer has left when it enters, and whoever came after it enters
+/// when it has left: the writer was alone, and the order was that of arrival.
+fn assert_order(stays: &[Stay]) {
+    let mut last_left = None;
+    let mut last_writer: Option<&Stay> = None;
+    for stay in stays {
+        if let Some(writer) = last_writer {
+            assert!(writer.left < stay.entered, "{writer:?} and {stay:?}");
+        }
+        if stay.writes {
+            assert!(last_left < Some(stay.entered), "{stay:?} is not alone");
+            last_writer = Some(stay);
+        }
+        last_left = last_left.max(Some(stay.left));
+    }
+}
+
+/// While a writer waits, nobody comes in twice.
+fn assert_served_in_one_generation(write: &Stay, visitors: &[Visitor]) {
+    let Some(queued) = write.queued else { return };
+    for visitor in visitors {
+        let before = |time| visitor.stays.partition_point(|stay| stay.entered < time);
+        let meanwhile = before(write.entered) - before(queued);
+        let who = if visitor.writes { "writer" } else { "reader" };
+        assert!(
+            meanwhile <= 1,
+            "a {who} came in {meanwhile} times during {write:?}"
+        );
+    }
+}

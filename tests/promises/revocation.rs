@@ -1,0 +1,161 @@
+//! Asking holders to let go, and making them, on every transport, on the embedded server and
+//! on a real one.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::{Client, Contender, Error, GuardEvent, LockGuard, LockOptions};
+
+use crate::support::fresh_path;
+use crate::support::raw::assert_nothing_left;
+use crate::transport::{Place, in_every_place, on_every_server, wait_for, wait_for_queue};
+
+in_every_place! {
+    every_kind_of_holder_hears_that_it_is_asked_to_let_go
+    a_holder_that_was_asked_at_once_hears_it_too
+    an_evicted_holder_has_lost_and_an_evicted_waiter_is_told
+    a_contender_that_went_is_not_evicted_in_place_of_another
+    an_overdue_holder_is_asked_and_then_evicted
+    an_overdue_holder_that_lets_go_is_not_evicted
+}
+
+on_every_server! {
+    the_queue_tells_who_is_in_it
+}
+
+/// Two clients, and a path that nobody else uses.
+fn scene(place: Place) -> (Client, Client, String) {
+    let hosts = place.shared().hosts();
+    let (ours, theirs) = (place.connect(&hosts), place.connect(&hosts));
+    (ours, theirs, fresh_path("revoke"))
+}
+
+/// Waits until `count` contenders are in the queue, and returns them.
+#[track_caller]
+fn queue(client: &Client, path: &str, count: usize) -> Vec<Contender> {
+    wait_for_queue(client, path, count);
+    client.contenders(path).unwrap()
+}
+
+fn every_kind_of_holder_hears_that_it_is_asked_to_let_go(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let at = |name: &str| format!("{path}/{name}");
+    let asked = |guard: &dyn LockGuard, name: &str| {
+        theirs.contenders(&at(name)).unwrap()[0].revoke().unwrap();
+        wait_for(guard, GuardEvent::RevokeRequested);
+        // Nobody is forced.
+        guard.verify().unwrap();
+    };
+    let mutex = ours.mutex(&at("mutex")).unwrap();
+    asked(&mutex.lock().unwrap(), "mutex");
+    let reentrant = ours.reentrant_mutex(&at("again")).unwrap();
+    asked(&reentrant.lock().unwrap(), "again");
+    let rwlock = ours.rwlock(&at("read")).unwrap();
+    asked(&rwlock.read().unwrap(), "read");
+    let rwlock = ours.rwlock(&at("write")).unwrap();
+    asked(&rwlock.write().unwrap(), "write");
+    let semaphore = ours.semaphore(&at("permits"), 1).unwrap();
+    asked(&semaphore.acquire().unwrap(), "permits/leases");
+    let both = ours.multi_lock([&*at("1"), &*at("2")]).unwrap();
+    asked(&both.lock().unwrap(), "2");
+}
+
+fn a_holder_that_was_asked_at_once_hears_it_too(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    for _ in 0..3 {
+        theirs.contenders(&path).unwrap()[0].revoke().unwrap();
+        wait_for(&guard, GuardEvent::RevokeRequested);
+    }
+}
+
+/// go-zookeeper: a waiter whose node was gone held with the next one.
+fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| theirs.mutex(&path).unwrap().lock().map(drop));
+        let waiter = queue(&ours, &path, 2).remove(1);
+        assert!(!waiter.holds());
+        waiter.evict().unwrap();
+        // The waiter looks again when the holder goes.
+        let holder = queue(&ours, &path, 1).remove(0);
+        assert!(holder.holds());
+        holder.evict().unwrap();
+        wait_for(&guard, GuardEvent::Lost);
+        let node = waiter.node().to_owned();
+        assert_eq!(waiting.join().unwrap(), Err(Error::Evicted { node }));
+    });
+    assert!(guard.unlock().unwrap_err().is_lost());
+    assert!(theirs.mutex(&path).unwrap().try_lock().unwrap().is_some());
+    assert_nothing_left(&place.shared().hosts(), &path);
+}
+
+/// zk-ruby #34: a stale client deleted somebody else's new lock.
+fn a_contender_that_went_is_not_evicted_in_place_of_another(place: Place) {
+    let (client, _, path) = scene(place);
+    let mutex = client.mutex(&path).unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    let guard = mutex.lock().unwrap();
+    let seen = queue(&client, &path, 1).remove(0);
+    guard.unlock().unwrap();
+    let guard = mutex.lock().unwrap();
+    seen.evict().unwrap();
+    seen.revoke().unwrap();
+    guard.verify().unwrap();
+}
+
+fn an_overdue_holder_is_asked_and_then_evicted(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let stubborn = ours.mutex(&path).unwrap().lock().unwrap();
+    let (short, grace) = (Duration::from_millis(100), Duration::from_secs(2));
+    let options = LockOptions::new().evict_overdue(short, grace);
+    let mutex = theirs.mutex(&path).unwrap();
+    let guard = mutex.lock_with(options).unwrap().unwrap();
+    wait_for(&stubborn, GuardEvent::RevokeRequested);
+    wait_for(&stubborn, GuardEvent::Lost);
+    guard.verify().unwrap();
+}
+
+fn an_overdue_holder_that_lets_go_is_not_evicted(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let polite = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = theirs.mutex(&path).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let minute = Duration::from_secs(60);
+            let options = LockOptions::new().evict_overdue(Duration::from_millis(100), minute);
+            drop(mutex.lock_with(options).unwrap().unwrap());
+        });
+        wait_for(&polite, GuardEvent::RevokeRequested);
+        polite.unlock().unwrap();
+    });
+}
+
+/// A client on a handle has no note, and does not know its session.
+fn the_queue_tells_who_is_in_it(place: Place) {
+    let hosts = place.shared().hosts();
+    let (_, theirs, path) = scene(place);
+    let ours = Client::builder(&hosts).note("nightly").connect().unwrap();
+    assert!(theirs.contenders(&path).unwrap().is_empty());
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let mutex = theirs.mutex(&path).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let options = LockOptions::new().note("by hand").on_wait(|waiting| {
+                let ahead = waiting.ahead().unwrap();
+                assert_eq!(waiting.position(), 1);
+                assert_eq!(ahead.owner().note.as_deref(), Some("nightly"));
+                assert_eq!(ahead.owner().pid, Some(std::process::id()));
+            });
+            drop(mutex.lock_with(options).unwrap().unwrap());
+        });
+        let queue = queue(&ours, &path, 2);
+        assert_eq!(queue[0].node(), guard.node());
+        assert_eq!(queue[0].token(), guard.fencing_token());
+        assert_eq!(queue[0].session_id(), ours.session_id());
+        assert_eq!(queue[1].owner().note.as_deref(), Some("by hand"));
+        assert!(queue[0].holds() && !queue[1].holds());
+        drop(guard);
+    });
+}

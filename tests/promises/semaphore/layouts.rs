@@ -1,0 +1,229 @@
+//! Curator's and kazoo's layouts of a semaphore beside each other, and what only kazoo's
+//! has.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::embedded::Server;
+use zklock::{Client, Dialect, Error, LockOptions, Permit, Result, Role, Semaphore};
+
+use super::DIALECTS;
+use crate::support::eventually;
+use crate::support::raw::{EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw};
+
+const PATH: &str = "/limits/imports";
+
+fn semaphore(server: &Server, dialect: Dialect, permits: u32) -> (Client, Semaphore) {
+    let client = Client::builder(server.hosts()).dialect(dialect);
+    let client = client.connect().unwrap();
+    let semaphore = client.semaphore(PATH, permits).unwrap();
+    (client, semaphore)
+}
+
+/// How many hold or wait.
+fn left(client: &Client) -> usize {
+    client.contenders(PATH).unwrap().len()
+}
+
+/// The layout of kazoo's semaphore, which counts the path's own children.
+#[test]
+fn in_kazoos_dialect_every_node_is_a_permit_that_is_out() {
+    let server = Server::start().unwrap();
+    let mut witness = Raw::connect(server.hosts());
+    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
+    let (_other, theirs) = semaphore(&server, Dialect::Kazoo, 2);
+    let permits = [ours.acquire().unwrap(), ours.acquire().unwrap()];
+    assert_eq!(witness.data(PATH).unwrap(), b"2");
+    let mut names = permits.each_ref().map(|permit| {
+        let name = permit.node().strip_prefix(&format!("{PATH}/")).unwrap();
+        assert!(
+            name.len() == 32 && name.bytes().all(|b| b.is_ascii_hexdigit()),
+            "{name}"
+        );
+        name.to_owned()
+    });
+    names.sort();
+    let (told, waits) = crossbeam_channel::bounded(1);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            let options = LockOptions::new().on_wait(|_| {
+                let _ = told.try_send(());
+            });
+            theirs.acquire_with(options).unwrap().unwrap()
+        });
+        waits.recv().unwrap();
+        let mut children = witness.children(PATH).unwrap();
+        children.sort();
+        assert_eq!(children, names, "who waits has no node there");
+        eventually("it is the only one in the line", || {
+            let line = witness.children(&format!("{PATH}-__lock__")).unwrap();
+            line.len() == 1 && line[0].contains("__lock__")
+        });
+        let [one, two] = permits;
+        one.unlock().unwrap();
+        let three = waiting.join().unwrap();
+        let mut children = witness.children(PATH).unwrap();
+        children.sort();
+        let mut names = [two.node(), three.node()].map(|node| node[PATH.len() + 1..].to_owned());
+        names.sort();
+        assert_eq!(children, names);
+    });
+}
+
+/// kazoo writes its limit in a second step, and over whatever is there.
+#[test]
+fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
+    let server = Server::start().unwrap();
+    let mut witness = Raw::connect(server.hosts());
+    witness.create_all(PATH);
+    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
+    ours.acquire().unwrap().unlock().unwrap();
+    assert_eq!(witness.data(PATH).unwrap(), b"2");
+    witness.set_data(PATH, b"5").unwrap();
+    // Nobody goes by it, so it is replaced; whoever has a permit goes by it.
+    let permit = ours.acquire().unwrap();
+    assert_eq!(witness.data(PATH).unwrap(), b"2");
+    witness.set_data(PATH, b"5").unwrap();
+    let error = ours.acquire().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::PermitsDisagree {
+                ours: 2,
+                theirs: 5,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    permit.unlock().unwrap();
+    // What is no number is somebody else's.
+    witness.set_data(PATH, b"127.0.0.1").unwrap();
+    ours.acquire().unwrap().unlock().unwrap();
+    assert_eq!(witness.data(PATH).unwrap(), b"127.0.0.1");
+}
+
+#[test]
+fn a_semaphore_of_the_other_dialect_is_refused_and_named() {
+    for [first, second] in [DIALECTS, [Dialect::Kazoo, Dialect::Curator]] {
+        let server = Server::start().unwrap();
+        let (_client, one) = semaphore(&server, first, 1);
+        let permit = one.acquire().unwrap();
+        let (_other, two) = semaphore(&server, second, 1);
+        for refused in [
+            two.acquire(),
+            two.try_acquire_for(Duration::MAX).map(Option::unwrap),
+        ] {
+            match refused {
+                Err(Error::ForeignContender { dialect, .. }) => assert_eq!(dialect, Some(first)),
+                other => panic!("{second:?} beside {first:?}: {other:?}"),
+            }
+        }
+        permit.unlock().unwrap();
+    }
+}
+
+/// A lock's contender that comes when the semaphore has long been used would be counted.
+#[test]
+fn in_kazoos_dialect_who_comes_later_is_noticed() {
+    let server = Server::start().unwrap();
+    let (_client, ours) = semaphore(&server, Dialect::Kazoo, 2);
+    ours.acquire().unwrap().unlock().unwrap();
+    ours.acquire().unwrap().unlock().unwrap();
+    let theirs = Client::connect(server.hosts()).unwrap();
+    let mut witness = Raw::connect(server.hosts());
+    let node = format!("{PATH}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-");
+    let node = witness.create(&node, b"", EPHEMERAL_SEQUENTIAL).unwrap();
+    let is_refused = |result: Result<Option<Permit>>| match result {
+        Err(Error::ForeignContender { node: named, .. }) => assert_eq!(named, node),
+        other => panic!("{other:?}"),
+    };
+    is_refused(ours.acquire().map(Some));
+    is_refused(ours.try_acquire());
+    witness.delete(&node).unwrap();
+    let permit = ours.try_acquire().unwrap().unwrap();
+    let listed = theirs.contenders(PATH).unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(
+        (listed[0].node(), listed[0].role()),
+        (permit.node(), Role::Permit)
+    );
+    assert!(listed[0].holds());
+}
+
+#[test]
+fn who_waits_gives_up_in_time_and_leaves_nothing_but_the_holder() {
+    for dialect in DIALECTS {
+        let server = Server::start().unwrap();
+        let (client, holder) = semaphore(&server, dialect, 1);
+        let permit = holder.acquire().unwrap();
+        server.delay(Duration::from_millis(10));
+        thread::scope(|scope| {
+            for limit in (1..16).map(|i| Duration::from_millis(10 * i)) {
+                let server = &server;
+                scope.spawn(move || {
+                    let (_client, theirs) = semaphore(server, dialect, 1);
+                    let start = Instant::now();
+                    assert!(theirs.try_acquire_for(limit).unwrap().is_none());
+                    let late = start.elapsed().saturating_sub(limit);
+                    assert!(late < Duration::from_secs(2), "{late:?} late");
+                });
+            }
+        });
+        server.resume();
+        eventually("nobody is left who waits", || left(&client) == 1);
+        permit.unlock().unwrap();
+        assert!(holder.try_acquire().unwrap().is_some());
+        eventually("nothing is left", || left(&client) == 0);
+    }
+}
+
+#[test]
+fn a_waiter_whose_session_ends_queues_again_and_the_next_goes_on() {
+    for dialect in DIALECTS {
+        let server = Server::start().unwrap();
+        let (client, holder) = semaphore(&server, dialect, 1);
+        let permit = holder.acquire().unwrap();
+        let waits = || {
+            let (client, semaphore) = semaphore(&server, dialect, 1);
+            let waiting = thread::spawn(move || semaphore.acquire().and_then(Permit::unlock));
+            (client, waiting)
+        };
+        let (doomed, one) = waits();
+        eventually("one waits for a permit", || left(&client) == 2);
+        let (_other, two) = waits();
+        eventually("two wait", || left(&client) == 3);
+        server.expire_session(doomed.session_id());
+        eventually("the first is in the line again", || left(&client) == 3);
+        permit.unlock().unwrap();
+        two.join().unwrap().unwrap();
+        one.join().unwrap().unwrap();
+        eventually("nothing is left", || left(&client) == 0);
+    }
+}
+
+/// What is no permit takes the place of one; nobody can be asked to give it back.
+#[test]
+fn who_waits_for_a_stray_child_does_not_evict_itself_for_that() {
+    let server = Server::start().unwrap();
+    let mut witness = Raw::connect(server.hosts());
+    let (_client, one) = semaphore(&server, Dialect::Curator, 1);
+    one.acquire().unwrap().unlock().unwrap();
+    let stray = format!("{PATH}/leases/stray");
+    witness.create(&stray, b"", PERSISTENT).unwrap();
+    let shortly = Duration::from_millis(100);
+    let options = LockOptions::new().evict_overdue(shortly, shortly);
+    let got = one.acquire_with(options.deadline(Instant::now() + 20 * shortly));
+    assert!(got.unwrap().is_none());
+
+    // It has its permit as soon as there is room.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let options = LockOptions::new().evict_overdue(shortly, shortly);
+            one.acquire_with(options)
+        });
+        thread::sleep(5 * shortly);
+        witness.delete(&stray).unwrap();
+        assert!(waiting.join().unwrap().unwrap().is_some());
+    });
+}

@@ -1,0 +1,277 @@
+//! The promises of the semaphore, on every transport, on the embedded server and on a real
+//! one.
+
+mod contenders;
+mod layouts;
+mod number;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use zklock::{Client, Dialect, GuardEvent, LockOptions, Permit, Semaphore};
+
+use crate::support::proxy::Proxy;
+use crate::support::raw::{Raw, assert_nothing_left, children, op};
+use crate::support::{aside, eventually, fresh_path};
+use crate::transport::{
+    Place, SOON, TIMEOUT, Transport, Waiter, expire_owner, in_every_place, on_every_server,
+    wait_for,
+};
+
+in_every_place! {
+    no_more_permits_are_out_than_there_are
+    a_waiting_thread_is_told_and_gets_the_next_permit
+    a_permit_may_change_threads_and_is_lost_with_its_session
+    a_waiter_whose_session_expires_queues_again
+    a_session_that_expires_while_it_is_first_in_line_stops_nobody
+    hundreds_wait_without_a_herd
+    a_cancel_at_any_time_is_heard
+}
+
+// A handle is at its end by then.
+on_every_server! {
+    a_waiter_whose_node_is_gone_before_its_session_queues_again
+}
+
+/// Curator's layout and kazoo's.
+const DIALECTS: [Dialect; 2] = [Dialect::Curator, Dialect::Kazoo];
+
+/// The layouts that are spoken there: a handle has Curator's.
+fn dialects(place: Place) -> &'static [Dialect] {
+    match place.transport {
+        Transport::Wire => &DIALECTS,
+        #[cfg(feature = "zookeeper")]
+        Transport::Handle => &[Dialect::Curator],
+    }
+}
+
+fn connect(place: Place, dialect: Dialect) -> Client {
+    connect_to(place, dialect, &place.shared().hosts())
+}
+
+fn connect_to(place: Place, dialect: Dialect, hosts: &str) -> Client {
+    match dialect {
+        Dialect::Curator => place.connect(hosts),
+        dialect => {
+            let client = Client::builder(hosts).dialect(dialect);
+            client.session_timeout(2 * TIMEOUT).connect().unwrap()
+        }
+    }
+}
+
+fn semaphore(place: Place, dialect: Dialect, path: &str, permits: u32) -> (Client, Semaphore) {
+    let client = connect(place, dialect);
+    let semaphore = client.semaphore(path, permits).unwrap();
+    (client, semaphore)
+}
+
+/// Where the line is, and where the permits are.
+fn layout(dialect: Dialect, path: &str) -> [String; 2] {
+    match dialect {
+        Dialect::Kazoo => [format!("{path}-__lock__"), path.to_owned()],
+        _ => [format!("{path}/locks"), format!("{path}/leases")],
+    }
+}
+
+/// How many nodes are in the line and how many permits are out, or, in Curator's layout,
+/// asked for by the first in the line.
+fn left(place: Place, dialect: Dialect, path: &str) -> [usize; 2] {
+    let mut raw = Raw::connect(&place.shared().hosts());
+    layout(dialect, path).map(|dir| raw.children(&dir).unwrap_or_default().len())
+}
+
+#[track_caller]
+fn nothing_is_left(place: Place, dialect: Dialect, path: &str) {
+    for dir in layout(dialect, path) {
+        assert_nothing_left(&place.shared().hosts(), &dir);
+    }
+}
+
+/// kazoo #214: by trying one got in when as many as may be were.
+fn no_more_permits_are_out_than_there_are(place: Place) {
+    for &dialect in dialects(place) {
+        let path = fresh_path("permits");
+        let (_client, ours) = semaphore(place, dialect, &path, 2);
+        let (_other, theirs) = semaphore(place, dialect, &path, 2);
+        let one = ours.acquire().unwrap();
+        let two = theirs.try_acquire().unwrap().unwrap();
+        assert!(ours.try_acquire().unwrap().is_none());
+        let shortly = Duration::from_millis(50);
+        assert!(theirs.try_acquire_for(shortly).unwrap().is_none());
+        eventually("the one that gave up has gone", || {
+            left(place, dialect, &path) == [0, 2]
+        });
+        one.verify().unwrap();
+        drop(one);
+        let three = ours.acquire().unwrap();
+        two.unlock().unwrap();
+        three.unlock().unwrap();
+        nothing_is_left(place, dialect, &path);
+    }
+}
+
+fn a_waiting_thread_is_told_and_gets_the_next_permit(place: Place) {
+    for &dialect in dialects(place) {
+        let path = fresh_path("told");
+        let (_client, ours) = semaphore(place, dialect, &path, 1);
+        let (_other, theirs) = semaphore(place, dialect, &path, 1);
+        let permit = ours.acquire().unwrap();
+        let (told, waits) = crossbeam_channel::bounded(1);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let options = LockOptions::new().on_wait(|waiting| {
+                    assert_eq!(waiting.position(), 1);
+                    let _ = told.try_send(());
+                });
+                let _permit = theirs.acquire_with(options).unwrap().unwrap();
+            });
+            waits.recv().unwrap();
+            permit.unlock().unwrap();
+        });
+        nothing_is_left(place, dialect, &path);
+    }
+}
+
+fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
+    for &dialect in dialects(place) {
+        let path = fresh_path("lost");
+        let (client, semaphore) = semaphore(place, dialect, &path, 1);
+        let permit: Permit = semaphore.acquire().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| permit.verify().unwrap());
+        });
+        expire_owner(place.shared(), permit.node());
+        wait_for(&permit, GuardEvent::Lost);
+        assert!(permit.unlock().unwrap_err().is_lost());
+        let again = place.survivor(&client).semaphore(&path, 1).unwrap();
+        drop(again.acquire().unwrap());
+        nothing_is_left(place, dialect, &path);
+    }
+}
+
+/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+fn a_waiter_whose_session_expires_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
+    let permit = ours.acquire().unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    let leases = format!("{path}/leases");
+    waiter.lose_sessions(&leases, permit.node(), &waiting);
+    drop(permit);
+    place.assert_gets_in(&waiting);
+    nothing_is_left(place, Dialect::Curator, &path);
+}
+
+/// What it learns first looks like an eviction.
+fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
+    let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
+    let theirs = waiter.client.semaphore(&path, 1).unwrap();
+    let permit = ours.acquire().unwrap();
+    let waiting = aside(move || theirs.acquire().map(drop));
+    // It watches the directory.
+    let leases = format!("{path}/leases");
+    waiter.lose_node_and_session(&leases, &[permit.node()], &waiting, || {});
+    drop(permit);
+    place.assert_gets_in(&waiting);
+    nothing_is_left(place, Dialect::Curator, &path);
+}
+
+/// It has lost its node in the line and that of its permit: whoever made the one again
+/// without the other would wait for somebody who waits for him.
+fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
+    let (server, path) = (place.shared(), fresh_path("first"));
+    let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
+    let waiter = Waiter::connect(place);
+    let one = waiter.client.semaphore(&path, 1).unwrap();
+    let (_second, two) = semaphore(place, Dialect::Curator, &path, 1);
+    let permit = ours.acquire().unwrap();
+    let first = aside(move || one.acquire().map(drop));
+    eventually("the first waits for a permit", || {
+        left(place, Dialect::Curator, &path) == [1, 2]
+    });
+    let node = first_in_line(place, &path);
+    let second = aside(move || two.acquire().map(drop));
+    eventually("the second waits in the line", || {
+        left(place, Dialect::Curator, &path) == [2, 2]
+    });
+    expire_owner(server, &node);
+    eventually("both wait again", || {
+        !first.is_empty()
+            || (first_in_line(place, &path) != node
+                && left(place, Dialect::Curator, &path) == [2, 2])
+    });
+    permit.unlock().unwrap();
+    assert_eq!(second.recv_timeout(SOON), Ok(Ok(())));
+    place.assert_gets_in(&first);
+    nothing_is_left(place, Dialect::Curator, &path);
+}
+
+fn first_in_line(place: Place, path: &str) -> String {
+    let locks = format!("{path}/locks");
+    let mut names = children(&place.shared().hosts(), &locks);
+    names.sort_by(|one, other| one[one.len() - 10..].cmp(&other[other.len() - 10..]));
+    names
+        .first()
+        .map_or_else(String::new, |name| format!("{locks}/{name}"))
+}
+
+fn hundreds_wait_without_a_herd(place: Place) {
+    const PERMITS: usize = 5;
+    const CLIENTS: usize = 20;
+    const EACH: usize = 10;
+    for &dialect in dialects(place) {
+        let path = fresh_path("hundreds");
+        let network = Proxy::start(&place.shared().hosts());
+        let inside = AtomicUsize::new(0);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| connect_to(place, dialect, &network.hosts()))
+            .collect();
+        thread::scope(|scope| {
+            for client in &clients {
+                for _ in 0..EACH {
+                    scope.spawn(|| {
+                        let semaphore = client.semaphore(&path, PERMITS as u32).unwrap();
+                        let permit = semaphore.acquire().unwrap();
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < PERMITS);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(permit);
+                    });
+                }
+            }
+        });
+        nothing_is_left(place, dialect, &path);
+        // Were all woken by each permit that is given back, each would list as often.
+        let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
+        println!("{listings} listings");
+        assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
+    }
+}
+
+fn a_cancel_at_any_time_is_heard(place: Place) {
+    let network = Proxy::start(&place.shared().hosts());
+    network.delay(Duration::from_millis(30));
+    // The first call of a client has most to ask; it takes half a second here.
+    for cancelled_after in (0..400).step_by(40).map(Duration::from_millis) {
+        let client = place.connect(&network.hosts());
+        let semaphore = client.semaphore(&fresh_path("cancel"), 2).unwrap();
+        let (cancel, cancelled) = crossbeam_channel::bounded(1);
+        let (done, returned) = crossbeam_channel::bounded(1);
+        thread::spawn(move || {
+            let options = LockOptions::new().cancel(cancelled);
+            let acquired = semaphore.acquire_with(options);
+            drop(done.send(acquired.map(drop)));
+        });
+        thread::sleep(cancelled_after);
+        network.blackhole();
+        // Fails if the call has returned already.
+        let _ = cancel.send(());
+        let returned = returned.recv_timeout(SOON);
+        network.heal();
+        returned
+            .unwrap_or_else(|_| panic!("cancelled after {cancelled_after:?}, and not heard"))
+            .unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! A child that is forked has a copy of the client and of the guard; the lock is the parent's.
+//!
+//! A process is forked that has no other tests in it, whose locks and connections a child
+//! would have a copy of as well.
+
+use std::process::{self, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fork::{Fork, fork, waitpid_nohang};
+use zklock::embedded::Server;
+use zklock::{Client, Error};
+
+use crate::support::worker::alone;
+use crate::support::{eventually, fresh_path, run, within};
+
+const THREADS: usize = 4;
+const FORKS: usize = 100;
+/// Longer than a child lives that does not hang.
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn what_a_forked_child_drops_or_closes_stays_with_the_parent() {
+    alone(|| {
+        let server = Server::start().unwrap();
+        let [client, other] = [(); 2].map(|()| Client::connect(server.hosts()).unwrap());
+        let path = fresh_path("forked");
+        for end in [drop_all, close_first, use_it] {
+            let mutex = client.mutex(&path).unwrap();
+            let guard = mutex.lock().unwrap();
+            let pid = match fork().unwrap() {
+                Fork::Child => {
+                    drop(mutex);
+                    end(client, guard);
+                    process::exit(0);
+                }
+                Fork::Parent(pid) => pid,
+            };
+            let mut status = None;
+            eventually("the child ends", || {
+                status = waitpid_nohang(pid).unwrap();
+                status.is_some()
+            });
+            assert_eq!(status, Some(0));
+            // Behind whatever the child may have sent.
+            guard.verify().unwrap();
+            assert_eq!(client.contenders(&path).unwrap().len(), 1);
+            let limit = Duration::from_millis(50);
+            let theirs = other.mutex(&path).unwrap();
+            assert!(theirs.try_lock_for(limit).unwrap().is_none());
+            guard.unlock().unwrap();
+            assert!(
+                theirs
+                    .try_lock_for(Duration::from_secs(30))
+                    .unwrap()
+                    .is_some()
+            );
+        }
+        assert_eq!(client.metrics().reconnects, 0);
+    });
+}
+
+#[test]
+fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
+    alone(|| {
+        let server = Server::start().unwrap();
+        let client = Client::connect(server.hosts()).unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Whatever lock of the client a thread of the parent has, it has for ever in a child.
+            for i in 0..THREADS {
+                let (mutex, over) = (
+                    client.mutex(&fresh_path(&format!("busy-{i}"))).unwrap(),
+                    &over,
+                );
+                scope.spawn(move || {
+                    let guard = mutex.lock().unwrap().into_send();
+                    while !over.load(Ordering::Relaxed) {
+                        assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
+                    }
+                    drop(guard);
+                });
+            }
+            let all_end = (0..FORKS).all(|_| child_ends(&client));
+            over.store(true, Ordering::Relaxed);
+            assert!(all_end, "a child hangs");
+        });
+    });
+}
+
+/// Whether a child that drops everything comes to its end.
+fn child_ends(client: &Client) -> bool {
+    let mutex = client.mutex(&fresh_path("forked")).unwrap();
+    let guard = mutex.lock().unwrap();
+    let reader = client
+        .rwlock(&fresh_path("forked"))
+        .unwrap()
+        .read()
+        .unwrap();
+    match fork().unwrap() {
+        Fork::Child => {
+            drop((reader, guard, mutex));
+            process::exit(0);
+        }
+        Fork::Parent(pid) => {
+            let ended = within(SOON, || waitpid_nohang(pid).unwrap().is_some());
+            if !ended {
+                let _ = run(Command::new("kill").args(["-9", &pid.to_string()]));
+                eventually("it is killed", || waitpid_nohang(pid).unwrap().is_some());
+            }
+            ended
+        }
+    }
+}
+
+fn drop_all(client: Client, guard: zklock::MutexGuard) {
+    drop(guard);
+    drop(client);
+}
+
+fn close_first(client: Client, guard: zklock::MutexGuard) {
+    client.close().unwrap();
+    drop((client, guard));
+}
+
+fn use_it(client: Client, guard: zklock::MutexGuard) {
+    let mutex = client.mutex("/tests/another").unwrap();
+    let refused = mutex.try_lock_for(Duration::from_secs(10));
+    assert!(matches!(refused, Err(Error::Closed)));
+    drop(guard.unlock());
+}

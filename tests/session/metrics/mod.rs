@@ -1,0 +1,104 @@
+//! What a client tells about itself in numbers.
+
+#[cfg(feature = "metrics")]
+mod recorder;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use zklock::embedded::Server;
+use zklock::{Client, LockOptions};
+
+use crate::support::{eventually, fresh_path};
+
+#[test]
+fn a_client_counts_its_grants_waits_and_requests() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let other = Client::connect(server.hosts()).unwrap();
+    let path = fresh_path("metrics");
+    let (mutex, theirs) = (client.mutex(&path).unwrap(), other.mutex(&path).unwrap());
+    drop(mutex.lock().unwrap());
+    let before = client.metrics();
+    for _ in 0..3 {
+        mutex.lock().unwrap().unlock().unwrap();
+    }
+    let guard = theirs.lock().unwrap();
+    thread::scope(|scope| {
+        let (told, waits) = mpsc::channel();
+        let mutex = &mutex;
+        let waiter = scope.spawn(move || {
+            let options = LockOptions::new().on_wait(|_| told.send(()).unwrap());
+            let guard = mutex.lock_with(options).unwrap();
+            guard.unwrap().unlock().unwrap();
+        });
+        waits.recv_timeout(Duration::from_secs(30)).unwrap();
+        drop(guard);
+        waiter.join().unwrap();
+    });
+    let after = client.metrics();
+    assert_eq!(after.acquires - before.acquires, 4);
+    assert_eq!((before.waits, after.waits), (0, 1));
+    assert_eq!(after.requests.creates - before.requests.creates, 4);
+    assert_eq!(after.requests.deletes - before.requests.deletes, 4);
+    assert_eq!(after.wait_time.count(), after.acquires);
+    assert_eq!(after.hold_time.count(), after.acquires);
+    assert!(after.wait_time.total() > before.wait_time.total());
+    assert!(after.wait_time.quantile(1.0) > Duration::ZERO);
+    assert_eq!((after.losses, after.reconnects, after.expiries), (0, 0, 0));
+}
+
+#[test]
+fn a_client_counts_what_went_wrong() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let other = Client::connect(server.hosts()).unwrap();
+    fail_in_every_way(&server, &client, &other);
+    assert_eq!(client.metrics().losses, 1);
+}
+
+/// Has the client give up a wait, reconnect, and lose its session and a lock with it.
+fn fail_in_every_way(server: &Server, client: &Client, other: &Client) {
+    let path = fresh_path("metrics");
+    let mutex = client.mutex(&path).unwrap();
+    let taken = other.mutex(&path).unwrap().lock().unwrap();
+    let limit = Duration::from_millis(50);
+    assert!(mutex.try_lock_for(limit).unwrap().is_none());
+    eventually("a leftover", || client.metrics().leftovers_deleted == 1);
+    taken.unlock().unwrap();
+
+    let guard = mutex.lock().unwrap();
+    server.disconnect(client.session_id());
+    eventually("a reconnect", || client.metrics().reconnects >= 1);
+    eventually("a suspicion", || client.metrics().suspicions >= 1);
+    server.expire_session(client.session_id());
+    eventually("a loss", || client.metrics().losses == 1);
+    assert!(guard.check().is_err());
+    drop(guard);
+    // The lock may be lost by the clock before the server says that the session is gone.
+    eventually("an expiry", || client.metrics().expiries == 1);
+}
+
+#[test]
+fn a_client_counts_local_hand_offs() {
+    let server = Server::start().unwrap();
+    let client = Client::builder(server.hosts()).local_handoffs(100);
+    let client = client.connect().unwrap();
+    let mutex = client.mutex(&fresh_path("metrics")).unwrap();
+    let guard = mutex.lock().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| drop(mutex.lock().unwrap()));
+        }
+        eventually("all in line", || {
+            format!("{client:?}").contains("waiting: 5")
+        });
+        drop(guard);
+    });
+    let metrics = client.metrics();
+    assert_eq!(metrics.local_handoffs, 5);
+    assert_eq!(metrics.acquires, 6);
+    assert_eq!(metrics.hold_time.count(), 6);
+    assert_eq!(metrics.requests.deletes, 1);
+}

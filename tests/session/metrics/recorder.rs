@@ -1,0 +1,98 @@
+//! A recorder of the `metrics` facade that asks the client something whenever it is told.
+
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use ::metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use zklock::embedded::Server;
+use zklock::{Client, SessionState};
+
+use super::fail_in_every_way;
+use crate::support::worker::alone;
+use crate::support::{aside, eventually, fresh_path};
+
+static CLIENT: OnceLock<Client> = OnceLock::new();
+
+thread_local! {
+    /// What a recorder does is not recorded.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes every lock of the client that a question takes.
+fn ask() {
+    if INSIDE.replace(true) {
+        return;
+    }
+    if let Some(client) = CLIENT.get() {
+        let _ = (client.state(), client.metrics(), client.session_id());
+        let _ = (client.events(), format!("{client:?}"));
+    }
+    INSIDE.set(false);
+}
+
+struct Curious;
+
+impl CounterFn for Curious {
+    fn increment(&self, _: u64) {
+        ask();
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl HistogramFn for Curious {
+    fn record(&self, _: f64) {
+        ask();
+    }
+}
+
+impl Recorder for Curious {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(Self))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(Self))
+    }
+}
+
+/// There is one recorder in a process.
+#[test]
+fn a_recorder_may_ask_the_client_whenever_it_is_told_something() {
+    alone(|| {
+        ::metrics::set_global_recorder(Curious).ok().unwrap();
+        let server = Server::start().unwrap();
+        let builder = Client::builder(server.hosts()).local_handoffs(2);
+        let client = CLIENT.get_or_init(|| builder.connect().unwrap());
+        let other = Client::connect(server.hosts()).unwrap();
+        let done = aside(move || {
+            let mutex = client.mutex(&fresh_path("recorder")).unwrap();
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| drop(mutex.lock().unwrap()));
+                }
+            });
+            fail_in_every_way(&server, client, &other);
+            eventually("another session", || {
+                client.state() == SessionState::Connected
+            });
+            client.close().unwrap();
+            client.state()
+        });
+        let state = done.recv_timeout(Duration::from_secs(120));
+        assert_eq!(state, Ok(SessionState::Closed), "it hangs");
+    });
+}
