@@ -1,113 +1,132 @@
-//! From writer to reader.
-//!
-//! As Curator does it since 5.5: a plain ephemeral read node with the writer's own number
-//! is created, then the writer's node is deleted. Between the two both are there, so
-//! there is no gap, and whoever waits for the writer finds the reader at the same place.
+//! Carries a downgrade from writer to reader out; [`Downgrade`] decides.
 
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
-use crate::jute::{CreateMode, ErrorCode, Op, Reply, Request, failure};
+use crate::jute::{CreateMode, ErrorCode, Op, Request};
 use crate::path;
-use crate::recipe::attempt::Orphan;
-use crate::recipe::dialect::Role;
-use crate::recipe::name::{LAST_SEQUENCE, NodeName, prefix};
+use crate::recipe::downgrade::{Action, Downgrade, Event, Outcome};
 use crate::recipe::validity::Stamp;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::CallError;
+use crate::session::caller::Caller;
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
 use crate::time::limit::Limit;
-use crate::transport::Failure;
 
 impl RawGuard {
     /// Turns a writer's hold into a reader's; whatever fails releases it.
     pub(crate) fn downgrade(mut self) -> Result<Self> {
         self.check()?;
         let path = self.lease().path().to_owned();
-        let name = path::name(self.node());
-        let dir = self.node()[..self.node().len() - name.len() - 1].to_owned();
-        let sequence = NodeName::parse(name).map(|name| name.sequence);
-        // Where numbers are used up, births are what counts, and the reader's is late.
-        let Some(sequence) = sequence.filter(|number| (0..LAST_SEQUENCE / 2).contains(number))
-        else {
-            return Err(Error::Exhausted {
-                path,
+        let (node, stamp) = Driver::new(&self)?.run()?;
+        let session = self.lease().session();
+        let bounds = self.session().status.bounds(session);
+        let lease = Lease::new(&path, vec![node], session, bounds, stamp);
+        let reader = self.renewed(lease);
+        // The writer's node goes only now.
+        drop(self);
+        Ok(reader)
+    }
+}
+
+/// A downgrade on its way.
+struct Driver<'a> {
+    writer: &'a RawGuard,
+    dir: &'a str,
+    downgrade: Downgrade,
+    caller: Caller,
+    /// There is no time left when the writer's lock is lost.
+    limit: Limit,
+    /// Of the last request that proved anything.
+    stamp: Stamp,
+}
+
+impl<'a> Driver<'a> {
+    fn new(writer: &'a RawGuard) -> Result<Self> {
+        let name = path::name(writer.node());
+        let dialect = writer.session().settings.dialect;
+        let downgrade = Downgrade::new(dialect, name, &fresh_id());
+        Ok(Self {
+            writer,
+            dir: &writer.node()[..writer.node().len() - name.len() - 1],
+            downgrade: downgrade.ok_or_else(|| Error::Exhausted {
+                path: writer.lease().path().to_owned(),
                 reason: "a downgrade would lose its place",
+            })?,
+            caller: writer.session().caller(),
+            limit: Limit::after(writer.valid_for()),
+            stamp: Stamp::NEVER,
+        })
+    }
+
+    /// Returns the reader's node, and when it was proven.
+    fn run(mut self) -> Result<(String, Stamp)> {
+        let lease = self.writer.lease();
+        loop {
+            let event = match self.downgrade.action() {
+                Action::Make(reader) => self.make(&self.full(&reader))?,
+                Action::Prove(nodes) => self.prove(&nodes.map(|name| self.full(&name)))?,
+                Action::Finish(Outcome::Reader(name)) => return Ok((self.full(&name), self.stamp)),
+                Action::Finish(Outcome::Lost) => {
+                    lease.lose();
+                    return Err(lease.lost());
+                }
+                Action::Finish(Outcome::Gone) => {
+                    return Err(Error::Suspect {
+                        path: lease.path().to_owned(),
+                    });
+                }
+            };
+            self.downgrade.handle(match event {
+                Event::Made | Event::Proved if self.writer.check().is_err() => Event::Lost,
+                event => event,
             });
-        };
-        let id = fresh_id();
-        let prefix = prefix(self.session().settings.dialect, Role::Read, &id);
-        let node = format!("{dir}/{prefix}{sequence:010}");
-        match self.make(&node) {
-            Ok(stamp) => {
-                let session = self.lease().session();
-                let bounds = self.session().status.bounds(session);
-                let lease = Lease::new(&path, vec![node], session, bounds, stamp);
-                let reader = self.renewed(lease);
-                // The writer's node goes only now.
-                drop(self);
-                Ok(reader)
-            }
-            Err(error) => {
-                let orphan = vec![Orphan::Prefix(prefix)];
-                self.session()
-                    .cleaner
-                    .add(&dir, self.lease().session(), orphan);
-                Err(error)
-            }
         }
     }
 
-    /// Creates the reader's node, until there is no time left to do it.
-    fn make(&self, node: &str) -> Result<Stamp> {
-        let session = self.session();
-        let limit = Limit::after(self.valid_for());
-        let suspect = || Error::Suspect {
-            path: self.lease().path().to_owned(),
+    fn make(&mut self, reader: &str) -> Result<Event> {
+        let session = self.writer.session();
+        let Some(snapshot) = self.caller.connected(&self.limit)? else {
+            return Ok(Event::Cancel);
         };
-        let mut caller = session.caller();
-        loop {
-            let snapshot = caller.connected(&limit)?.ok_or_else(suspect)?;
-            if snapshot.session != self.lease().session() {
-                return Err(self.lease().lost());
-            }
-            let transacts = session.transport.capabilities().multi;
-            let stamp = session.status.stamp();
-            let answered = caller.ask(self.request(node, transacts), &limit);
-            match answered.map_err(|_| suspect())? {
-                Ok(Reply::Multi(results)) => match failure(&results) {
-                    // The name was never used before: if it is there, it is ours, and the
-                    // writer's node was there before it in this transaction, too.
-                    None | Some(ErrorCode::NODE_EXISTS) => return self.still(stamp),
-                    Some(ErrorCode::NO_NODE) => return Err(self.gone()),
-                    Some(code) => return Err(refused(self.lease().path(), code)),
-                },
-                Ok(Reply::Created { .. }) | Err(Failure::Refused(ErrorCode::NODE_EXISTS)) => {
-                    // Without a transaction, the writer's node is asked for afterwards.
-                    return match session.prove(self.nodes(), &limit)? {
-                        Proven::By(stamp) => self.still(stamp),
-                        Proven::Gone(_) => Err(self.gone()),
-                        Proven::LimitReached => Err(suspect()),
-                    };
-                }
-                Err(Failure::Refused(ErrorCode::NO_NODE)) => return Err(self.gone()),
-                answered => {
-                    let failure = answered.err().unwrap_or(Failure::Lost);
-                    match CallError::of(failure, self.lease().path(), &snapshot) {
-                        Some(error) => {
-                            return Err(error.into_error(self.lease().path(), suspect));
-                        }
-                        None => caller.breathe(),
-                    }
-                }
-            }
+        if snapshot.session != self.writer.lease().session() {
+            return Ok(Event::Lost);
         }
+        let transacts = session.transport.capabilities().multi;
+        self.stamp = session.status.stamp();
+        let path = self.writer.lease().path();
+        let request = self.request(reader, transacts);
+        Ok(match self.caller.call_once(&request, path, &self.limit) {
+            // The name was never used before: if it is there, it is ours. In a transaction,
+            // the writer's node was there before it.
+            Ok(Some(_)) | Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => match transacts {
+                true => Event::Made,
+                false => Event::MadeBeside,
+            },
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
+            Ok(None) => {
+                self.caller.breathe();
+                Event::ReplyLost
+            }
+            Err(error) => return error.or(path, Event::Cancel),
+        })
+    }
+
+    fn prove(&mut self, nodes: &[String]) -> Result<Event> {
+        Ok(match self.writer.session().prove(nodes, &self.limit)? {
+            Proven::By(stamp) => {
+                self.stamp = stamp;
+                Event::Proved
+            }
+            Proven::Gone(_) => Event::NoNode,
+            Proven::LimitReached => Event::Cancel,
+        })
     }
 
     /// Creates the reader's node if the writer's is there.
-    fn request(&self, node: &str, transacts: bool) -> Request {
-        let settings = &self.session().settings;
-        let (path, data) = (node.to_owned(), settings.card.text(None).into());
+    fn request(&self, reader: &str, transacts: bool) -> Request {
+        let settings = &self.writer.session().settings;
+        let (path, data) = (reader.to_owned(), settings.card.text(None).into());
         let (acl, mode) = (settings.acl.entries().to_vec(), CreateMode::Ephemeral);
         if !transacts {
             return Request::Create {
@@ -119,7 +138,7 @@ impl RawGuard {
             };
         }
         let check = Op::Check {
-            path: self.node().to_owned(),
+            path: self.writer.node().to_owned(),
             version: -1,
         };
         let create = Op::Create {
@@ -132,14 +151,19 @@ impl RawGuard {
         Request::Multi(vec![check, create])
     }
 
-    fn still(&self, stamp: Stamp) -> Result<Stamp> {
-        self.check()?;
-        Ok(stamp)
+    fn full(&self, name: &str) -> String {
+        format!("{}/{name}", self.dir)
     }
+}
 
-    /// The writer's node is gone, and the lock with it.
-    fn gone(&self) -> Error {
-        self.lease().lose();
-        self.lease().lost()
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        // Changes nothing if the downgrade is through.
+        self.downgrade.handle(Event::Cancel);
+        let (orphans, session) = (self.downgrade.orphans(), self.writer.lease().session());
+        if !orphans.is_empty() {
+            let cleaner = &self.writer.session().cleaner;
+            cleaner.add(self.dir, session, orphans);
+        }
     }
 }

@@ -1,26 +1,24 @@
-//! Telling the next holder that its predecessor went without releasing.
+//! Carries the marks of holders out: telling the next one that its predecessor went without
+//! releasing; [`Mark`] decides.
 //!
 //! As a poisoned mutex of Rust's and POSIX's EOWNERDEAD do. The mark is the data of the
-//! lock's directory itself, never a child, which would get in other clients' way: it is
-//! set by whoever enters and cleared in the same transaction as the release, so it stays
-//! if a session expires, a process dies or a critical section panics. A directory that is
-//! a container would go when it is empty, and the mark with it; since the server does not
-//! tell containers from other nodes, only directories that were made for marks are used.
+//! lock's directory itself, never a child, which would get in other clients' way. A directory
+//! that is a container would go when it is empty, and the mark with it; since the server does
+//! not tell containers from other nodes, only directories that were made for marks are used.
 
 use std::time::Duration;
 
 use crossbeam_channel::{after, select};
-use serde_json::{Value, json};
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::recipe::mark::{Action, Event, Mark, Outcome};
 use crate::session::call_error::CallError;
 use crate::time::limit::{Limit, LimitReached};
 
-/// The data of a directory that keeps marks, while nobody holds the lock.
-pub(crate) const CLEAN: &[u8] = b"{\"held\":null}";
+pub(crate) use crate::recipe::mark::CLEAN;
 
 /// What a mutex does about predecessors that went without releasing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -48,117 +46,79 @@ impl RawGuard {
                 what: "tracking of abandonment",
             });
         }
-        let Some(data) = self.read(dir, limit)? else {
-            return Ok(None);
+        let mut mark = Mark::new(self.token().get());
+        let outcome = loop {
+            let event = match mark.action() {
+                Action::Read => self.read_mark(dir, limit)?,
+                Action::Pause(token) => {
+                    log::warn!(
+                        "the holder of {dir} with the token {token} went without releasing it"
+                    );
+                    match pause(tracking.delay, limit) {
+                        Ok(()) => Event::Paused,
+                        Err(LimitReached) => Event::Cancel,
+                    }
+                }
+                Action::Set(data) => match self.set_mark(dir, data, limit)? {
+                    Event::Cancel => {
+                        mark.handle(Event::ReplyLost);
+                        Event::Cancel
+                    }
+                    event => event,
+                },
+                Action::Finish(outcome) => break outcome,
+            };
+            mark.handle(event);
         };
-        let Some(abandoned) = parse(&data) else {
-            return Err(Error::Unsupported {
+        self.close_with(mark);
+        match outcome {
+            Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
+            Outcome::Gone => Ok(None),
+            Outcome::Lost => Err(self.lease().lost()),
+            Outcome::Unmarked => Err(Error::Unsupported {
                 what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
-            });
-        };
-        if let Some(token) = abandoned {
-            log::warn!("the holder of {dir} with the token {token} went without releasing it");
-            if self.wait(tracking.delay, limit).is_err() {
-                return Ok(None);
-            }
-        }
-        if !self.mark(dir, limit)? {
-            return Ok(None);
-        }
-        self.close_with(clear);
-        Ok(Some((self, abandoned)))
-    }
-
-    fn read(&self, dir: &str, limit: &Limit) -> Result<Option<Vec<u8>>> {
-        match self.call(&Request::get(dir), dir, limit) {
-            Ok(Reply::Data { data, .. }) => Ok(Some(data.into())),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Err(self.lease().lost()),
-            Err(error) => error.or(dir, None),
-            Ok(_) => Ok(None),
+            }),
         }
     }
 
-    fn call(
-        &self,
-        request: &Request,
-        dir: &str,
-        limit: &Limit,
-    ) -> std::result::Result<Reply, CallError> {
-        self.session().caller().call(request, dir, limit)
+    fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
+        let mut caller = self.session().caller();
+        Ok(match caller.call(&Request::get(dir), dir, limit) {
+            Ok(Reply::Data { data, .. }) => Event::Data(data.into()),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
+            Ok(_) => Event::Cancel,
+            Err(error) => return error.or(dir, Event::Cancel),
+        })
     }
 
-    fn wait(&self, delay: Duration, limit: &Limit) -> std::result::Result<(), LimitReached> {
-        if delay.is_zero() {
-            return Ok(());
-        }
-        select! {
-            recv(after(delay)) -> _ => Ok(()),
-            recv(limit.timer()) -> _ => Err(LimitReached),
-            recv(limit.cancel) -> _ => Err(limit.cancelled()),
-        }
-    }
-
-    /// Sets the mark if our node is still there. Doing so twice changes nothing.
-    fn mark(&self, dir: &str, limit: &Limit) -> Result<bool> {
-        let mark = Request::Multi(vec![
+    /// Sets the mark if our node is still there.
+    fn set_mark(&self, dir: &str, data: Vec<u8>, limit: &Limit) -> Result<Event> {
+        let set = Request::Multi(vec![
             Op::Check {
                 path: self.node().to_owned(),
                 version: -1,
             },
             Op::SetData {
                 path: dir.to_owned(),
-                data: json!({ "held": self.token().get() })
-                    .to_string()
-                    .into_bytes()
-                    .into(),
+                data: data.into(),
                 version: -1,
             },
         ]);
-        match self.call(&mark, dir, limit) {
-            Ok(_) => Ok(true),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Err(self.lease().lost()),
-            Err(error) => error.or(dir, false),
+        match self.session().caller().call(&set, dir, limit) {
+            Ok(_) => Ok(Event::IsSet),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(error) => error.or(dir, Event::Cancel),
         }
     }
 }
 
-/// The transaction that deletes a holder's node and clears the mark, or does neither.
-fn clear(dir: &str, node: String) -> Request {
-    Request::Multi(vec![
-        Op::Delete {
-            path: node,
-            version: -1,
-        },
-        Op::SetData {
-            path: dir.to_owned(),
-            data: CLEAN.to_vec().into(),
-            version: -1,
-        },
-    ])
-}
-
-/// Reads the mark: the holder's token, if there is one, and `None` if this directory keeps
-/// no marks.
-fn parse(data: &[u8]) -> Option<Option<FencingToken>> {
-    let mark: Value = serde_json::from_slice(data).ok()?;
-    Some(
-        mark.as_object()?
-            .get("held")?
-            .as_i64()
-            .map(FencingToken::new),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_marks_are_read_as_marks() {
-        assert_eq!(parse(CLEAN), Some(None));
-        assert_eq!(parse(b"{\"held\":7}"), Some(Some(FencingToken::new(7))));
-        for data in [&b""[..], b"127.0.0.1", b"3", b"{}", b"[\"held\"]", b"\xff"] {
-            assert_eq!(parse(data), None, "{data:?}");
-        }
+fn pause(delay: Duration, limit: &Limit) -> std::result::Result<(), LimitReached> {
+    if delay.is_zero() {
+        return Ok(());
+    }
+    select! {
+        recv(after(delay)) -> _ => Ok(()),
+        recv(limit.timer()) -> _ => Err(LimitReached),
+        recv(limit.cancel) -> _ => Err(limit.cancelled()),
     }
 }

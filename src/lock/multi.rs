@@ -1,34 +1,28 @@
-//! Going through several queues at once.
-//!
-//! With transactions, all nodes are created in one: they stand in the same order in every
-//! queue, so waiting in one after the other cannot end in a circle. Without, the locks are
-//! taken in the order of their paths; since somebody else's transaction may still stand
-//! across that order, what is held is given back when the next one does not come.
+//! Carries the way through several queues at once out; [`Multi`] decides.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::driver::{self, Progress};
+use super::driver::{self, Progress, origin};
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
-use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request, failure};
+use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 use crate::path;
-use crate::recipe::attempt::{Origin, Orphan, OwnNode, Patience};
+use crate::recipe::attempt::{self, Origin, OwnNode};
 use crate::recipe::dialect::Role;
-use crate::recipe::name::prefix;
+use crate::recipe::multi::{Action, Event, Multi, Outcome};
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::call_error::{CallError, over, refused};
+use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
-use crate::session::cleaner::Release;
 use crate::session::grant_proof::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
-use crate::time::limit::{Limit, LimitReached};
-use crate::transport::Failure;
+use crate::time::limit::Limit;
 use crate::transport::status::Snapshot;
 
 /// How long to wait for the next lock with others in hand, without transactions.
@@ -45,327 +39,267 @@ impl RawGuard {
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Taken>> {
         request.hold_at_least = None;
-        if !session.transport.capabilities().multi {
-            return one_by_one(session, paths, request);
-        }
+        let limit = request.limit.clone();
         loop {
-            match Together::place(session, paths, request)? {
-                Placed::LimitReached => return Ok(None),
-                Placed::Again => {}
-                Placed::InQueue(together) => match together.wait(request)? {
-                    Waited::LimitReached => return Ok(None),
-                    Waited::Again => {}
-                    Waited::Held(taken) => return Ok(Some(taken)),
-                },
+            let mut caller = session.caller();
+            let Some(snapshot) = caller.connected(&limit)? else {
+                return Ok(None);
+            };
+            let multi = begin(session, paths.len(), request, &snapshot);
+            let driver = Driver {
+                session,
+                paths,
+                request,
+                multi,
+                caller,
+                snapshot,
+                limit: limit.clone(),
+                stamp: Stamp::NEVER,
+                taken: Vec::new(),
+            };
+            match driver.run()? {
+                ControlFlow::Break(taken) => return Ok(taken),
+                ControlFlow::Continue(()) if limit.is_over() => return Ok(None),
+                ControlFlow::Continue(()) => {}
             }
         }
     }
 }
 
-/// Nodes of ours in all queues; dropping it gives them up.
-struct Together<'a> {
+/// Begins, with transactions if the server has them.
+fn begin(session: &Session, count: usize, request: &LockRequest<'_>, snapshot: &Snapshot) -> Multi {
+    let capabilities = session.transport.capabilities();
+    let (dialect, patience) = (session.settings.dialect, request.patience);
+    let known = capabilities.resumes.then_some(snapshot.session);
+    match capabilities.multi {
+        true => Multi::together(count, dialect, &fresh_id(), known, patience),
+        false => Multi::one_by_one(count, patience),
+    }
+}
+
+/// One way through the queues.
+struct Driver<'a, 'q> {
     session: &'a Arc<Session>,
     paths: &'a [String],
+    request: &'a mut LockRequest<'q>,
+    multi: Multi,
+    caller: Caller,
     snapshot: Snapshot,
+    limit: Limit,
+    /// Of the last request that proved anything.
     stamp: Stamp,
-    mine: Vec<OwnNode>,
-    kept: bool,
+    /// What is in hand, without transactions.
+    taken: Vec<RawGuard>,
 }
 
-enum Placed<'a> {
-    InQueue(Together<'a>),
-    Again,
-    LimitReached,
-}
-
-enum Waited {
-    Held(Taken),
-    Again,
-    LimitReached,
-}
-
-impl<'a> Together<'a> {
-    /// Creates a node in every queue.
-    fn place(
-        session: &'a Arc<Session>,
-        paths: &'a [String],
-        request: &LockRequest<'_>,
-    ) -> Result<Placed<'a>> {
-        let (limit, note) = (&request.limit, request.note.as_deref());
-        let mut caller = session.caller();
-        let Some(snapshot) = caller.connected(limit)? else {
-            return Ok(Placed::LimitReached);
-        };
-        if request.patience == Patience::Tries && any_taken(session, &mut caller, paths, limit)? {
-            return Ok(Placed::LimitReached);
+impl Driver<'_, '_> {
+    /// Breaks off with the locks or without; or is to begin anew.
+    fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
+        loop {
+            let event = match self.multi.action() {
+                Action::Finish(outcome) => return self.finish(outcome),
+                action => self.step(action)?,
+            };
+            self.multi.handle(self.in_session(event));
         }
-        let prefix = prefix(session.settings.dialect, Role::Exclusive, &fresh_id());
-        let stamp = session.status.stamp();
-        let call_id = caller.post([(Request::Multi(creates(session, paths, &prefix, note)), None)]);
-        let answered = caller.wait(call_id, limit);
-        let names = match answered {
-            Ok(Ok(Reply::Multi(results))) => match created(&results) {
-                Ok(names) => names,
-                Err(ErrorCode::NO_NODE) => {
-                    session.make_directories(&mut caller, paths, Lasting::WhileUsed, limit)?;
-                    return Ok(Placed::Again);
-                }
-                Err(code) => return Err(refused(&paths.join(", "), code)),
-            },
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => {
-                session.make_directories(&mut caller, paths, Lasting::WhileUsed, limit)?;
-                return Ok(Placed::Again);
+    }
+
+    /// An answer that came through another session says nothing about our nodes.
+    fn in_session(&self, event: Event) -> Event {
+        let same = self.session.status.snapshot().session == self.snapshot.session;
+        match event {
+            // Whose the nodes are that were created, their births tell.
+            Event::Children(_) | Event::NoNode | Event::ParentsMade if !same => Event::NewSession,
+            Event::Proved | Event::Gone(_) if !same => Event::NewSession,
+            event => event,
+        }
+    }
+
+    fn step(&mut self, action: Action) -> Result<Event> {
+        match action {
+            Action::List(at) => self.list(at),
+            Action::Place(prefix) => self.place(&prefix),
+            Action::MakeParents => {
+                let (caller, limit) = (&mut self.caller, &self.limit);
+                let lasting = Lasting::WhileUsed;
+                let made = self
+                    .session
+                    .make_directories(caller, self.paths, lasting, limit)?;
+                Ok(made.map_or(Event::Cancel, |()| Event::ParentsMade))
             }
-            Ok(Err(Failure::Refused(code))) => return Err(refused(&paths.join(", "), code)),
-            Ok(Err(Failure::TooLong(long))) => return Err(long.about(&paths.join(", "))),
-            Ok(Err(Failure::Closed)) => return Err(over(&session.status.snapshot())),
-            Ok(Err(Failure::NotSent)) => {
-                caller.breathe();
-                return Ok(Placed::Again);
+            Action::Births(names) => self.births(&names),
+            Action::Queue(at, mine) => self.queue(at, mine),
+            Action::Take { at, briefly } => self.take(at, briefly),
+            Action::GiveBack => {
+                self.taken.clear();
+                Ok(Event::GivenBack)
             }
-            // It may have been carried out: whatever it made must go.
-            Ok(_) | Err(LimitReached) => {
-                abandon(session, paths, snapshot.session, &prefix);
-                return Ok(match answered {
-                    Err(LimitReached) => Placed::LimitReached,
-                    Ok(_) => Placed::Again,
-                });
-            }
+            Action::Prove(names) => self.prove(&names),
+            // `run` does not come here with it.
+            Action::Finish(_) => Ok(Event::Cancel),
+        }
+    }
+
+    fn list(&mut self, at: usize) -> Result<Event> {
+        let path = &self.paths[at];
+        match self.caller.call(&Request::list(path), path, &self.limit) {
+            Ok(Reply::Children { names, .. }) => Ok(Event::Children(names)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(_) => Ok(Event::Cancel),
+            Err(error) => error.or(path, Event::Cancel),
+        }
+    }
+
+    /// Creates a node in every queue.
+    fn place(&mut self, prefix: &str) -> Result<Event> {
+        let settings = &self.session.settings;
+        let create = |path: &String| Op::Create {
+            path: format!("{path}/{prefix}"),
+            data: settings.card.text(self.request.note.as_deref()).into(),
+            acl: settings.acl.entries().to_vec(),
+            mode: CreateMode::EphemeralSequential,
+            stat: false,
         };
-        let Some(mine) = births(&mut caller, paths, names, limit) else {
-            abandon(session, paths, snapshot.session, &prefix);
-            return Ok(match limit.is_over() {
-                true => Placed::LimitReached,
-                false => Placed::Again,
-            });
+        let creates = self.paths.iter().map(create).collect();
+        if self.caller.connected(&self.limit)?.is_none() {
+            return Ok(Event::Cancel);
+        }
+        self.stamp = self.session.status.stamp();
+        let (creates, paths) = (Request::Multi(creates), self.paths.join(", "));
+        match self.caller.call_once(&creates, &paths, &self.limit) {
+            Ok(Some(Reply::Multi(results))) => {
+                let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
+                    Ok(OpReply::Created { path, .. }) => Some(path::name(path).to_owned()),
+                    _ => None,
+                };
+                let names: Option<_> = results.iter().map(name).collect();
+                Ok(names.map_or(Event::ReplyLost, Event::Created))
+            }
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Ok(_) => Ok(Event::ReplyLost),
+            Err(error) => error.or(&paths, Event::ReplyLost),
+        }
+    }
+
+    /// Asks for the birth of each node: in a transaction, the server does not tell it.
+    fn births(&mut self, names: &[String]) -> Result<Event> {
+        let nodes = self.full(names);
+        let looks: Vec<_> = nodes.iter().map(|node| Request::exists(node)).collect();
+        let about = self.paths.join(", ");
+        let answers = match self.caller.call_all(&looks, &about, &self.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(&about, Event::Cancel),
         };
-        Ok(Placed::InQueue(Self {
-            session,
-            paths,
-            snapshot,
-            stamp,
-            mine,
-            kept: false,
+        let birth = |answer| match answer {
+            Ok(Reply::Stat(stat)) => Some(origin(stat)),
+            _ => None,
+        };
+        Ok(Event::Births(answers.into_iter().map(birth).collect()))
+    }
+
+    /// Waits in a queue where our node stands.
+    fn queue(&mut self, at: usize, mine: OwnNode) -> Result<Event> {
+        let queue = Queue::of(&self.paths[at], Role::Exclusive);
+        let start = (mine, self.snapshot, self.stamp);
+        let progress = driver::stand(self.session, &queue, self.request, start)?;
+        Ok(Event::Queued(match progress {
+            Progress::Reached(reached) => attempt::Outcome::Held(reached.mine),
+            Progress::LimitReached => attempt::Outcome::Gone,
+            Progress::Restart => attempt::Outcome::Restart,
         }))
     }
 
-    /// Waits in one queue after the other.
-    fn wait(mut self, request: &mut LockRequest<'_>) -> Result<Waited> {
-        for (path, mine) in self.paths.iter().zip(&self.mine) {
-            let queue = Queue::of(path, Role::Exclusive);
-            let start = (mine.clone(), self.snapshot, self.stamp);
-            match driver::stand(self.session, &queue, request, start)? {
-                Progress::Reached(_) => {}
-                Progress::LimitReached => return Ok(Waited::LimitReached),
-                Progress::Restart => return Ok(Waited::Again),
-            }
-        }
-        let nodes: Vec<_> = self.nodes().collect();
-        // While one queue was waited for, the nodes in the others may have gone.
-        let stamp = match self.session.prove(&nodes, &request.limit)? {
-            Proven::By(stamp) => stamp,
-            Proven::LimitReached => return Ok(Waited::LimitReached),
-            _ if self.session.status.snapshot().session != self.snapshot.session => {
-                return Ok(Waited::Again);
-            }
-            Proven::Gone(at) => {
-                let node = nodes.get(at).cloned().unwrap_or_default();
-                return Err(Error::Evicted { node });
-            }
+    /// Goes through a queue; with others in hand, not for long.
+    fn take(&mut self, at: usize, briefly: bool) -> Result<Event> {
+        let spread = Duration::from_millis(fastrand::u64(0..200));
+        let short = Instant::now().checked_add(PATIENCE + spread);
+        self.request.limit = match briefly {
+            true => self.limit.clone().until(short),
+            false => self.limit.clone(),
         };
-        self.kept = true;
-        let path = self.paths.join(", ");
-        let session = self.snapshot.session;
-        let bounds = self.session.status.bounds(session);
-        let lease = Lease::new(&path, nodes, session, bounds, stamp);
-        let tokens: Vec<_> = self
-            .mine
-            .iter()
-            .map(|mine| FencingToken::new(mine.origin.czxid))
-            .collect();
-        let token = tokens
-            .iter()
-            .max()
-            .copied()
-            .unwrap_or_else(|| FencingToken::new(0));
-        Ok(Waited::Held((
-            RawGuard::new(self.session, lease, token),
-            tokens,
-        )))
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = String> {
-        self.paths
-            .iter()
-            .zip(&self.mine)
-            .map(|(path, mine)| format!("{path}/{}", mine.name))
-    }
-}
-
-impl Drop for Together<'_> {
-    fn drop(&mut self) {
-        if !self.kept {
-            let nodes: Vec<_> = self.nodes().collect();
-            // The session may have changed unnoticed before the nodes were created.
-            let owner = self.mine.first().map(|mine| mine.origin.owner);
-            let release = Release {
-                session: owner.unwrap_or(self.snapshot.session),
-                waiter: None,
-                closing: None,
-                not_before: None,
-            };
-            self.session.cleaner.release(&nodes, &release);
-        }
-    }
-}
-
-/// Leaves it to others to look for nodes and to delete them.
-fn abandon(session: &Session, paths: &[String], owner: i64, prefix: &str) {
-    for path in paths {
-        let orphan = vec![Orphan::Prefix(prefix.to_owned())];
-        session.cleaner.add(path, owner, orphan);
-    }
-}
-
-fn creates(session: &Session, paths: &[String], prefix: &str, note: Option<&str>) -> Vec<Op> {
-    let create = |path: &String| Op::Create {
-        path: format!("{path}/{prefix}"),
-        data: session.settings.card.text(note).into(),
-        acl: session.settings.acl.entries().to_vec(),
-        mode: CreateMode::EphemeralSequential,
-        stat: false,
-    };
-    paths.iter().map(create).collect()
-}
-
-/// The nodes that a multi created, or what it failed with.
-fn created(
-    results: &[std::result::Result<OpReply, ErrorCode>],
-) -> std::result::Result<Vec<String>, ErrorCode> {
-    if let Some(code) = failure(results) {
-        return Err(code);
-    }
-    let name = |result: &std::result::Result<OpReply, ErrorCode>| match result {
-        Ok(OpReply::Created { path, .. }) => Ok(path::name(path).to_owned()),
-        _ => Err(ErrorCode::MARSHALLING_ERROR),
-    };
-    results.iter().map(name).collect()
-}
-
-/// Asks for the birth of each node: in a transaction, the server does not tell it.
-///
-/// `None` if one of them is gone already, or the limit was reached.
-fn births(
-    caller: &mut Caller,
-    paths: &[String],
-    names: Vec<String>,
-    limit: &Limit,
-) -> Option<Vec<OwnNode>> {
-    let look = |(path, name): (&String, &String)| {
-        let path = format!("{path}/{name}");
-        (Request::Exists { path, watch: false }, None)
-    };
-    let mut call_id = caller.post(paths.iter().zip(&names).map(look));
-    let mut mine = Vec::with_capacity(names.len());
-    for name in names {
-        let Ok(Ok(Reply::Stat(stat))) = caller.wait(call_id, limit) else {
-            return None;
+        let queue = Queue::of(&self.paths[at], Role::Exclusive);
+        let Some(raw) = RawGuard::acquire(self.session, &queue, self.request)? else {
+            return Ok(match self.limit.is_over() {
+                true => Event::Cancel,
+                false => Event::NotTaken,
+            });
         };
-        mine.push(OwnNode {
-            name,
+        let mine = OwnNode {
+            name: path::name(raw.node()).to_owned(),
             origin: Origin {
-                owner: stat.ephemeral_owner,
-                czxid: stat.czxid,
+                owner: raw.lease().session(),
+                czxid: raw.token().get(),
             },
-        });
-        call_id = call_id.next();
+        };
+        if !briefly {
+            self.snapshot = self.session.status.snapshot();
+        }
+        self.taken.push(raw);
+        Ok(Event::Taken(mine))
     }
-    Some(mine)
-}
 
-/// Looks whether somebody is in one of the queues.
-fn any_taken(
-    session: &Session,
-    caller: &mut Caller,
-    paths: &[String],
-    limit: &Limit,
-) -> Result<bool> {
-    for path in paths {
-        match caller.call(&Request::list(path), path, limit) {
-            Ok(Reply::Children { names, .. }) => {
-                let contest = session.contest(Role::Exclusive, 0);
-                match contest.is_taken(&names) {
-                    Ok(false) => {}
-                    Ok(true) => return Ok(true),
-                    Err(foreign) => return Err(session.foreign(path, foreign)),
+    fn prove(&mut self, names: &[String]) -> Result<Event> {
+        let session = self.session.status.snapshot().session;
+        Ok(match self.session.prove(&self.full(names), &self.limit)? {
+            Proven::By(stamp) => {
+                self.stamp = stamp;
+                let good = |raw: &RawGuard| raw.check().is_ok() && raw.lease().session() == session;
+                match self.taken.iter().position(|raw| !good(raw)) {
+                    Some(at) => Event::Gone(at),
+                    None => Event::Proved,
                 }
             }
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => {}
-            Err(error) => return error.or(path, true),
-            Ok(_) => return Ok(true),
+            Proven::Gone(at) => Event::Gone(at),
+            Proven::LimitReached => Event::Cancel,
+        })
+    }
+
+    fn finish(mut self, outcome: Outcome) -> Result<ControlFlow<Option<Taken>>> {
+        match outcome {
+            Outcome::Held(mine) => Ok(ControlFlow::Break(Some(self.held(&mine)))),
+            Outcome::Gone => Ok(ControlFlow::Break(None)),
+            Outcome::Restart => Ok(ControlFlow::Continue(())),
+            Outcome::Evicted(at, name) => Err(Error::Evicted {
+                node: format!("{}/{name}", self.paths[at]),
+            }),
+            Outcome::Foreign(at, foreign) => Err(self.session.foreign(&self.paths[at], foreign)),
         }
     }
-    Ok(false)
+
+    /// Makes one hold of all nodes.
+    fn held(&mut self, mine: &[OwnNode]) -> Taken {
+        let names: Vec<_> = mine.iter().map(|mine| mine.name.clone()).collect();
+        let session = match mine.first() {
+            Some(mine) => mine.origin.owner,
+            None => self.snapshot.session,
+        };
+        let bounds = self.session.status.bounds(session);
+        let path = self.paths.join(", ");
+        let lease = Lease::new(&path, self.full(&names), session, bounds, self.stamp);
+        let tokens = mine.iter().map(|mine| FencingToken::new(mine.origin.czxid));
+        let tokens: Vec<_> = tokens.collect();
+        let token = tokens.iter().max().copied();
+        let token = token.unwrap_or_else(|| FencingToken::new(0));
+        let all = RawGuard::new(self.session, lease, token);
+        self.taken.drain(..).for_each(RawGuard::hand_over);
+        (all, tokens)
+    }
+
+    fn full(&self, names: &[String]) -> Vec<String> {
+        let nodes = self.paths.iter().zip(names);
+        nodes.map(|(path, name)| format!("{path}/{name}")).collect()
+    }
 }
 
-/// Takes the locks in the order of their paths.
-fn one_by_one(
-    session: &Arc<Session>,
-    paths: &[String],
-    request: &mut LockRequest<'_>,
-) -> Result<Option<Taken>> {
-    let limit = request.limit.clone();
-    loop {
-        let mut raws = Vec::with_capacity(paths.len());
-        for path in paths {
-            // With others in hand, nobody may wait for long.
-            let spread = Duration::from_millis(fastrand::u64(0..200));
-            let short = Instant::now().checked_add(PATIENCE + spread);
-            request.limit = match raws.is_empty() {
-                true => limit.clone(),
-                false => limit.clone().until(short),
-            };
-            let queue = Queue::of(path, Role::Exclusive);
-            match RawGuard::acquire(session, &queue, request)? {
-                Some(raw) => raws.push(raw),
-                None => break,
-            }
-        }
-        if raws.len() == paths.len() {
-            if let Some(taken) = merge(session, paths, raws, &limit)? {
-                return Ok(Some(taken));
-            }
-        } else if request.patience == Patience::Tries || limit.is_over() {
-            return Ok(None);
+impl Drop for Driver<'_, '_> {
+    fn drop(&mut self) {
+        // Changes nothing if the way is through.
+        self.multi.handle(Event::Cancel);
+        for (at, orphan) in self.multi.orphans() {
+            let session = self.snapshot.session;
+            self.session
+                .cleaner
+                .add(&self.paths[at], session, vec![orphan]);
         }
     }
-}
-
-/// Makes one hold of several.
-fn merge(
-    session: &Arc<Session>,
-    paths: &[String],
-    raws: Vec<RawGuard>,
-    limit: &Limit,
-) -> Result<Option<Taken>> {
-    let nodes: Vec<_> = raws.iter().flat_map(|raw| raw.nodes().to_vec()).collect();
-    let snapshot = session.status.snapshot();
-    let Proven::By(stamp) = session.prove(&nodes, limit)? else {
-        return Ok(None);
-    };
-    let same = |raw: &RawGuard| raw.check().is_ok() && raw.lease().session() == snapshot.session;
-    if !raws.iter().all(same) {
-        return Ok(None);
-    }
-    let tokens: Vec<_> = raws.iter().map(RawGuard::token).collect();
-    let bounds = session.status.bounds(snapshot.session);
-    let lease = Lease::new(&paths.join(", "), nodes, snapshot.session, bounds, stamp);
-    let token = tokens
-        .iter()
-        .max()
-        .copied()
-        .unwrap_or_else(|| FencingToken::new(0));
-    let all = RawGuard::new(session, lease, token);
-    raws.into_iter().for_each(RawGuard::hand_over);
-    Ok(Some((all, tokens)))
 }

@@ -16,10 +16,11 @@ use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
 use crate::recipe::last_grant::LastGrant;
+use crate::recipe::mark::Mark;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::over;
-use crate::session::cleaner::{Closing, Ended, Release};
+use crate::session::cleaner::{Ended, Release};
 use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::{Limit, from_now};
@@ -42,8 +43,8 @@ pub(crate) struct RawGuard {
     token: FencingToken,
     /// The number of the lease; taken when the nodes are given up.
     watched: Option<u64>,
-    /// What the release does besides deleting the node.
-    closing: Option<Closing>,
+    /// Says what the release does besides deleting the node.
+    closing: Option<Mark>,
     /// The nodes are not to go before this.
     at_least_until: Option<Instant>,
     /// Where the threads wait that may inherit it, and how many may do so in a row.
@@ -138,8 +139,8 @@ impl RawGuard {
         self.heirs = None;
     }
 
-    /// Has the release do this besides, unless the holder panics or has lost.
-    pub(super) fn close_with(&mut self, closing: Closing) {
+    /// Has the release do what the mark says.
+    pub(super) fn close_with(&mut self, closing: Mark) {
         self.closing = Some(closing);
     }
 
@@ -296,12 +297,12 @@ impl RawGuard {
         };
         self.lease.tell(&self.session.counters);
         self.count_time();
+        let (panics, lost) = (thread::panicking(), self.check().is_err());
+        let closing = self.closing.as_ref();
         let release = Release {
             session: self.lease.session(),
             waiter,
-            closing: self
-                .closing
-                .filter(|_| !thread::panicking() && self.check().is_ok()),
+            closing: closing.and_then(|mark| mark.closing(panics, lost)),
             not_before: self.at_least_until,
         };
         self.session.leases.end(watched);

@@ -66,8 +66,8 @@ pub enum Event {
     NoNode,
     /// No reply: the reader's node may or may not be there.
     ReplyLost,
-    /// There is another session now.
-    NewSession,
+    /// The lock was lost: by the clock, or with its session.
+    Lost,
     /// The caller gives up.
     Cancel,
 }
@@ -118,7 +118,7 @@ impl Downgrade {
         self.state = match (state, event) {
             (state @ State::Finish(_), _) => state,
             (_, Event::Cancel) => self.leave(Outcome::Gone),
-            (_, Event::NoNode | Event::NewSession) => self.leave(Outcome::Lost),
+            (_, Event::NoNode | Event::Lost) => self.leave(Outcome::Lost),
 
             (State::Make, Event::Made) | (State::Prove, Event::Proved) => {
                 State::Finish(Outcome::Reader(self.reader()))

@@ -163,16 +163,6 @@ impl Stamp {
         self.until(timeout).saturating_sub(timeout / 6)
     }
 
-    /// What a guard with this stamp is, if it is known to be neither lost nor `shaken` by a
-    /// disconnect since.
-    pub fn state(self, shaken: bool, timeout: Duration, now: Duration) -> GuardState {
-        let validity = Validity {
-            suspect_from: self.suspect_from(timeout),
-            until: self.until(timeout),
-        };
-        validity.state(shaken, now)
-    }
-
     /// When the next check is due, so that its answer comes before the guard is suspect.
     ///
     /// A check every T/6 is enough where messages have come regularly. After a silence, the
@@ -218,9 +208,20 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// How long a lock may be trusted that was proven by `stamp`.
+    pub fn validity(self, stamp: Stamp) -> Validity {
+        Validity {
+            suspect_from: stamp.suspect_from(self.timeout),
+            until: match self.over {
+                true => Duration::ZERO,
+                false => stamp.until(self.timeout).min(self.latest),
+            },
+        }
+    }
+
     /// From this moment on somebody else may have what was proven by `stamp`.
     pub fn until(self, stamp: Stamp) -> Duration {
-        stamp.until(self.timeout).min(self.latest)
+        self.validity(stamp).until
     }
 }
 
@@ -259,26 +260,23 @@ impl Belief {
 
     /// Returns the last proof, unless the lock is lost.
     pub fn look(&mut self, terms: Terms, now: Duration) -> Option<Stamp> {
-        let good = |stamp: &Stamp| !terms.over && now < terms.until(*stamp);
-        self.stamp = self.stamp.filter(good);
+        self.stamp = self.stamp.filter(|stamp| now < terms.until(*stamp));
         self.stamp
     }
 
     /// What the guard is.
     pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
         match self.look(terms, now) {
-            Some(stamp) => stamp.state(self.shaken, terms.timeout, now),
+            Some(stamp) => terms.validity(stamp).state(self.shaken, now),
             None => GuardState::Lost,
         }
     }
 
     /// When the state changes if nothing more is heard; never, once the lock is lost.
     pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
-        let stamp = self.look(terms, now)?;
-        Some(match stamp.state(self.shaken, terms.timeout, now) {
-            GuardState::Held => stamp.suspect_from(terms.timeout).min(terms.until(stamp)),
-            _ => terms.until(stamp),
-        })
+        let validity = terms.validity(self.look(terms, now)?);
+        let next = validity.next_change(self.state(terms, now))?;
+        Some(next.min(validity.until))
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.

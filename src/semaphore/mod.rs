@@ -1,27 +1,20 @@
 //! A counting semaphore for a whole cluster.
 
-mod count;
+mod driver;
 
-use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use self::driver::{Driver, Wanted};
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
-use crate::jute::{ErrorCode, Request};
 use crate::lock::raw_guard::RawGuard;
-use crate::lock::request::{LockRequest, Queue};
+use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
-use crate::recipe::Names;
 use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
-use crate::recipe::permits::Agreement;
 use crate::session::Session;
-use crate::session::call_error::CallError;
-use crate::session::queries::Lasting;
-use crate::time::limit::Limit;
 
 /// A semaphore that works across processes and machines: at most so many permits are out.
 ///
@@ -93,26 +86,6 @@ pub struct Permit {
     raw: RawGuard,
 }
 
-/// What is known of a semaphore at one moment.
-struct Look {
-    agreement: Agreement,
-    /// The permits that are out, and those that the first in the line asks for.
-    out: Names,
-    /// The version of the number.
-    version: i32,
-    /// The semaphore has no node.
-    absent: bool,
-}
-
-/// Whether the first in the line may count the permits by its own number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Counts {
-    Alike,
-    /// The place in the line was lost.
-    Lost,
-    LimitReached,
-}
-
 impl Semaphore {
     pub(crate) fn new(locks: &Arc<Locks>, path: &str, permits: u32) -> Result<Self> {
         crate::path::check(path)?;
@@ -157,20 +130,7 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire). That no permit is free is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
-        let request = options.request(self.session(), Patience::Tries);
-        match self.look(&request.limit)? {
-            None => return Ok(None),
-            Some(look) if !matches!(look.agreement, Agreement::Differs(_)) => {
-                let contest = self.session().contest(Role::Permit, self.permits as usize);
-                match contest.is_taken(&look.out) {
-                    Ok(true) => return Ok(None),
-                    Ok(false) => {}
-                    Err(foreign) => return Err(self.session().foreign(&self.leases(), foreign)),
-                }
-            }
-            Some(_) => self.agreed.store(false, Ordering::Relaxed),
-        }
-        self.enter(request)
+        self.enter(options.request(self.session(), Patience::Tries))
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -219,103 +179,19 @@ impl Semaphore {
         self.permits
     }
 
-    fn enter(&self, mut request: LockRequest<'_>) -> Result<Option<Permit>> {
-        // The first in the line looks in any case.
-        if !self.agreed.load(Ordering::Relaxed) && !self.is_open(&request)? {
-            return Ok(None);
-        }
-        let (locks, leases, number) = (self.locks(), self.leases(), self.permits.to_string());
-        let patience = mem::replace(&mut request.patience, Patience::Waits);
-        let Some(_turn) = self.locks.turn(&locks, &request)? else {
-            return Ok(None);
+    fn enter(&self, request: LockRequest<'_>) -> Result<Option<Permit>> {
+        let wanted = Wanted {
+            locks: &self.locks,
+            path: &self.path,
+            permits: self.permits,
+            agreed: &self.agreed,
         };
-        let line = Queue {
-            dir: &locks,
-            lasting: match self.speaks_kazoo() {
-                true => Lasting::WhileUsed,
-                false => Lasting::WhileUsedIn(number.as_bytes()),
-            },
-            ..Queue::of(&self.path, Role::Exclusive)
-        };
-        // Of those in the line, nobody has a permit to be hurried for, and all would wait
-        // for one who has let go of his.
-        let overdue = request.overdue.take();
-        request.hold_at_least = None;
-        loop {
-            request.overdue = None;
-            request.patience = Patience::Waits;
-            let Some(first) = RawGuard::acquire(self.session(), &line, &mut request)? else {
-                return Ok(None);
-            };
-            request.overdue = overdue.clone();
-            request.patience = patience;
-            let raw = match self.agree(&first, &mut request)? {
-                Counts::Alike => {
-                    self.agreed.store(true, Ordering::Relaxed);
-                    let lease = Queue {
-                        dir: &leases,
-                        role: Role::Permit,
-                        permits: self.permits,
-                        lasting: match self.speaks_kazoo() {
-                            true => Lasting::Always(number.as_bytes()),
-                            false => line.lasting,
-                        },
-                        under: Some(first.lease()),
-                        ..line
-                    };
-                    Some(RawGuard::acquire(self.session(), &lease, &mut request)?)
-                }
-                Counts::LimitReached => return Ok(None),
-                Counts::Lost => None,
-            };
-            // Who has lost the mutex was not first when the permits were counted, and if he
-            // went on to wait for one, two of them could wait for each other.
-            if let (Some(raw), Ok(())) = (raw, first.check()) {
-                return Ok(raw.map(|raw| Permit { raw }));
-            }
-            if request.limit.is_over() {
-                return Ok(None);
-            }
-            self.is_welcome(&first, &request.limit)?;
-        }
+        let raw = Driver::new(wanted, request).run()?;
+        Ok(raw.map(|raw| Permit { raw }))
     }
 
     fn session(&self) -> &Arc<Session> {
         &self.locks.session
-    }
-
-    /// Fails if somebody deleted our node in the line, which did not just go with its session.
-    fn is_welcome(&self, first: &RawGuard, limit: &Limit) -> Result<()> {
-        let snapshot = || self.session().status.snapshot();
-        let look = Request::exists(first.node());
-        match self.session().caller().call(&look, first.node(), limit) {
-            Err(CallError::Over(error)) => Err(error),
-            Err(CallError::Refused(ErrorCode::NO_NODE))
-                if self.session().transport.capabilities().resumes
-                    && snapshot().session == first.lease().session() =>
-            {
-                Err(Error::Evicted {
-                    node: first.node().to_owned(),
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Where one waits for one's turn.
-    fn locks(&self) -> String {
-        match self.speaks_kazoo() {
-            true => format!("{}-__lock__", self.path),
-            false => format!("{}/locks", self.path),
-        }
-    }
-
-    /// Where the permits are that are out.
-    fn leases(&self) -> String {
-        match self.speaks_kazoo() {
-            true => self.path.to_string(),
-            false => format!("{}/leases", self.path),
-        }
     }
 }
 

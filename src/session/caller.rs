@@ -110,17 +110,34 @@ impl Caller {
     ) -> std::result::Result<Reply, CallError> {
         let mut replies = self.call_all(slice::from_ref(request), path, limit)?;
         match replies.pop() {
-            Some(Ok(Reply::Multi(results))) => match failure(&results) {
-                Some(code) => Err(CallError::Refused(code)),
-                None => Ok(Reply::Multi(results)),
-            },
-            Some(Ok(reply)) => Ok(reply),
+            Some(Ok(reply)) => whole(reply),
             Some(Err(code)) => Err(CallError::Refused(code)),
             None => Err(CallError::LimitReached),
         }
     }
 
-    /// Repeats these requests, in one write, until each is answered.
+    /// Asks once; `None` if the answer was lost: the request may have been carried out.
+    pub(crate) fn call_once(
+        &mut self,
+        request: &Request,
+        path: &str,
+        limit: &Limit,
+    ) -> std::result::Result<Option<Reply>, CallError> {
+        loop {
+            let snapshot = self.connected(limit)?.ok_or(LimitReached)?;
+            let failed = match self.ask(request.clone(), limit)? {
+                Ok(reply) => return whole(reply).map(Some),
+                Err(failed) => failed,
+            };
+            match CallError::of(failed, path, &snapshot) {
+                Some(error) => return Err(error),
+                None if failed == Failure::NotSent => self.breathe(),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Asks all of these in one write, until there is an answer to each.
     pub(crate) fn call_all(
         &mut self,
         requests: &[Request],
@@ -239,6 +256,17 @@ impl Caller {
             recv(changes) -> _ => {}
             recv(after(BREATHER)) -> _ => {}
         }
+    }
+}
+
+/// A transaction of which a part was turned down was turned down.
+fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
+    match &reply {
+        Reply::Multi(results) => match failure(results) {
+            Some(code) => Err(CallError::Refused(code)),
+            None => Ok(reply),
+        },
+        _ => Ok(reply),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
-use crate::jute::{ErrorCode, Reply, Request, failure};
+use crate::jute::{ErrorCode, Op, Reply, Request, failure};
 use crate::metrics::Counters;
 use crate::path;
 use crate::recipe::attempt::Orphan;
@@ -60,24 +60,21 @@ struct Entry {
     pausing: bool,
     /// The listing of the directory is too long for a reply.
     crowded: bool,
-    /// Makes the request that deletes the node, if it does more than that.
-    closing: Option<Closing>,
-    /// The thread that waits for the end.
+    /// What is written into the directory in the transaction that deletes the node.
+    closing: Option<Vec<u8>>,
+    /// Who wants to know how it ended.
     waiter: Option<Slot<Ended>>,
 }
 
-/// Makes the request that deletes a node and does something besides.
-pub(crate) type Closing = fn(dir: &str, node: String) -> Request;
-
-/// How to delete a guard's nodes.
+/// How a guard's nodes are to go.
 pub(crate) struct Release<'a> {
     /// The session that owns them.
     pub(crate) session: i64,
     /// The thread that waits for the end, if any.
     pub(crate) waiter: Option<&'a Slot<Ended>>,
-    /// Makes the request that deletes the nodes, if it does more than that.
-    pub(crate) closing: Option<Closing>,
-    /// When to delete them; at once if `None`.
+    /// What is written into the directory in the transaction that deletes the node.
+    pub(crate) closing: Option<&'a [u8]>,
+    /// Not before this.
     pub(crate) not_before: Option<Instant>,
 }
 
@@ -173,7 +170,7 @@ impl Cleaner {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
             let mut entry = Entry::new(dir, release.session, Orphan::Node(name.to_owned()));
-            entry.closing = release.closing;
+            entry.closing = release.closing.map(<[u8]>::to_vec);
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
             ids.push(self.put(entry));
@@ -278,8 +275,8 @@ impl Cleaner {
             return None;
         }
         let request = match entry.cleanup.action() {
-            Action::Delete(name) if let Some(closing) = entry.closing => {
-                closing(&entry.dir, format!("{}/{name}", entry.dir))
+            Action::Delete(name) if let Some(data) = &entry.closing => {
+                close(&entry.dir, &name, data)
             }
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
             Action::List if entry.crowded => Request::GetEphemerals {
@@ -311,6 +308,10 @@ impl Cleaner {
                 return;
             }
             Err(failure) => {
+                if matches!(failure, Failure::Refused(_)) {
+                    // A mark that may not be written must not keep the node.
+                    entry.closing = None;
+                }
                 let trouble = entry.postpone(failure);
                 drop(entries);
                 let _ = self.wake.try_send(());
@@ -337,7 +338,22 @@ impl Cleaner {
     }
 }
 
-/// The request for an action.
+/// Deletes a node and writes into its directory, or does neither.
+fn close(dir: &str, name: &str, data: &[u8]) -> Request {
+    Request::Multi(vec![
+        Op::Delete {
+            path: format!("{dir}/{name}"),
+            version: -1,
+        },
+        Op::SetData {
+            path: dir.to_owned(),
+            data: data.to_vec().into(),
+            version: -1,
+        },
+    ])
+}
+
+/// The request that carries out an action.
 fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
     Some(match action {
         Action::Sync => capabilities.sync(dir),

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::Session;
+use super::caller::Caller;
 use super::proof::{Proof, judge};
 use crate::error::Result;
 use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, LimitReached};
+use crate::transport::Failure;
+use crate::transport::status::Status;
 
 /// The outcome of [`Session::prove`].
 pub(crate) enum Proven {
@@ -17,44 +20,88 @@ pub(crate) enum Proven {
     LimitReached,
 }
 
+/// What a lock may be granted on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GrantProof {
+    /// Of the last request that a quorum committed in this session.
+    pub(crate) stamp: Option<Stamp>,
+    /// How many proofs were asked for.
+    proofs: u32,
+}
+
+/// What came of asking once.
+pub(crate) enum Asked {
+    /// Confirmed, or it is not time to ask.
+    Again,
+    /// The node at this place is gone.
+    Gone(usize),
+    Unanswered(Failure),
+}
+
+impl GrantProof {
+    /// Whether the lock may be granted without another proof.
+    pub(crate) fn is_enough(&self, status: &Status) -> bool {
+        let enough = |stamp| status.supports_a_grant(stamp, self.proofs);
+        self.stamp.is_some_and(enough)
+    }
+
+    /// Asks the quorum for the nodes, or waits until that can help. A client that comes out of
+    /// a silence waits for the leader to hear of it first.
+    pub(crate) fn ask(
+        &mut self,
+        session: &Session,
+        caller: &mut Caller,
+        nodes: &[String],
+        limit: &Limit,
+    ) -> std::result::Result<Asked, LimitReached> {
+        let status = &session.status;
+        let better_at = self.stamp.and_then(|stamp| status.better_at(stamp));
+        if let Some(pause) = better_at.and_then(pause_until) {
+            caller.pause(pause, limit)?;
+            return Ok(Asked::Again);
+        }
+        let stamp = status.stamp();
+        let answers = caller.prove(nodes, limit)?;
+        Ok(match judge(session.transport.capabilities(), &answers) {
+            Proof::Confirmed => {
+                self.stamp = Some(stamp);
+                self.proofs += 1;
+                Asked::Again
+            }
+            Proof::Gone(at) => Asked::Gone(at),
+            Proof::Unanswered => {
+                let failed = answers.into_iter().find_map(Result::err);
+                Asked::Unanswered(failed.unwrap_or(Failure::Lost))
+            }
+        })
+    }
+}
+
 impl Session {
     /// Has the quorum confirm the nodes until the proof is good enough to grant a lock.
     pub(crate) fn prove(&self, nodes: &[String], limit: &Limit) -> Result<Proven> {
-        let capabilities = self.transport.capabilities();
-        let mut caller = self.caller();
-        let (mut proven, mut proofs) = (None, 0);
+        let (mut caller, mut proof) = (self.caller(), GrantProof::default());
         loop {
+            if let Some(stamp) = proof.stamp
+                && proof.is_enough(&self.status)
+            {
+                return Ok(Proven::By(stamp));
+            }
             if caller.connected(limit)?.is_none() {
                 return Ok(Proven::LimitReached);
             }
-            let better_at = proven.and_then(|stamp| self.status.better_at(stamp));
-            if let Some(pause) = better_at.and_then(pause_until) {
-                if caller.pause(pause, limit).is_err() {
-                    return Ok(Proven::LimitReached);
-                }
-                continue;
-            }
-            let stamp = self.status.stamp();
-            let Ok(answers) = caller.prove(nodes, limit) else {
-                return Ok(Proven::LimitReached);
-            };
-            match judge(capabilities, &answers) {
-                Proof::Confirmed => {
-                    proofs += 1;
-                    if self.status.supports_a_grant(stamp, proofs) {
-                        return Ok(Proven::By(stamp));
-                    }
-                    proven = Some(stamp);
-                }
-                Proof::Gone(at) => return Ok(Proven::Gone(at)),
-                Proof::Unanswered => caller.breathe(),
+            match proof.ask(self, &mut caller, nodes, limit) {
+                Ok(Asked::Again) => {}
+                Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
+                Ok(Asked::Unanswered(_)) => caller.breathe(),
+                Err(LimitReached) => return Ok(Proven::LimitReached),
             }
         }
     }
 }
 
-/// The time until `moment`, if that is still to come.
-pub(crate) fn pause_until(moment: Duration) -> Option<Duration> {
+/// How long it is until then, if that is to come.
+fn pause_until(moment: Duration) -> Option<Duration> {
     let now = Moment::now().since_boot();
     moment.checked_sub(now).filter(|pause| !pause.is_zero())
 }

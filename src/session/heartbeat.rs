@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
-use crate::recipe::validity::Stamp;
+use crate::recipe::validity::{News, Stamp};
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
@@ -241,30 +241,20 @@ impl Heartbeat {
 
     /// Applies a change of the connection to the leases.
     fn follow(&mut self, snapshot: &Snapshot, all: &[(u64, Arc<Lease>)]) {
-        let resumes = self.transport.capabilities().resumes;
         let anew = snapshot.connects != self.connects;
-        let broke = snapshot.state != SessionState::Connected || anew;
-        let over = |lease: &Lease| {
-            snapshot.is_over()
-                || (snapshot.state == SessionState::Connected && lease.session() != snapshot.session)
-                // The server said that the session expired.
-                || snapshot.session == 0
-                || (broke && !resumes && snapshot.state != SessionState::Connected)
-        };
-        // A proof that came through this connection is newer than the break.
-        let doubtful = |lease: &Lease| {
-            broke
-                && (snapshot.state != SessionState::Connected
-                    || !lease.is_proven_since(snapshot.since))
+        let connected = snapshot.state == SessionState::Connected;
+        let news = News {
+            connected: connected.then(|| snapshot.since.since_boot()),
+            broke: !connected || anew,
+            // With 0, the server has said that the session expired.
+            session: Some(snapshot.session).filter(|session| *session != 0),
+            over: snapshot.is_over(),
+            resumes: self.transport.capabilities().resumes,
         };
         for (_, lease) in all {
-            if over(lease) {
-                lease.lose();
-            } else if doubtful(lease) {
-                lease.disconnected();
-            }
+            lease.hear(news);
         }
-        if anew && snapshot.state == SessionState::Connected {
+        if anew && connected {
             self.connects = snapshot.connects;
             self.urgent = true;
         }

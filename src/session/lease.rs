@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
-use crate::recipe::validity::Stamp;
+use crate::recipe::validity::{Belief, News, Stamp};
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::bounds::Bounds;
@@ -119,60 +119,62 @@ impl Lease {
 
     pub(crate) fn state(&self) -> GuardState {
         let now = now();
-        let disconnected = self.life.disconnected.load(Ordering::Acquire);
-        let stamp = self.look(now);
-        stamp.map_or(GuardState::Lost, |stamp| {
-            stamp.state(disconnected, self.life.bounds.timeout(), now)
-        })
-    }
-
-    /// Whether the quorum confirmed the lock when asked at `moment` or later.
-    pub(crate) fn is_proven_since(&self, moment: Moment) -> bool {
-        moment.as_nanos() <= self.life.sent.load(Ordering::Acquire)
+        self.belief(now).state(self.life.bounds.terms(), now)
     }
 
     /// How long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
-        let until = self.look(now).map(|stamp| self.until(stamp));
+        let until = self
+            .look(now)
+            .map(|stamp| self.life.bounds.terms().until(stamp));
         until.unwrap_or_default().saturating_sub(now)
     }
 
     /// How long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
-        let now = now();
-        let stamp = self.look(now)?;
-        let next = match self.state() {
-            GuardState::Held => stamp.suspect_from(self.life.bounds.timeout()),
-            _ => self.until(stamp),
-        };
-        Some(next.saturating_sub(now))
-    }
-
-    /// The quorum confirmed the nodes when asked with this stamp.
-    ///
-    /// Changes nothing if the lock is lost, which is final.
-    pub(crate) fn confirm(&self, stamp: Stamp) {
-        let Some(old) = self.look(now()) else {
-            return;
-        };
-        let (old, new) = (nanos(old.sent), nanos(stamp.sent.max(old.sent)));
-        let touched = nanos(stamp.touched);
-        self.life.touched.fetch_max(touched, Ordering::AcqRel);
-        // A failure means that another thread has just found the deadline passed.
-        if self
-            .life
-            .sent
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
-            self.life.disconnected.store(false, Ordering::Release);
+        let (now, terms) = (now(), self.life.bounds.terms());
+        let mut belief = self.belief(now);
+        let next = belief.changes_at(terms, now)?;
+        // What has changed since it was told is to be told now.
+        match belief.state(terms, now) == *self.reported.lock() {
+            true => Some(next.saturating_sub(now)),
+            false => Some(Duration::ZERO),
         }
     }
 
-    /// The connection broke: the lock is suspect until the next proof.
-    pub(crate) fn disconnected(&self) {
-        self.life.disconnected.store(true, Ordering::Release);
+    /// A quorum confirmed the nodes when it was asked with this stamp.
+    pub(crate) fn confirm(&self, stamp: Stamp) {
+        let now = now();
+        let mut belief = self.belief(now);
+        let old = belief.stamp;
+        belief.confirm(stamp, self.life.bounds.terms(), now);
+        let (Some(old), Some(new)) = (old, belief.stamp) else {
+            return;
+        };
+        self.life
+            .touched
+            .fetch_max(nanos(new.touched), Ordering::AcqRel);
+        // A failure means that somebody has just found the deadline passed.
+        let (old, new) = (nanos(old.sent), nanos(new.sent));
+        let sent = &self.life.sent;
+        let confirmed = sent.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+        if confirmed.is_ok() {
+            self.life
+                .disconnected
+                .store(belief.shaken, Ordering::Release);
+        }
+    }
+
+    /// Something happened to the connection.
+    pub(crate) fn hear(&self, news: News) {
+        let mut belief = self.belief(now());
+        belief.hear(self.life.session, news);
+        if belief.stamp.is_none() {
+            self.lose();
+        } else if belief.shaken {
+            self.life.disconnected.store(true, Ordering::Release);
+        }
     }
 
     /// The lock is lost.
@@ -224,8 +226,12 @@ impl Lease {
         }
     }
 
-    fn until(&self, stamp: Stamp) -> Duration {
-        self.life.bounds.until(stamp)
+    /// What is believed of the lock. Once it is lost, that is final.
+    fn belief(&self, now: Duration) -> Belief {
+        Belief {
+            stamp: self.look(now),
+            shaken: self.life.disconnected.load(Ordering::Acquire),
+        }
     }
 
     /// Returns the last proof of the lock; `None` once it is lost, which is final.
@@ -236,21 +242,17 @@ impl Lease {
                 return None;
             }
             let touched = self.life.touched.load(Ordering::Acquire);
-            let stamp = Stamp {
+            let mut belief = Belief::new(Stamp {
                 sent: Duration::from_nanos(sent),
                 touched: Duration::from_nanos(touched),
+            });
+            let stamp = belief.look(self.life.bounds.terms(), now);
+            let lost = || {
+                let life = &self.life.sent;
+                life.compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire)
             };
-            let until = self.until(stamp);
-            // Read last: another session may begin with a longer timeout.
-            if !self.life.bounds.is_over() && now < until {
-                return Some(stamp);
-            }
-            let lost =
-                self.life
-                    .sent
-                    .compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire);
-            if lost.is_ok() {
-                return None;
+            if stamp.is_some() || lost().is_ok() {
+                return stamp;
             }
         }
     }
@@ -275,6 +277,13 @@ mod tests {
     use crate::recipe::validity::Lifetime;
 
     const T: Duration = Duration::from_secs(60);
+    const BROKEN: News = News {
+        connected: None,
+        broke: true,
+        session: Some(1),
+        over: false,
+        resumes: true,
+    };
 
     fn stamp(age: Duration) -> Stamp {
         let sent = now() - age;
@@ -367,8 +376,8 @@ mod tests {
             let longest = thread::scope(|scope| {
                 let looks = scope.spawn(|| {
                     let mut longest = Duration::ZERO;
-                    while lease.life.bounds.timeout() == T {
-                        longest = longest.max(lease.until(stamp));
+                    while lease.life.bounds.terms().timeout == T {
+                        longest = longest.max(lease.life.bounds.terms().until(stamp));
                     }
                     longest
                 });
@@ -384,7 +393,7 @@ mod tests {
     #[test]
     fn a_disconnect_is_forgiven_by_a_proof_only() {
         let lease = lease(Duration::ZERO);
-        lease.disconnected();
+        lease.hear(BROKEN);
         assert_eq!(lease.state(), GuardState::Suspect);
         assert_eq!(lease.check(), Ok(()));
         lease.confirm(stamp(Duration::ZERO));
@@ -395,7 +404,7 @@ mod tests {
     fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
         let lease = lease(Duration::ZERO);
         lease.tell(&Counters::default());
-        lease.disconnected();
+        lease.hear(BROKEN);
         lease.tell(&Counters::default());
         lease.tell(&Counters::default());
         lease.confirm(stamp(Duration::ZERO));

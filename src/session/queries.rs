@@ -53,7 +53,7 @@ impl Session {
         dirs: &[String],
         lasting: Lasting<'_>,
         limit: &Limit,
-    ) -> Result<()> {
+    ) -> Result<std::result::Result<(), LimitReached>> {
         for dir in dirs {
             let requests = self.parents(dir, lasting);
             let count = requests.len();
@@ -64,7 +64,7 @@ impl Session {
                     Ok(Err(Failure::Refused(code))) => refusals.add(code),
                     Ok(Err(Failure::TooLong(long))) => return Err(long.about(dir)),
                     Ok(_) => refusals.none(),
-                    Err(LimitReached) => return Ok(()),
+                    Err(LimitReached) => return Ok(Err(LimitReached)),
                 }
                 call_id = call_id.next();
             }
@@ -72,7 +72,7 @@ impl Session {
                 return Err(not_made(dir, code));
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// The request that asks the holder of this node to release its lock.

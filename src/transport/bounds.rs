@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::recipe::validity::{Lifetime, Stamp};
+use crate::recipe::validity::{Lifetime, Terms};
 use crate::time::clock::nanos;
 
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.
@@ -26,20 +26,16 @@ impl Bounds {
         Arc::new(new)
     }
 
-    /// Returns whether the session has ended, or another one has taken its place.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Returns the shortest timeout that was negotiated in this session.
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_nanos(self.timeout.load(Ordering::Acquire))
-    }
-
-    /// Returns from when on another client may have what `stamp` proves.
-    pub(crate) fn until(&self, stamp: Stamp) -> Duration {
-        let latest = Duration::from_nanos(self.latest.load(Ordering::Acquire));
-        stamp.until(self.timeout()).min(latest)
+    /// Returns what holds at this moment.
+    pub(crate) fn terms(&self) -> Terms {
+        let load = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Acquire));
+        let (latest, timeout) = (load(&self.latest), load(&self.timeout));
+        Terms {
+            timeout,
+            latest,
+            // Looked at last: another session may begin with a longer timeout.
+            over: self.over.load(Ordering::Acquire),
+        }
     }
 
     pub(crate) fn follow(&self, lifetime: &Lifetime) {

@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(status.greeted(7, long, Moment::now()), short);
         status.connected(7);
         assert_eq!(status.snapshot().timeout, short);
-        assert_eq!(status.bounds(7).timeout(), short);
+        assert_eq!(status.bounds(7).terms().timeout, short);
         assert_eq!(
             status.greeted(8, long, Moment::now()),
             long,
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(status.greeted(8, short, Moment::now()), short);
         status.connected(8);
         assert!(
-            !status.bounds(8).is_over(),
+            !status.bounds(8).terms().over,
             "another session of the same number"
         );
     }

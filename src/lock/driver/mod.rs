@@ -27,6 +27,7 @@ use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::{CallError, over};
 use crate::session::caller::Caller;
+use crate::session::grant_proof::GrantProof;
 use crate::session::lease::Lease;
 use crate::time::limit::LimitReached;
 use crate::transport::mailbox::Mailbox;
@@ -86,7 +87,7 @@ pub(super) fn stand(
     let contest = session.contest(queue.role, queue.permits as usize);
     let attempt = Attempt::queued(contest, mine, request.patience);
     let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
-    driver.proven = Some(stamp);
+    driver.proof.stamp = Some(stamp);
     driver.run()
 }
 
@@ -99,10 +100,7 @@ struct Driver<'a, 'q> {
     caller: &'a mut Caller,
     snapshot: Snapshot,
     since: Instant,
-    /// The last request that a quorum committed in this session.
-    proven: Option<Stamp>,
-    /// How many proofs were asked for when it was our turn.
-    proofs: u32,
+    proof: GrantProof,
     /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Listing>,
     watched: Watched,
@@ -150,8 +148,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             caller,
             snapshot,
             since: Instant::now(),
-            proven: None,
-            proofs: 0,
+            proof: GrantProof::default(),
             listing: None,
             watched: Watched::default(),
             prefetches: 0,
@@ -223,7 +220,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         let nodes = vec![self.full(&mine.name)];
         let session = self.snapshot.session;
         let bounds = self.session.status.bounds(session);
-        let stamp = self.proven.unwrap_or(Stamp::NEVER);
+        let stamp = self.proof.stamp.unwrap_or(Stamp::NEVER);
         let lease = Lease::new(self.queue.path, nodes, session, bounds, stamp);
         Reached { lease, mine }
     }
@@ -347,7 +344,7 @@ impl Drop for Driver<'_, '_> {
     }
 }
 
-fn origin(stat: Stat) -> Origin {
+pub(super) fn origin(stat: Stat) -> Origin {
     Origin {
         owner: stat.ephemeral_owner,
         czxid: stat.czxid,

@@ -1,7 +1,6 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::watched::Listing;
 use super::{Driver, Step, origin};
@@ -12,10 +11,7 @@ use crate::recipe::attempt::Event;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::queue::{Blocked, strangers};
-use crate::session::call_error::not_made;
-use crate::session::grant_proof::pause_until;
-use crate::session::proof::{self, Proof};
-use crate::session::queries::Refusals;
+use crate::session::grant_proof::Asked;
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
 
@@ -58,7 +54,7 @@ impl Driver<'_, '_> {
         };
         match answered {
             Ok(Reply::Created { path, stat }) => {
-                self.proven = Some(stamp);
+                self.proof.stamp = Some(stamp);
                 self.listing = pipelined.then(|| Listing::Asked(call_id.next()));
                 let name = path::name(&path).to_owned();
                 self.warn_half_way(&name);
@@ -74,23 +70,15 @@ impl Driver<'_, '_> {
     }
 
     pub(super) fn make_parents(&mut self) -> Result<Step> {
-        let requests = self.session.parents(self.queue.dir, self.queue.lasting);
-        let count = requests.len();
-        let mut call_id = self.post(requests);
-        let mut refusals = Refusals::default();
-        for _ in 0..count {
-            match self.answer(call_id) {
-                Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-                Ok(Ok(_)) => refusals.none(),
-                Ok(Err(Failure::Refused(code))) => refusals.add(code),
-                Ok(answered) => return self.trouble(answered),
-            }
-            call_id = call_id.next();
-        }
-        match refusals.trouble() {
-            Some(code) => Err(not_made(self.queue.dir, code)),
-            None => Ok(Step::Report(Event::ParentsMade)),
-        }
+        let (dirs, limit) = ([self.queue.dir.to_owned()], &self.request.limit);
+        let lasting = self.queue.lasting;
+        let made = self
+            .session
+            .make_directories(self.caller, &dirs, lasting, limit)?;
+        Ok(Step::Report(match made {
+            Ok(()) => Event::ParentsMade,
+            Err(LimitReached) => Event::Cancel,
+        }))
     }
 
     pub(super) fn sync(&mut self) -> Result<Step> {
@@ -181,49 +169,23 @@ impl Driver<'_, '_> {
 
     /// Whether the lock may be granted without another proof of our session.
     pub(super) fn is_proven(&self) -> bool {
-        let status = &self.session.status;
-        self.proven
-            .is_some_and(|stamp| status.supports_a_grant(stamp, self.proofs))
+        self.proof.is_enough(&self.session.status)
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago, and that the session will
     /// live long enough for the next proof. A create has done so for those who did not wait
-    /// for long, unless the client comes out of a silence: then the leader must hear of it
-    /// first, for which this waits.
+    /// for long.
     pub(super) fn prove(&mut self, name: &str) -> Result<Step> {
         if self.is_proven() {
             return Ok(Step::Report(Event::Proved));
         }
-        let status = &self.session.status;
-        let better_at = self.proven.and_then(|stamp| status.better_at(stamp));
-        if let Some(pause) = better_at.and_then(pause_until) {
-            return self.pause(pause);
+        let (nodes, limit) = ([self.full(name)], &self.request.limit);
+        match self.proof.ask(self.session, self.caller, &nodes, limit) {
+            Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
+            Ok(Asked::Again) => Ok(self.changed()?.unwrap_or(Step::Again)),
+            Ok(Asked::Gone(_)) => Ok(Step::Report(Event::NoNode)),
+            Ok(Asked::Unanswered(failure)) => self.trouble(Err(failure)),
         }
-        let capabilities = self.session.transport.capabilities();
-        let stamp = status.stamp();
-        let Ok(answers) = self.caller.prove(&[self.full(name)], &self.request.limit) else {
-            return Ok(Step::Report(Event::Cancel));
-        };
-        match proof::judge(capabilities, &answers) {
-            Proof::Confirmed => {
-                self.proven = Some(stamp);
-                self.proofs += 1;
-                Ok(Step::Again)
-            }
-            Proof::Gone(_) => Ok(Step::Report(Event::NoNode)),
-            Proof::Unanswered => {
-                let failed = answers.into_iter().find(|answered| answered.is_err());
-                self.trouble(failed.unwrap_or(Err(Failure::Lost)))
-            }
-        }
-    }
-
-    /// Lets time pass, unless something happens to the connection.
-    fn pause(&mut self, time: Duration) -> Result<Step> {
-        if self.caller.pause(time, &self.request.limit).is_err() {
-            return Ok(Step::Report(Event::Cancel));
-        }
-        Ok(self.changed()?.unwrap_or(Step::Again))
     }
 
     pub(super) fn warn_half_way(&self, name: &str) {

@@ -198,7 +198,7 @@ impl Driver<'_, '_> {
             listing: Request::list(self.queue.dir),
             listed,
             proof,
-            proven: self.proven,
+            proven: self.proof.stamp,
         });
     }
 
@@ -279,7 +279,7 @@ impl Driver<'_, '_> {
         let capabilities = self.session.transport.capabilities();
         let Prefetched { stamp, proof, .. } = &prefetched;
         if !proof.is_empty() && proof::judge(capabilities, proof) == Proof::Confirmed {
-            self.proven = Some(*stamp);
+            self.proof.stamp = Some(*stamp);
         }
         prefetched.listing.map_err(Failure::sorted)
     }

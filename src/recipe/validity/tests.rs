@@ -35,13 +35,38 @@ fn trust_ends_with_the_first_of_the_two_bounds() {
         assert_eq!(stamp.suspect_from(T), suspect, "{stamp:?}");
         assert_eq!(stamp.until(T), until, "{stamp:?}");
         let just = Duration::from_nanos(1);
-        assert_eq!(stamp.state(false, T, suspect - just), GuardState::Held);
-        assert_eq!(stamp.state(true, T, suspect - just), GuardState::Suspect);
-        assert_eq!(stamp.state(false, T, until - just), GuardState::Suspect);
-        assert_eq!(stamp.state(false, T, until), GuardState::Lost);
-        assert_eq!(stamp.state(true, T, until), GuardState::Lost);
+        for (shaken, now, state) in [
+            (false, suspect - just, GuardState::Held),
+            (true, suspect - just, GuardState::Suspect),
+            (false, until - just, GuardState::Suspect),
+            (false, until, GuardState::Lost),
+            (true, until, GuardState::Lost),
+        ] {
+            let stamp = Some(stamp);
+            let mut belief = Belief { stamp, shaken };
+            assert_eq!(belief.state(terms(), now), state);
+        }
     }
-    assert_eq!(Stamp::NEVER.state(false, T, T), GuardState::Lost);
+    let never = Belief::new(Stamp::NEVER).state(terms(), T);
+    assert_eq!(never, GuardState::Lost);
+}
+
+#[test]
+fn lost_is_final_and_the_next_change_is_known() {
+    let stamp = Stamp {
+        sent: seconds(100),
+        touched: seconds(100),
+    };
+    let mut belief = Belief::new(stamp);
+    assert_eq!(belief.changes_at(terms(), seconds(101)), Some(seconds(120)));
+    assert_eq!(belief.changes_at(terms(), seconds(120)), Some(seconds(130)));
+    assert_eq!(belief.changes_at(terms(), seconds(130)), None);
+    belief.confirm(stamp, terms(), seconds(101));
+    assert_eq!(belief.state(terms(), seconds(101)), GuardState::Lost);
+}
+
+fn terms() -> Terms {
+    Lifetime::new(T, Duration::ZERO).terms()
 }
 
 #[test]

@@ -295,7 +295,7 @@ impl Journey {
             Plan::Attempt => {}
             Plan::Multi(_) => self.tell_multi(i, multi::Event::NewSession),
             Plan::Permit(_) => self.tell_permit(i, permit::Event::Lost),
-            Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::NewSession),
+            Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Lost),
             Plan::Mark(_) => self.tell_mark(i, mark::Event::NoNode),
         }
     }

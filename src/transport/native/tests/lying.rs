@@ -359,9 +359,9 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let heard = closes.clone();
     let (to, seen) = unbounded();
     let _awake = rig.status.on_change(move |_| {
-        // As a guard does.
-        let over = bounds.is_over();
-        // Longer than the message takes to a server nearby.
+        // A guard looks at this.
+        let over = bounds.terms().over;
+        // Longer than a server nearby takes to hear of it.
         let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
         to.send((over, told)).unwrap();
     });

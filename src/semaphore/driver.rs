@@ -1,0 +1,394 @@
+//! Carries the way to a permit out; [`Permit`] decides.
+
+use std::mem;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::lock::Locks;
+use crate::lock::raw_guard::{RawGuard, Turn};
+use crate::lock::request::{Ahead, LockRequest, Queue};
+use crate::path;
+use crate::recipe::Names;
+use crate::recipe::attempt::{Origin, OwnNode, Patience};
+use crate::recipe::dialect::{Dialect, Role};
+use crate::recipe::overdue::Overdue;
+use crate::recipe::permit::{Action, Event, Look, Others, Outcome, Permit, Wish};
+use crate::session::Session;
+use crate::session::call_error::{CallError, refused};
+use crate::session::queries::Lasting;
+
+/// The semaphore that a permit is wanted of.
+pub(super) struct Wanted<'a> {
+    pub(super) locks: &'a Locks,
+    pub(super) path: &'a str,
+    /// How many permits there are for this client.
+    pub(super) permits: u32,
+    /// The numbers agreed the last time.
+    pub(super) agreed: &'a AtomicBool,
+}
+
+/// One way to a permit.
+pub(super) struct Driver<'a, 'q> {
+    semaphore: Wanted<'a>,
+    request: LockRequest<'q>,
+    permit: Permit,
+    patience: Patience,
+    overdue: Option<Overdue>,
+    /// The number as it is written down.
+    number: String,
+    /// Whose the oldest permit is that goes by another number.
+    holder: Option<Ahead>,
+    // Fields drop in this order: let others be first in the line, then the next thread.
+    held: Option<RawGuard>,
+    first: Option<RawGuard>,
+    turn: Option<Turn>,
+}
+
+impl Wanted<'_> {
+    /// Where one waits for one's turn.
+    fn locks(&self) -> String {
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
+    }
+
+    /// Where the permits are that are out.
+    fn leases(&self) -> String {
+        match self.speaks_kazoo() {
+            true => self.path.to_owned(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+
+    fn speaks_kazoo(&self) -> bool {
+        self.locks.session.settings.dialect == Dialect::Kazoo
+    }
+}
+
+impl<'a, 'q> Driver<'a, 'q> {
+    pub(super) fn new(semaphore: Wanted<'a>, mut request: LockRequest<'q>) -> Self {
+        let patience = mem::replace(&mut request.patience, Patience::Waits);
+        request.hold_at_least = None;
+        let wish = Wish {
+            patience,
+            limited: request.limit.deadline().is_some(),
+            agreed: semaphore.agreed.load(Ordering::Relaxed),
+        };
+        let dialect = semaphore.locks.session.settings.dialect;
+        Self {
+            permit: Permit::new(dialect, semaphore.permits as usize, wish),
+            patience,
+            // Of those in the line, nobody has a permit to be hurried for, and all would wait
+            // for one who has let go of his.
+            overdue: request.overdue.take(),
+            number: semaphore.permits.to_string(),
+            holder: None,
+            held: None,
+            first: None,
+            turn: None,
+            semaphore,
+            request,
+        }
+    }
+
+    /// Returns the permit; `None` if none is free, or at the limit.
+    pub(super) fn run(mut self) -> Result<Option<RawGuard>> {
+        loop {
+            let event = match self.permit.action() {
+                Action::Finish(outcome) => return self.finish(outcome),
+                action => self.step(action)?,
+            };
+            self.permit.handle(event);
+        }
+    }
+
+    fn step(&mut self, action: Action) -> Result<Event> {
+        match action {
+            Action::Look => self.look(),
+            Action::Line => self.line(),
+            Action::Make => self.make(),
+            Action::Read(others) => self.read(&others),
+            Action::Await(others) => self.wait_for(&others),
+            Action::Write(_, version, before) => self.write(version, before),
+            Action::Permit => self.queue(),
+            Action::Check => Ok(self.check()),
+            Action::Inspect(_) => self.inspect(),
+            // `run` does not come here with it.
+            Action::Finish(_) => Ok(Event::Cancel),
+        }
+    }
+
+    fn finish(mut self, outcome: Outcome) -> Result<Option<RawGuard>> {
+        let path = self.semaphore.path;
+        match outcome {
+            Outcome::Held(_) => Ok(self.held.take()),
+            Outcome::Gone => Ok(None),
+            Outcome::Evicted(_) => Err(Error::Evicted {
+                node: self.first().to_owned(),
+            }),
+            Outcome::Foreign(foreign) => Err(self.session().foreign(path, foreign)),
+            Outcome::NoAuth => Err(refused(path, ErrorCode::NO_AUTH)),
+            Outcome::Disagrees(others) => {
+                self.semaphore.agreed.store(false, Ordering::Relaxed);
+                Err(self.disagreement(&others))
+            }
+        }
+    }
+
+    /// Reads the number and lists the permits.
+    fn look(&self) -> Result<Event> {
+        let (path, leases) = (self.semaphore.path, self.semaphore.leases());
+        let mut requests = vec![Request::get(path), Request::list(path)];
+        if !self.semaphore.speaks_kazoo() {
+            requests.push(Request::list(&leases));
+        }
+        let mut caller = self.session().caller();
+        let answers = match caller.call_all(&requests, path, &self.request.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(path, Event::Cancel),
+        };
+        let mut answers = answers.into_iter();
+        let (number, absent) = match answers.next() {
+            Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
+            Some(Err(ErrorCode::NO_NODE)) => (None, true),
+            Some(Err(code)) if code != ErrorCode::NO_AUTH => return Err(refused(path, code)),
+            _ => (None, false),
+        };
+        let mut names = |dir: &str| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(names),
+            Some(Err(code)) if !matches!(code, ErrorCode::NO_NODE | ErrorCode::NO_AUTH) => {
+                Err(refused(dir, code))
+            }
+            _ => Ok(Names::default()),
+        };
+        let own = names(path)?;
+        let out = match self.semaphore.speaks_kazoo() {
+            true => own.clone(),
+            false => names(&leases)?,
+        };
+        Ok(Event::Looked(Look {
+            number,
+            absent,
+            own,
+            out,
+        }))
+    }
+
+    /// Goes through the line, for the thread that has the turn.
+    fn line(&mut self) -> Result<Event> {
+        let locks = self.semaphore.locks();
+        self.held = None;
+        if self.first.take().is_some() && self.request.limit.is_over() {
+            return Ok(Event::Cancel);
+        }
+        self.request.patience = Patience::Waits;
+        self.request.overdue = None;
+        if self.turn.is_none() {
+            self.turn = self.semaphore.locks.turn(&locks, &self.request)?;
+            if self.turn.is_none() {
+                return Ok(Event::Cancel);
+            }
+        }
+        let lasting = match self.semaphore.speaks_kazoo() {
+            true => Lasting::WhileUsed,
+            false => Lasting::WhileUsedIn(self.number.as_bytes()),
+        };
+        let line = Queue {
+            dir: &locks,
+            lasting,
+            ..Queue::of(self.semaphore.path, Role::Exclusive)
+        };
+        let first = RawGuard::acquire(self.session(), &line, &mut self.request)?;
+        let event = first.as_ref().map(|first| Event::First(own(first)));
+        self.first = first;
+        Ok(event.unwrap_or(Event::Cancel))
+    }
+
+    fn make(&self) -> Result<Event> {
+        let lasting = Lasting::Always(self.number.as_bytes());
+        let (mut caller, path) = (self.session().caller(), [self.semaphore.path.to_string()]);
+        let limit = &self.request.limit;
+        let made = self
+            .session()
+            .make_directories(&mut caller, &path, lasting, limit)?;
+        Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
+    }
+
+    /// Reads whose the oldest permit is.
+    fn read(&mut self, others: &Others) -> Result<Event> {
+        let nearest = self.lease(&others.oldest);
+        let read = self.session().describe(slice::from_ref(&nearest))?.pop();
+        self.holder = read.flatten().map(|seen| Ahead {
+            since: Duration::ZERO,
+            count: others.count,
+            nearest,
+            holds: true,
+            data: seen.data,
+            stat: seen.stat,
+        });
+        Ok(match self.holder {
+            Some(_) => Event::IsThere,
+            None => Event::NoNode,
+        })
+    }
+
+    /// Waits until the last one has gone who goes by another number.
+    fn wait_for(&mut self, others: &Others) -> Result<Event> {
+        let since = self.request.limit.begun.elapsed();
+        if let (Some(told), Some(holder)) = (self.request.on_wait.as_mut(), &self.holder) {
+            told(&Ahead {
+                since,
+                ..holder.clone()
+            });
+        }
+        let Some(first) = self.first.as_ref().filter(|first| first.check().is_ok()) else {
+            return Ok(Event::Lost);
+        };
+        let (last, limit) = (self.lease(&others.last), &self.request.limit);
+        if self.session().touched(&last, first.events(), limit)? {
+            return Ok(Event::Woken);
+        }
+        let late = |deadline| deadline <= Instant::now();
+        Ok(match limit.deadline().is_some_and(late) {
+            true => Event::TimeOut,
+            false => Event::Cancel,
+        })
+    }
+
+    /// Writes the number down if it is the one that was read and we are still the first in
+    /// the line; both are looked at in the transaction that writes.
+    fn write(&self, version: i32, before: Option<u32>) -> Result<Event> {
+        let (path, number) = (self.semaphore.path.to_string(), &self.number);
+        if let Some(before) = before {
+            log::warn!("the semaphore {path} had {before} permits, and has {number} from now on");
+        }
+        let data = number.as_bytes().to_vec();
+        let request = match self.session().transport.capabilities().multi {
+            true => Request::Multi(vec![
+                Op::Check {
+                    path: self.first().to_owned(),
+                    version: -1,
+                },
+                Op::SetData {
+                    path: path.clone(),
+                    data: data.into(),
+                    version,
+                },
+            ]),
+            false => Request::SetData {
+                path: path.clone(),
+                data: data.into(),
+                version,
+            },
+        };
+        let mut caller = self.session().caller();
+        match caller.call(&request, &path, &self.request.limit) {
+            Ok(_) => Ok(Event::Written),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Err(CallError::Refused(ErrorCode::NO_AUTH)) => Ok(Event::NoAuth),
+            Err(error) => error.or(&path, Event::Cancel),
+        }
+    }
+
+    /// Goes through the permits, as long as the place in the line is held.
+    fn queue(&mut self) -> Result<Event> {
+        self.semaphore.agreed.store(true, Ordering::Relaxed);
+        self.request.patience = self.patience;
+        self.request.overdue.clone_from(&self.overdue);
+        let (leases, number) = (self.semaphore.leases(), self.number.as_bytes());
+        let queue = Queue {
+            dir: &leases,
+            permits: self.semaphore.permits,
+            lasting: match self.semaphore.speaks_kazoo() {
+                true => Lasting::Always(number),
+                false => Lasting::WhileUsedIn(number),
+            },
+            under: self.first.as_ref().map(RawGuard::lease),
+            ..Queue::of(self.semaphore.path, Role::Permit)
+        };
+        self.held = RawGuard::acquire(self.session(), &queue, &mut self.request)?;
+        Ok(Event::Permit(self.held.as_ref().map(own)))
+    }
+
+    fn check(&self) -> Event {
+        match self.first.as_ref().map(RawGuard::check) {
+            Some(Ok(())) => Event::IsFirst,
+            _ => Event::Lost,
+        }
+    }
+
+    /// Tells whether somebody deleted our node in the line, which did not just go with its
+    /// session.
+    fn inspect(&self) -> Result<Event> {
+        let (look, session) = (Request::exists(self.first()), self.session());
+        let limit = &self.request.limit;
+        let looked = session.caller().call(&look, self.first(), limit);
+        let lease = self.first.as_ref().map(RawGuard::lease);
+        let same = || {
+            let current = session.status.snapshot().session;
+            let resumes = session.transport.capabilities().resumes;
+            resumes && lease.is_some_and(|lease| lease.session() == current)
+        };
+        match looked {
+            Err(CallError::Over(error)) => Err(error),
+            Err(CallError::LimitReached) => Ok(Event::Cancel),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) if same() => Ok(Event::NoNode),
+            Ok(_) | Err(CallError::Refused(_)) => Ok(Event::IsThere),
+        }
+    }
+
+    fn disagreement(&self, others: &Others) -> Error {
+        let Ahead {
+            nearest,
+            holds,
+            stat,
+            data,
+            ..
+        } = self.holder.clone().unwrap_or_else(|| Ahead {
+            since: Duration::ZERO,
+            count: others.count,
+            nearest: self.lease(&others.oldest),
+            holds: true,
+            data: Vec::new(),
+            stat: Default::default(),
+        });
+        let holder = Contender::new(self.session(), nearest, holds, stat, &data);
+        Error::PermitsDisagree {
+            path: self.semaphore.path.to_string(),
+            ours: self.semaphore.permits,
+            theirs: others.number,
+            holder: holder.named(),
+            since: holder.since(),
+        }
+    }
+
+    /// Our node in the line.
+    fn first(&self) -> &str {
+        self.first.as_ref().map_or("", RawGuard::node)
+    }
+
+    fn lease(&self, name: &str) -> String {
+        format!("{}/{name}", self.semaphore.leases())
+    }
+
+    fn session(&self) -> &'a Arc<Session> {
+        &self.semaphore.locks.session
+    }
+}
+
+fn own(raw: &RawGuard) -> OwnNode {
+    OwnNode {
+        name: path::name(raw.node()).to_owned(),
+        origin: Origin {
+            owner: raw.lease().session(),
+            czxid: raw.token().get(),
+        },
+    }
+}
