@@ -235,7 +235,14 @@ impl Multi {
             // An attempt that finds another session begins anew by itself.
             (State::Take(taken), Event::NewSession) if taken.is_empty() => State::Take(taken),
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
+            (state @ State::Take(_), event) => self.takes(state, event),
+            (state, event) => self.stands(state, event),
+        }
+    }
 
+    /// The part of the table with all nodes in one transaction, and for the proof.
+    fn stands(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
             (State::Peek(at), Event::Children(names)) => self.peeked(at, &names),
             (State::Peek(at), Event::NoNode) => self.after_peek(at),
 
@@ -252,6 +259,23 @@ impl Multi {
 
             (State::Queue(at, mine), Event::Queued(ended)) => self.queued(at, mine, ended),
 
+            (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
+            (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
+            (State::Prove(mut mine), Event::Gone(at)) => {
+                let name = mem::take(&mut mine[at].name);
+                self.leave_nodes(&mine, Some(at));
+                State::Finish(Outcome::Evicted(at, name))
+            }
+
+            // A question whose answer was lost is asked again, and a stale event changes
+            // nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// The part of the table without transactions.
+    fn takes(&self, state: State, event: Event) -> State {
+        match (state, event) {
             (State::Take(mut taken), Event::Taken(mine)) => {
                 taken.push(mine);
                 match taken.len() == self.count {
@@ -266,17 +290,6 @@ impl Multi {
                 let tries = self.patience == Patience::Tries;
                 State::GiveBack(tries.then_some(Outcome::Gone))
             }
-
-            (State::Prove(mine), Event::Proved) => State::Finish(Outcome::Held(mine)),
-            (State::Prove(_), Event::Gone(_)) if self.way == Way::OneByOne => State::GiveBack(None),
-            (State::Prove(mut mine), Event::Gone(at)) => {
-                let name = mem::take(&mut mine[at].name);
-                self.leave_nodes(&mine, Some(at));
-                State::Finish(Outcome::Evicted(at, name))
-            }
-
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
             (state, _) => state,
         }
     }

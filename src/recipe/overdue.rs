@@ -107,6 +107,14 @@ impl Overdue {
         }
     }
 
+    /// How long to sleep before the next look, if that is what is to be done.
+    pub fn pause(&self) -> Option<Duration> {
+        match self.action() {
+            Action::Sleep(period) => Some(period),
+            _ => None,
+        }
+    }
+
     /// Takes in what came of the last action.
     pub fn handle(&mut self, event: Event<'_>) {
         self.state = match (&self.state, event) {

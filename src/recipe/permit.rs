@@ -242,7 +242,13 @@ impl Permit {
             // Who has gone meanwhile need not be waited for.
             (State::Meet(_), Event::NoNode) => State::Open,
             (State::Line, Event::First(line)) => State::Look(line),
+            (state, event) => self.first(state, event),
+        }
+    }
 
+    /// The part of the table for the first in the line.
+    fn first(&self, state: State, event: Event) -> State {
+        match (state, event) {
             (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
             (State::Make(line), Event::IsMade) => State::Look(line),
             (State::Read(line, others), Event::IsThere) => match self.is_patient() {
@@ -252,14 +258,9 @@ impl Permit {
             (State::Read(line, _), Event::NoNode) => State::Look(line),
             (State::Await(line, _), Event::Woken) => State::Look(line),
 
-            (State::Write(line, ..), Event::Written) => State::Permit(line),
-            // Somebody else has written: see what.
-            (State::Write(line, ..), Event::BadVersion) => State::Look(line),
-            (State::Write(line, ..), Event::NoNode) => State::Inspect(line),
-            // It is ours to count if it is nobody else's.
-            (State::Write(line, _, Agreement::Write), Event::NoAuth) => State::Permit(line),
-            (State::Write(..), Event::NoAuth) => State::Finish(Outcome::NoAuth),
-
+            (State::Write(line, version, agreement), event) => {
+                writes(line, version, agreement, event)
+            }
             (State::Permit(line), Event::Permit(permit)) => State::Check(line, permit),
             // If the place was lost meanwhile, another client may have counted the permits,
             // too: begin anew, or both could wait for each other.
@@ -271,7 +272,6 @@ impl Permit {
                 | State::Make(line)
                 | State::Read(line, _)
                 | State::Await(line, _)
-                | State::Write(line, ..)
                 | State::Permit(line)
                 | State::Check(line, _),
                 Event::Lost,
@@ -347,4 +347,18 @@ fn others(number: u32, out: &Names) -> Option<Others> {
         last: out.iter().max_by_key(order)?.to_owned(),
         count: out.len(),
     })
+}
+
+/// The part of the table for the first in the line that writes the number.
+fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
+    match event {
+        Event::Written => State::Permit(line),
+        // Another client has written: see what.
+        Event::BadVersion => State::Look(line),
+        Event::NoNode | Event::Lost => State::Inspect(line),
+        // The number is ours to count if it is nobody else's.
+        Event::NoAuth if agreement == Agreement::Write => State::Permit(line),
+        Event::NoAuth => State::Finish(Outcome::NoAuth),
+        _ => State::Write(line, version, agreement),
+    }
 }

@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use parking_lot::Mutex;
 
-use crate::jute::{ErrorCode, Op, Reply, Request, failure};
+use super::cleanup_call::{close, event, request};
+use crate::jute::{Reply, Request, failure};
 use crate::metrics::Counters;
 use crate::path;
 use crate::recipe::attempt::Orphan;
-use crate::recipe::cleanup::{Action, Cleanup, Event};
+use crate::recipe::cleanup::{Action, Cleanup};
 use crate::time::limit::never_comes;
 use crate::transport::Answered;
 use crate::transport::session_state::SessionState;
 use crate::transport::slot::Slot;
 use crate::transport::status::Status;
-use crate::transport::{Call, Capabilities, Failure, Transport};
+use crate::transport::{Call, Failure, Transport};
 
 /// How long to wait before a refused request is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -107,6 +108,10 @@ impl Entry {
     /// Takes a failure; the background thread asks again. Returns what to log, if
     /// anything.
     fn postpone(&mut self, failure: Failure) -> Option<String> {
+        if matches!(failure, Failure::Refused(_)) {
+            // A mark that may not be written must not keep the node.
+            self.closing = None;
+        }
         let (pause, why) = match failure {
             Failure::Lost => {
                 self.retried = true;
@@ -308,10 +313,6 @@ impl Cleaner {
                 return;
             }
             Err(failure) => {
-                if matches!(failure, Failure::Refused(_)) {
-                    // A mark that may not be written must not keep the node.
-                    entry.closing = None;
-                }
                 let trouble = entry.postpone(failure);
                 drop(entries);
                 let _ = self.wake.try_send(());
@@ -335,59 +336,6 @@ impl Cleaner {
         if let Some(waiter) = entry.waiter.take() {
             waiter.put(ended);
         }
-    }
-}
-
-/// Deletes a node and writes into its directory, or does neither.
-fn close(dir: &str, name: &str, data: &[u8]) -> Request {
-    Request::Multi(vec![
-        Op::Delete {
-            path: format!("{dir}/{name}"),
-            version: -1,
-        },
-        Op::SetData {
-            path: dir.to_owned(),
-            data: data.to_vec().into(),
-            version: -1,
-        },
-    ])
-}
-
-/// The request that carries out an action.
-fn request(action: &Action, dir: &str, capabilities: Capabilities) -> Option<Request> {
-    Some(match action {
-        Action::Sync => capabilities.sync(dir),
-        Action::List => Request::list(dir),
-        Action::Delete(name) => Request::Delete {
-            path: format!("{dir}/{name}"),
-            version: -1,
-        },
-        Action::Done => return None,
-    })
-}
-
-/// The event that the answer to an action is.
-fn event(action: &Action, dir: &str, answered: Answered) -> Result<Event, Failure> {
-    match (action, answered) {
-        (Action::List, Ok(Reply::Children { names, .. })) => Ok(Event::Children(names)),
-        (Action::List, Ok(Reply::Ephemerals(paths))) => {
-            let name =
-                |path: &'_ String| Some(path.strip_prefix(dir)?.strip_prefix('/')?.to_owned());
-            let names: Vec<_> = paths.iter().filter_map(name).collect();
-            Ok(Event::Children(names.iter().map(String::as_str).collect()))
-        }
-        (Action::Sync, Ok(_)) => Ok(Event::Synced),
-        // A refusal passes through the quorum as well.
-        (Action::Sync, Err(Failure::Refused(code))) if !code.is_passing() => Ok(Event::Synced),
-        (Action::Delete(_), Ok(Reply::Multi(results))) => match failure(&results) {
-            None | Some(ErrorCode::NO_NODE) => Ok(Event::Gone),
-            Some(code) => Err(Failure::Refused(code)),
-        },
-        (Action::Delete(_), Ok(Reply::Nothing)) => Ok(Event::Gone),
-        (_, Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Event::Gone),
-        (_, Err(Failure::Refused(code))) if code.is_passing() => Err(Failure::Lost),
-        (_, Err(failure)) => Err(failure),
-        (_, Ok(_)) => Err(Failure::Lost),
     }
 }
 

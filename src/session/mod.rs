@@ -21,6 +21,7 @@ pub(crate) mod background;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
+mod cleanup_call;
 pub(crate) mod grant_proof;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;

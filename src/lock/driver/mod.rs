@@ -321,10 +321,6 @@ impl<'a, 'q> Driver<'a, 'q> {
         self.caller.wait(call_id, &self.request.limit)
     }
 
-    fn acl(&self) -> Vec<crate::jute::Access> {
-        self.session.settings.acl.entries().to_vec()
-    }
-
     fn full(&self, name: &str) -> String {
         format!("{}/{name}", self.queue.dir)
     }

@@ -23,26 +23,11 @@ impl Driver<'_, '_> {
     /// one round trip. Where nobody is expected, the listing is left out.
     pub(super) fn create(&mut self, prefix: &str) -> Result<Step> {
         let contest = self.attempt.contest();
-        let create = Request::Create {
-            path: self.full(prefix),
-            data: self
-                .session
-                .settings
-                .card
-                .text(self.request.note.as_deref())
-                .into(),
-            acl: self.acl(),
-            mode: match contest.dialect.is_numbered(contest.role) {
-                true => CreateMode::EphemeralSequential,
-                false => CreateMode::Ephemeral,
-            },
-            stat: true,
-        };
         let stamp = self.session.status.stamp();
         // A permit lists with a watch, for which the node must be there already.
         let pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
         let listing = pipelined.then(|| Request::list(self.queue.dir));
-        let call_id = self.post([create].into_iter().chain(listing));
+        let call_id = self.post([self.creation(prefix)].into_iter().chain(listing));
         self.listing = None;
         let answered = match self.answer(call_id) {
             Ok(answered) => answered,
@@ -66,6 +51,21 @@ impl Driver<'_, '_> {
             }
             Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
             answered => self.trouble(answered),
+        }
+    }
+
+    /// The request that creates our node.
+    fn creation(&self, prefix: &str) -> Request {
+        let (contest, settings) = (self.attempt.contest(), &self.session.settings);
+        Request::Create {
+            path: self.full(prefix),
+            data: settings.card.text(self.request.note.as_deref()).into(),
+            acl: settings.acl.entries().to_vec(),
+            mode: match contest.dialect.is_numbered(contest.role) {
+                true => CreateMode::EphemeralSequential,
+                false => CreateMode::Ephemeral,
+            },
+            stat: true,
         }
     }
 
