@@ -72,8 +72,8 @@ impl Lease {
         }))
     }
 
-    /// A lease over the same nodes for the next guard; `None` unless the nodes are known to
-    /// be ours and no revoke is requested.
+    /// A lease over the same nodes for the next guard; `None` unless the lock is held and no
+    /// revoke is requested.
     pub(crate) fn succeed(&self) -> Option<Self> {
         let free = !self.life.revoke_requested.load(Ordering::Acquire);
         (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
