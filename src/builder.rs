@@ -15,7 +15,7 @@ use crate::transport::status::Status;
 /// The longest session timeout that the protocol can express.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// The settings of a client, before it connects; see [`Client::builder`].
+/// The settings of a client, before it connects; see [`Client::builder`](crate::Client::builder).
 ///
 /// # Example
 ///
@@ -73,9 +73,10 @@ impl ClientBuilder {
     /// Asks for a session that the server ends after this long without a message of the client.
     ///
     /// The server has limits, by default 2 to 20 of its ticks;
-    /// [`Client::session_timeout`] returns what it granted. A short timeout frees the locks of a
-    /// dead process soon, and leaves less time to survive a disconnect. More than the protocol
-    /// can express counts as the most it can, 24 days. Defaults to 20 s.
+    /// [`Client::session_timeout`](crate::Client::session_timeout) returns what it granted. A
+    /// short timeout frees the locks of a dead process soon, and leaves less time to survive a
+    /// disconnect. More than the protocol can express counts as the most it can, 24 days.
+    /// Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
         self

@@ -19,7 +19,7 @@ use crate::session::queries::Lasting;
 /// All clients that lock the same path on the same ensemble exclude each other, in the order
 /// of arrival. The threads of one client queue in the order of arrival too, with one node at a
 /// time on the server. The mutex is not reentrant: a thread that locks it twice gets
-/// [`Error::WouldDeadlock`].
+/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
 ///
 /// Keep it, or a clone, for as long as you use it: it remembers when it was locked last, which
 /// saves a look at the queue if no other client has come since.
@@ -118,10 +118,11 @@ impl Mutex {
     ///
     /// A holder leaves without releasing if its session expires, its process dies, its critical
     /// section panics or it loses the lock. Every client that locks this path should track: one
-    /// that does not, of this library or another, neither learns nor reports it. The mark is the
-    /// data of the lock's directory. A client that tracks must have created the directory, so that
-    /// the server does not delete it when it is empty; otherwise locking fails with
-    /// [`Error::Unsupported`]. Costs two round trips when the mutex is locked. Defaults to no.
+    /// that does not, of this library or another, neither learns nor reports it. The mark is
+    /// the data of the lock's directory. A client that tracks must have created the directory,
+    /// so that the server does not delete it when it is empty; otherwise locking fails with
+    /// [`Error::Unsupported`](crate::Error::Unsupported). Costs two round trips when the mutex
+    /// is locked. Defaults to no.
     #[must_use]
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();
@@ -146,10 +147,12 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// Fails if this thread holds the mutex already ([`Error::WouldDeadlock`]), if a contender
-    /// in the queue would not wait for this client ([`Error::ForeignContender`]), if another
-    /// client deleted the waiter's node ([`Error::Evicted`]), if the server refuses a request,
-    /// and if the client is closed. Nothing is left in the queue then.
+    /// Fails if this thread holds the mutex already
+    /// ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)), if a contender in the queue
+    /// would not wait for this client
+    /// ([`Error::ForeignContender`](crate::Error::ForeignContender)), if another client deleted
+    /// the waiter's node ([`Error::Evicted`](crate::Error::Evicted)), if the server refuses a
+    /// request, and if the client is closed. Nothing is left in the queue then.
     pub fn lock(&self) -> Result<MutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
@@ -274,8 +277,8 @@ impl MutexGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the mutex was lost before: another holder may have overlapped
-    /// with this guard.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
+    /// holder may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         self.grant.release()
     }

@@ -83,10 +83,11 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if this thread has guards of the mutex and the mutex was lost:
-    /// drop them first. Otherwise as [`Mutex::lock`](crate::Mutex::lock);
-    /// [`Error::WouldDeadlock`] is for a thread that holds a plain [`Mutex`](crate::Mutex) on
-    /// this path.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if this thread has guards of the mutex
+    /// and the mutex was lost: drop them first. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock);
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) is for a thread that holds a plain
+    /// [`Mutex`](crate::Mutex) on this path.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
@@ -190,8 +191,8 @@ impl ReentrantMutexGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the mutex was lost before: another holder may have overlapped
-    /// with this guard.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
+    /// holder may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {

@@ -16,11 +16,11 @@ use crate::recipe::dialect::Role;
 
 /// A read-write lock that works across processes and machines.
 ///
-/// Any number of readers share it; a writer has it alone. Both queue in the order of arrival:
-/// a reader that comes after a waiting writer waits behind it, so writers do not starve, and
-/// readers that are next to each other wake together. A thread that holds the lock and locks
-/// it again gets [`Error::WouldDeadlock`]: a reader cannot become a writer. A writer can
-/// become a reader, see [`RwLockWriteGuard::downgrade`].
+/// Any number of readers share it; a writer has it alone. Both queue in the order of arrival: a
+/// reader that comes after a waiting writer waits behind it, so writers do not starve, and
+/// readers that are next to each other wake together. A thread that holds the lock and locks it
+/// again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a
+/// writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
 ///
 /// # Example
 ///
@@ -118,10 +118,12 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// Fails if this thread holds the lock already ([`Error::WouldDeadlock`]), if a contender
-    /// in the queue would not wait for this client ([`Error::ForeignContender`]), if another
-    /// client deleted the waiter's node ([`Error::Evicted`]), if the server refuses a request,
-    /// and if the client is closed. Nothing is left in the queue then.
+    /// Fails if this thread holds the lock already
+    /// ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)), if a contender in the queue
+    /// would not wait for this client
+    /// ([`Error::ForeignContender`](crate::Error::ForeignContender)), if another client deleted
+    /// the waiter's node ([`Error::Evicted`](crate::Error::Evicted)), if the server refuses a
+    /// request, and if the client is closed. Nothing is left in the queue then.
     pub fn read(&self) -> Result<RwLockReadGuard> {
         lock::for_ever(|| self.read_with(LockOptions::new()))
     }
@@ -288,8 +290,8 @@ impl RwLockReadGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before: a writer may have changed
-    /// what was read.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
+    /// have changed what was read.
     pub fn unlock(self) -> Result<()> {
         let Self { raw, entered, .. } = self;
         let released = raw.release();
@@ -315,8 +317,8 @@ impl RwLockWriteGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before: other holders may have overlapped
-    /// with this guard.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
+    /// holders may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         let Self { raw, entered, .. } = self;
         let released = raw.release();
@@ -332,9 +334,10 @@ impl RwLockWriteGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before, with [`Error::Suspect`] if the
-    /// server did not answer in time, and with [`Error::Exhausted`] near the end of the
-    /// directory's sequence numbers. The lock is released then.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, with
+    /// [`Error::Suspect`](crate::Error::Suspect) if the server did not answer in time, and with
+    /// [`Error::Exhausted`](crate::Error::Exhausted) near the end of the directory's sequence
+    /// numbers. The lock is released then.
     pub fn downgrade(self) -> Result<RwLockReadGuard> {
         let Self {
             raw,

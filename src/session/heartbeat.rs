@@ -242,8 +242,8 @@ impl Heartbeat {
     /// Applies a change of the connection to the leases.
     fn follow(&mut self, snapshot: &Snapshot, all: &[(u64, Arc<Lease>)]) {
         let resumes = self.transport.capabilities().resumes;
-        let anew = snapshot.connects != self.connects;
-        let broke = snapshot.state != SessionState::Connected || anew;
+        let reconnected = snapshot.connects != self.connects;
+        let broke = snapshot.state != SessionState::Connected || reconnected;
         let over = |lease: &Lease| {
             snapshot.is_over()
                 || (snapshot.state == SessionState::Connected && lease.session() != snapshot.session)
@@ -264,7 +264,7 @@ impl Heartbeat {
                 lease.disconnected();
             }
         }
-        if anew && snapshot.state == SessionState::Connected {
+        if reconnected && snapshot.state == SessionState::Connected {
             self.connects = snapshot.connects;
             self.urgent = true;
         }

@@ -106,7 +106,7 @@ impl Lease {
 
     /// Fails from the moment on when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.look(now()) {
+        match self.last_proof(now()) {
             Some(_) => Ok(()),
             None => Err(self.lost()),
         }
@@ -114,13 +114,13 @@ impl Lease {
 
     /// The last check that a quorum committed, unless the lock is lost.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        self.look(now())
+        self.last_proof(now())
     }
 
     pub(crate) fn state(&self) -> GuardState {
         let now = now();
         let disconnected = self.life.disconnected.load(Ordering::Acquire);
-        let stamp = self.look(now);
+        let stamp = self.last_proof(now);
         stamp.map_or(GuardState::Lost, |stamp| {
             stamp.state(disconnected, self.life.bounds.timeout(), now)
         })
@@ -134,14 +134,14 @@ impl Lease {
     /// How long the lock can be trusted if nothing more arrives.
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
-        let until = self.look(now).map(|stamp| self.until(stamp));
+        let until = self.last_proof(now).map(|stamp| self.until(stamp));
         until.unwrap_or_default().saturating_sub(now)
     }
 
     /// How long the state lasts if nothing more arrives.
     pub(crate) fn steady_for(&self) -> Option<Duration> {
         let now = now();
-        let stamp = self.look(now)?;
+        let stamp = self.last_proof(now)?;
         let next = match self.state() {
             GuardState::Held => stamp.suspect_from(self.life.bounds.timeout()),
             _ => self.until(stamp),
@@ -153,7 +153,7 @@ impl Lease {
     ///
     /// Changes nothing if the lock is lost, which is final.
     pub(crate) fn confirm(&self, stamp: Stamp) {
-        let Some(old) = self.look(now()) else {
+        let Some(old) = self.last_proof(now()) else {
             return;
         };
         let (old, new) = (nanos(old.sent), nanos(stamp.sent.max(old.sent)));
@@ -229,7 +229,7 @@ impl Lease {
     }
 
     /// Returns the last proof of the lock; `None` once it is lost, which is final.
-    fn look(&self, now: Duration) -> Option<Stamp> {
+    fn last_proof(&self, now: Duration) -> Option<Stamp> {
         loop {
             let sent = self.life.sent.load(Ordering::Acquire);
             if sent == LOST {
