@@ -15,10 +15,9 @@ use crate::mutex::Mutex;
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::session::{CLOSE_LIMIT, Session, Settings};
+use crate::session::{CLOSE_LIMIT, Session};
 use crate::time::limit::Limit;
 use crate::transport::session_state::{SessionEvent, SessionState};
-use crate::transport::status::Status;
 
 /// A session with ZooKeeper, shared by all clones.
 ///
@@ -155,14 +154,14 @@ impl Client {
     ) -> Result<Self> {
         let session_timeout = session_timeout.min(crate::builder::LONGEST_TIMEOUT);
         let believed = session_timeout.min(server_maximum);
-        let status = Arc::new(Status::new(believed, false));
+        let status = Arc::new(crate::transport::status::Status::new(believed, false));
         let transport = crate::transport::zookeeper_crate::open(
             handle,
             session_timeout,
             believed,
             status.clone(),
         );
-        Session::new(status, transport, Settings::default()).map(Self::over)
+        Session::new(status, transport, crate::session::Settings::default()).map(Self::over)
     }
 
     fn over(session: Session) -> Self {

@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
 
+#[cfg(feature = "tls")]
 pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
