@@ -6,7 +6,7 @@ use std::result;
 use std::time::{Duration, SystemTime};
 
 use crate::recipe::dialect::Dialect;
-use crate::time::utc::utc;
+use crate::time::utc;
 
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;
@@ -302,7 +302,7 @@ impl Error {
             } => write!(
                 f,
                 "the semaphore {path} has {theirs} permits for another client and {ours} for this one, and {holder} has one of them since {}: make the numbers agree, or wait, with a time limit, until all are given back",
-                utc(*since)
+                utc::written(*since)
             ),
             _ => Ok(()),
         }

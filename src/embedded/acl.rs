@@ -1,6 +1,6 @@
-//! Who somebody is, and what an access control list lets them do.
+//! The identities of a client, and what an access control list permits them.
 //!
-//! Known schemes: `world`, `auth` (whoever makes the list), `digest` and `ip`.
+//! Known schemes: `world`, `auth` (the client that sets the list), `digest` and `ip`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 
 use crate::jute::{Access, ErrorCode, Permissions};
 
-/// Something that a client has shown itself to be.
+/// One identity of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Identity {
     pub(super) scheme: String,
@@ -23,12 +23,12 @@ impl Identity {
         Self { scheme, id }
     }
 
-    /// What every client is.
+    /// The identity that every client has.
     pub(super) fn of_address(address: IpAddr) -> Self {
         Self::new("ip", address.to_string())
     }
 
-    /// Whom the credentials show; `None` if nobody is known by that scheme.
+    /// Returns the identity of the credentials; `None` if the scheme is not known.
     pub(super) fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
         (scheme == "digest").then(|| {
             let text = String::from_utf8_lossy(credentials);
@@ -39,12 +39,12 @@ impl Identity {
     }
 }
 
-/// Who may do what with a node; cheap to copy, since changes carry it with them.
+/// An access control list; cheap to clone, because every change carries one.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Acl(Arc<[Access]>);
+pub(super) struct NodeAcl(Arc<[Access]>);
 
-impl Acl {
-    /// What everybody may do.
+impl NodeAcl {
+    /// Gives every client these permissions.
     pub(super) fn world(permissions: Permissions) -> Self {
         let anyone = Access {
             permissions,
@@ -54,7 +54,8 @@ impl Acl {
         Self(Arc::new([anyone]))
     }
 
-    /// The list as it is stored: without repetition, and with `auth` replaced by who asks.
+    /// Returns the list as it is stored: without repetitions, and with the identities of the
+    /// client in the place of `auth`.
     pub(super) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
         let mut settled = Vec::new();
         for (place, access) in asked.iter().enumerate() {
@@ -79,7 +80,7 @@ impl Acl {
         Ok(Self(settled.into()))
     }
 
-    /// Fails unless one of the identities may do one of the things in `wanted`.
+    /// Fails unless one of the identities has one of the permissions `wanted`.
     pub(super) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
         let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
         if self.0.iter().any(allows) {
@@ -89,7 +90,7 @@ impl Acl {
         }
     }
 
-    /// The list as shown to somebody, who sees hashes only if he may change them.
+    /// Returns the list as a client may see it: with hashes only if it may change them.
     pub(super) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
         let mut shown = self.0.to_vec();
         if self.check(Permissions::ADMIN.0, who).is_err() {
@@ -107,7 +108,7 @@ fn is_digest(id: &str) -> bool {
     parts.is_some_and(|(_, hash)| !hash.is_empty() && !hash.contains(':'))
 }
 
-/// An address alone is not enough to be somebody.
+/// Returns the identities that `auth` stands for; an address alone is none.
 fn authenticated(who: &[Identity]) -> Result<impl Iterator<Item = &Identity>, ErrorCode> {
     let mut known = who.iter().filter(|own| own.scheme != "ip").peekable();
     known.peek().ok_or(ErrorCode::INVALID_ACL)?;
@@ -201,7 +202,7 @@ mod tests {
                 Identity::of_address(address),
                 Identity::of_credentials("digest", credentials.as_bytes()).unwrap(),
             ];
-            match Acl::settle(&list, &who) {
+            match NodeAcl::settle(&list, &who) {
                 Ok(settled) => {
                     // No more than one entry for each that was asked for.
                     prop_assert!(settled.0.len() <= list.len());
@@ -219,11 +220,11 @@ mod tests {
         fn whoever_showed_any_credentials_is_let_in_by_them(credentials: Vec<u8>) {
             let me = [Identity::of_credentials("digest", &credentials).unwrap()];
             let asked = [access("auth", "")];
-            let acl = Acl::settle(&asked, &me).unwrap();
+            let acl = NodeAcl::settle(&asked, &me).unwrap();
             prop_assert_eq!(acl.check(Permissions::READ.0, &me), Ok(()));
             prop_assert_eq!(acl.check(Permissions::READ.0, &[]), Err(ErrorCode::NO_AUTH));
             // What was settled once can be asked for again by its name.
-            let again = Acl::settle(&acl.0, &[]);
+            let again = NodeAcl::settle(&acl.0, &[]);
             prop_assert_eq!(again, Ok(acl));
         }
     }
@@ -248,9 +249,12 @@ mod tests {
         let me = Identity::of_credentials("digest", b"me:x").unwrap();
         let address = Identity::of_address([127, 0, 0, 1].into());
         let asked = [access("auth", ""), access("auth", "")];
-        let settled = Acl::settle(&asked, &[address.clone(), me.clone()]).unwrap();
+        let settled = NodeAcl::settle(&asked, &[address.clone(), me.clone()]).unwrap();
         assert_eq!(*settled.0, [access("digest", &me.id)]);
-        assert_eq!(Acl::settle(&asked, &[address]), Err(ErrorCode::INVALID_ACL));
+        assert_eq!(
+            NodeAcl::settle(&asked, &[address]),
+            Err(ErrorCode::INVALID_ACL)
+        );
     }
 
     #[test]
@@ -261,10 +265,10 @@ mod tests {
             ("ip", "here"),
             ("no", ""),
         ] {
-            let settled = Acl::settle(&[access(scheme, id)], &[]);
+            let settled = NodeAcl::settle(&[access(scheme, id)], &[]);
             assert_eq!(settled, Err(ErrorCode::INVALID_ACL), "{scheme}:{id}");
         }
-        assert_eq!(Acl::settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
+        assert_eq!(NodeAcl::settle(&[], &[]), Err(ErrorCode::INVALID_ACL));
     }
 
     #[test]
@@ -284,7 +288,7 @@ mod tests {
             ("digest", "me:other", false),
         ];
         for (scheme, id, allowed) in table {
-            let acl = Acl(Arc::new([access(scheme, id)]));
+            let acl = NodeAcl(Arc::new([access(scheme, id)]));
             let read = acl.check(Permissions::READ.0, &me);
             assert_eq!(read.is_ok(), allowed, "{scheme}:{id}");
             assert_eq!(

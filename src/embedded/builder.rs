@@ -1,12 +1,11 @@
-//! How a server is to be.
+//! How a server is configured and started.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Server;
-use super::sessions::Timeouts;
+use super::config::ServerConfig;
+use super::server::Server;
 
 /// Configures a [`Server`] before it starts.
 ///
@@ -24,46 +23,33 @@ use super::sessions::Timeouts;
 #[derive(Clone, Debug)]
 #[must_use = "the server is started by `start`"]
 pub struct ServerBuilder {
-    config: Config,
+    config: ServerConfig,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) listen: IpAddr,
-    /// 0 stands for any that is free.
-    pub(super) port: u16,
-    pub(super) max_frame: usize,
-    pub(super) max_connections: usize,
-    pub(super) container_check: Duration,
-    pub(super) without_create2: bool,
-    pub(super) without_containers: bool,
-    /// What the counters of directories yet to be created start with.
-    pub(super) counters: HashMap<String, i32>,
-    tick: Duration,
-    min_session_timeout: Option<Duration>,
-    max_session_timeout: Option<Duration>,
+impl Server {
+    /// Starts a server on a free loopback port.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no free port, or no thread can be started.
+    pub fn start() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// Returns a builder, for settings other than those of [`start`](Self::start).
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::new()
+    }
 }
 
 impl ServerBuilder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
-            config: Config {
-                listen: Ipv4Addr::LOCALHOST.into(),
-                port: 0,
-                max_frame: 0xf_ffff,
-                max_connections: 1000,
-                container_check: Duration::from_secs(60),
-                without_create2: false,
-                without_containers: false,
-                counters: HashMap::new(),
-                tick: Duration::from_secs(2),
-                min_session_timeout: None,
-                max_session_timeout: None,
-            },
+            config: ServerConfig::default(),
         }
     }
 
-    /// The address to listen at; anything but a loopback address lets strangers in.
+    /// The address to listen at; with any but a loopback address, other machines can connect.
     ///
     /// Defaults to 127.0.0.1.
     pub fn listen(mut self, address: impl Into<IpAddr>) -> Self {
@@ -71,7 +57,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The port to listen at; 0 takes any that is free.
+    /// The port to listen at; 0 stands for any free port.
     ///
     /// Defaults to 0.
     pub fn port(mut self, port: u16) -> Self {
@@ -95,7 +81,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The shortest session timeout that a client gets, however short it asks.
+    /// The shortest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to two ticks.
     pub fn min_session_timeout(mut self, limit: Duration) -> Self {
@@ -103,7 +89,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The longest session timeout that a client gets, however long it asks.
+    /// The longest session timeout that a client gets, whatever it asks for.
     ///
     /// Defaults to twenty ticks.
     pub fn max_session_timeout(mut self, limit: Duration) -> Self {
@@ -120,7 +106,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How many connections there may be; one more is closed at once.
+    /// How many connections there may be; further ones are closed at once.
     ///
     /// Defaults to 1000.
     pub fn max_connections(mut self, limit: usize) -> Self {
@@ -136,25 +122,24 @@ impl ServerBuilder {
         self
     }
 
-    /// Acts as a server from before ZooKeeper 3.5, to which `create2` is unknown: it
-    /// answers "unimplemented" and closes the connection.
+    /// Acts as a server before ZooKeeper 3.5, which does not know `create2`: it answers
+    /// "unimplemented" and closes the connection.
     pub fn without_create2(mut self) -> Self {
         self.config.without_create2 = true;
         self
     }
 
-    /// Acts as a server from before ZooKeeper 3.5.1, to which containers are unknown: it
-    /// answers "unimplemented" and closes the connection.
+    /// Acts as a server before ZooKeeper 3.5.1, which does not know containers: it answers
+    /// "unimplemented" and closes the connection.
     pub fn without_containers(mut self) -> Self {
         self.config.without_containers = true;
         self
     }
 
-    /// Lets the sequence numbers in `directory` start at `number`, the first time that
-    /// it is created.
+    /// Starts the sequence numbers in `directory` at `number` when it is first created.
     ///
-    /// A counter ends at 2,147,483,647: from then on every node gets that number, as
-    /// in ZooKeeper since 3.6.
+    /// A counter ends at 2,147,483,647: after that every node gets that number, as in
+    /// ZooKeeper since 3.6.
     pub fn start_counter(mut self, directory: &str, number: i32) -> Self {
         self.config.counters.insert(directory.to_owned(), number);
         self
@@ -164,34 +149,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the address is not one of this machine, or the port is taken.
+    /// Fails if the address is not one of this machine, or if the port is taken.
     pub fn start(self) -> io::Result<Server> {
         Server::start_with(self.config)
     }
-}
-
-impl Config {
-    pub(super) fn timeouts(&self) -> Timeouts {
-        let min = self
-            .min_session_timeout
-            .unwrap_or_else(|| self.tick.saturating_mul(2));
-        let max = self
-            .max_session_timeout
-            .unwrap_or_else(|| self.tick.saturating_mul(20));
-        Timeouts {
-            tick_ms: millis(self.tick),
-            min_ms: millis(min),
-            max_ms: millis(max.max(min)),
-        }
-    }
-
-    /// How long a connection may be open before its client says who it is.
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_millis(self.timeouts().max_ms)
-    }
-}
-
-/// What a session timeout can say.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).map_or(i32::MAX as u64, |ms| ms.min(i32::MAX as u64))
 }

@@ -1,15 +1,14 @@
-//! What a change leaves behind: enough to take it back, and to know who may hear of it.
+//! A change that was made, with what it takes to undo it and to know who may see it.
 
-use super::acl::Acl;
+use super::acl::NodeAcl;
 use super::node::{Marks, Node};
 use crate::jute::Data;
 
-/// A change that was made.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum TreeChange {
     Created {
         path: String,
-        acl: Acl,
+        acl: NodeAcl,
         above: Above,
     },
     Deleted {
@@ -19,16 +18,16 @@ pub(super) enum Change {
     },
     Set {
         path: String,
-        acl: Acl,
+        acl: NodeAcl,
         data: Data,
         marks: Marks,
     },
 }
 
-/// What the directory was like before the change.
+/// The directory of the node, before the change.
 #[derive(Clone, Debug)]
 pub(super) struct Above {
-    pub(super) acl: Acl,
+    pub(super) acl: NodeAcl,
     pub(super) marks: Marks,
 }
 

@@ -1,56 +1,55 @@
-//! One client's connection: the thread that reads, and beside it the one that writes.
+//! One client's connection: a thread that reads, and one that writes.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::admin::Word;
+use super::four_letter_words::FourLetterWord;
 use super::outbox::Outbox;
-use super::server::Shared;
-use super::watches::Watcher;
+use super::shared_server::SharedServer;
+use super::watches::ConnectionId;
 use crate::jute::{ConnectRequest, ErrorCode, Request};
 
-/// A connection's thread, and what it takes to end it.
+/// The reading thread of a connection, and what it takes to end it.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ClientThread {
     outbox: Arc<Outbox>,
     thread: JoinHandle<()>,
 }
 
-/// What the reading thread works with.
-struct Reader {
-    id: Watcher,
+struct FrameReader {
+    id: ConnectionId,
     stream: TcpStream,
     outbox: Arc<Outbox>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
 }
 
-/// What a client says first.
+/// What a client sends first.
 enum Opening {
     Frame(Vec<u8>),
-    Word(Word),
+    FourLetterWord(FourLetterWord),
 }
 
-impl Client {
-    /// Serves the client from a thread of its own, unless there are too many.
+impl ClientThread {
+    /// Serves the client on a thread; returns `None` if there are too many clients.
     pub(super) fn serve(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedServer>,
         stream: TcpStream,
         peer: SocketAddr,
     ) -> io::Result<Option<Self>> {
-        let patience = shared.config.patience();
+        let limit = shared.config.handshake_limit();
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(limit))?;
+        stream.set_write_timeout(Some(limit))?;
         let outbox = Arc::new(Outbox::new(
             stream.try_clone()?,
-            Arc::clone(&shared.weather),
+            Arc::clone(&shared.network),
         ));
         let Some(id) = shared.state.lock().admit(peer, Arc::clone(&outbox)) else {
             return Ok(None);
         };
-        let reader = Reader {
+        let reader = FrameReader {
             id,
             stream,
             outbox: Arc::clone(&outbox),
@@ -80,7 +79,7 @@ impl Client {
     }
 }
 
-impl Reader {
+impl FrameReader {
     fn run(mut self) {
         let outbox = Arc::clone(&self.outbox);
         thread::scope(|scope| {
@@ -96,14 +95,14 @@ impl Reader {
 
     fn read(&mut self) -> io::Result<()> {
         match self.opening()? {
-            Opening::Word(word) => {
-                let answer = self.shared.state.lock().tell_operator(word);
+            Opening::FourLetterWord(word) => {
+                let answer = self.shared.state.lock().report(word);
                 self.outbox.put(answer.into_bytes());
                 return Ok(());
             }
             Opening::Frame(frame) => self.connect(&frame)?,
         }
-        // From now on the session's timeout says how long a client may be silent.
+        // From here on the session's timeout limits how long a client may be silent.
         self.stream.set_read_timeout(None)?;
         loop {
             let frame = self.frame()?;
@@ -125,7 +124,7 @@ impl Reader {
         self.wait_for_room()?;
         let (xid, request) = match Request::decode(frame) {
             Ok((xid, request)) => (xid, Ok(request)),
-            // The client is told, as long as it is clear what to answer to.
+            // The client gets an error, if the number of the request can be read.
             Err(_) => (xid_of(frame)?, Err(ErrorCode::MARSHALLING_ERROR)),
         };
         self.shared.state.lock().receive(self.id, xid, request);
@@ -142,8 +141,8 @@ impl Reader {
 
     fn opening(&mut self) -> io::Result<Opening> {
         let head = self.head()?;
-        match Word::from_bytes(head) {
-            Some(word) => Ok(Opening::Word(word)),
+        match FourLetterWord::from_bytes(head) {
+            Some(word) => Ok(Opening::FourLetterWord(word)),
             None => self.content(head).map(Opening::Frame),
         }
     }
@@ -159,7 +158,7 @@ impl Reader {
         Ok(head)
     }
 
-    /// Reads what the head announces, and allocates no more than what arrives.
+    /// Reads as many bytes as the head announces; allocates no more than arrive.
     fn content(&mut self, head: [u8; 4]) -> io::Result<Vec<u8>> {
         let length = usize::try_from(i32::from_be_bytes(head)).map_err(|_| malformed())?;
         if length > self.shared.config.max_frame {
@@ -179,7 +178,7 @@ fn malformed() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// The number of a request that can't be read to its end.
+/// Returns the number of a request that cannot be decoded.
 fn xid_of(frame: &[u8]) -> io::Result<i32> {
     // A kind follows the number; without both there is nothing to answer.
     match frame.first_chunk::<8>() {

@@ -1,4 +1,4 @@
-//! Dates as ZooKeeper's reports have them.
+//! Dates in the format of ZooKeeper's reports.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
@@ -11,7 +11,7 @@ pub(super) fn date(epoch_ms: u64) -> String {
     let seconds = epoch_ms / 1000;
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let weekday = pick(&DAYS, days % 7);
-    // Counted in years that begin in March, four centuries at a time.
+    // Years are counted from March, four centuries at a time.
     let since_march = days + 719_468;
     let (era, day) = (since_march / 146_097, since_march % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,8 +1,8 @@
-//! What is to go wrong, and when.
+//! The faults that tests inject.
 //!
-//! Two kinds: the weather is what the network does to every connection, and is asked
-//! by the threads that read and write. The rest happens inside the server, once, at
-//! the request that it was prepared for.
+//! Faults of the network concern every connection, and the threads that read and write
+//! look them up. The others happen inside the server, once, at the request that they were
+//! set for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,23 +48,23 @@ pub enum RequestKind {
     Close,
 }
 
-/// What the network does.
+/// Faults of the network.
 #[derive(Debug, Default)]
-pub(super) struct Weather {
+pub(super) struct NetworkFaults {
     blackhole: AtomicBool,
     delay_micros: AtomicU64,
 }
 
-/// What happens inside the server.
+/// Faults inside the server.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    drop_reply: Option<Loss>,
+    drop_reply: Option<LostReply>,
     hide_next: bool,
     pub(super) linger: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Loss {
+enum LostReply {
     Any,
     Of(RequestKind),
 }
@@ -85,7 +85,7 @@ impl RequestKind {
     }
 }
 
-impl Weather {
+impl NetworkFaults {
     pub(super) fn is_blackhole(&self) -> bool {
         self.blackhole.load(Ordering::SeqCst)
     }
@@ -99,7 +99,7 @@ impl Weather {
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
-        // A day is for ever, and adds up to a time that exists.
+        // A day is as good as for ever, and cannot overflow a time.
         let delay = delay.min(Duration::from_secs(24 * 60 * 60));
         let micros = u64::try_from(delay.as_micros()).unwrap_or(0);
         self.delay_micros.store(micros, Ordering::SeqCst);
@@ -108,18 +108,18 @@ impl Weather {
 
 impl Faults {
     pub(super) fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
-        self.drop_reply = Some(kind.map_or(Loss::Any, Loss::Of));
+        self.drop_reply = Some(kind.map_or(LostReply::Any, LostReply::Of));
     }
 
     pub(super) fn hide_next_create(&mut self) {
         self.hide_next = true;
     }
 
-    /// Whether the reply to this request is the one to be lost.
+    /// Returns whether the reply to this request is lost.
     pub(super) fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
         let lost = match (self.drop_reply, kind) {
-            (Some(Loss::Any), Some(_)) => true,
-            (Some(Loss::Of(wanted)), Some(kind)) => wanted == kind,
+            (Some(LostReply::Any), Some(_)) => true,
+            (Some(LostReply::Of(wanted)), Some(kind)) => wanted == kind,
             _ => false,
         };
         if lost {
@@ -132,7 +132,7 @@ impl Faults {
         RequestKind::of(request)
     }
 
-    /// Whether a follower is to lag from the next ephemeral node on.
+    /// Returns whether a follower begins to lag with the next ephemeral node.
     pub(super) fn hides_next(&self) -> bool {
         self.hide_next
     }

@@ -1,4 +1,4 @@
-//! The thread that takes new connections in, and how it is brought to stop.
+//! The thread that accepts connections, and the clients it has accepted.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::connection::Client;
-use super::server::Shared;
+use parking_lot::Mutex;
 
-/// Where a free port is looked for: below the ports that systems give to connections
-/// on their way out. A client that knocks at a refused port of that range again and
-/// again can end up connected to itself.
+use super::connection::ClientThread;
+use super::shared_server::SharedServer;
+
+/// Where a free port is looked for: below the ports that systems give to outgoing
+/// connections. A client that retries a refused port of that range can end up connected to
+/// itself.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// How long to wait after a connection could not be taken in.
+/// How long to wait after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
@@ -24,6 +26,32 @@ pub(super) struct Listener {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
     thread: JoinHandle<()>,
+}
+
+/// The clients that are connected.
+#[derive(Debug, Default)]
+pub(super) struct Clients(Mutex<Vec<ClientThread>>);
+
+impl Clients {
+    /// Adds a client, and removes those that have ended.
+    fn add(&self, client: Option<ClientThread>) {
+        let mut clients = self.0.lock();
+        clients.retain(|client| !client.has_ended());
+        clients.extend(client);
+    }
+
+    pub(super) fn network_changed(&self) {
+        for client in self.0.lock().iter() {
+            client.outbox().network_changed();
+        }
+    }
+
+    /// Ends all connections, even in a blackhole, and waits for their threads.
+    pub(super) fn stop(&self) {
+        let clients = std::mem::take(&mut *self.0.lock());
+        clients.iter().for_each(|client| client.outbox().stop());
+        clients.into_iter().for_each(ClientThread::join);
+    }
 }
 
 /// Binds the port, or any free one if it is 0.
@@ -40,13 +68,17 @@ pub(super) fn bind(listen: IpAddr, port: u16) -> io::Result<TcpListener> {
 }
 
 impl Listener {
-    pub(super) fn start(socket: TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(
+        socket: TcpListener,
+        shared: Arc<SharedServer>,
+        clients: Arc<Clients>,
+    ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let stopped = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stopped);
         let thread = thread::Builder::new()
             .name("zk-listener".to_owned())
-            .spawn(move || listen(&socket, &shared, &told))?;
+            .spawn(move || listen(&socket, &shared, &clients, &told))?;
         Ok(Self {
             address,
             stopped,
@@ -65,24 +97,29 @@ impl Listener {
     }
 }
 
-fn listen(socket: &TcpListener, shared: &Arc<Shared>, stopped: &AtomicBool) {
+fn listen(
+    socket: &TcpListener,
+    shared: &Arc<SharedServer>,
+    clients: &Clients,
+    stopped: &AtomicBool,
+) {
     loop {
         let accepted = socket.accept();
         if stopped.load(Ordering::SeqCst) {
             return;
         }
-        let served = accepted.and_then(|(stream, peer)| Client::serve(shared, stream, peer));
+        let served = accepted.and_then(|(stream, peer)| ClientThread::serve(shared, stream, peer));
         match served {
-            Ok(client) => shared.keep(client),
+            Ok(client) => clients.add(client),
             Err(error) => {
-                log::warn!("a connection could not be taken in: {error}");
+                log::warn!("a connection could not be accepted: {error}");
                 thread::sleep(PAUSE);
             }
         }
     }
 }
 
-/// Where a socket that listens at this address can be reached from this machine.
+/// Returns where a socket that listens at this address can be reached from this machine.
 pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

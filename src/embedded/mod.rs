@@ -15,15 +15,15 @@
 //! let client = Client::connect(server.hosts())?;
 //!
 //! let guard = client.mutex("/locks/nightly-report")?.lock()?;
-//! assert_eq!(server.nodes().len(), 3); // the lock's directory, its parent, and our place
+//! assert_eq!(server.nodes().len(), 3); // the lock's directory, its parent, and our node
 //! guard.unlock()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Testing a program that holds a lock
 //!
-//! What matters is what it does when it loses the lock, which is hard to bring about
-//! with a real ensemble and one call here:
+//! What matters is what the program does when it loses the lock. That is hard to bring about
+//! with a real ensemble, and one call here:
 //!
 //! ```
 //! use zklock::Client;
@@ -53,13 +53,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A test that has to wait for a session's end should not wait for long: a short
-//! [`tick`](ServerBuilder::tick) makes short session timeouts possible.
+//! A short [`tick`](ServerBuilder::tick) makes short session timeouts possible, for tests
+//! that wait for the end of a session.
 //!
 //! # What can go wrong
 //!
-//! A program that holds locks has to survive what networks and servers do. The server
-//! can be told to do it:
+//! A program that holds locks has to survive the faults of networks and servers. The server
+//! can produce them:
 //!
 //! | Fault | Method |
 //! |---|---|
@@ -77,21 +77,21 @@
 //! # What it is not
 //!
 //! No ensemble, no disk, no TLS, no SASL, no quotas, no reconfiguration, no read-only mode.
-//! Everything is gone when the [`Server`] is dropped. A server that is started after it at
-//! the same port tells the clients that their sessions are over, as its own transaction ids
-//! and session ids begin at the time of the clock; a clock that was set back keeps them out.
+//! Everything is gone when the [`Server`] is dropped. A later server at the same port tells
+//! the clients that their sessions have ended, because its transaction ids and session ids
+//! begin at the time of the clock; if the clock was set back, it refuses them.
 //!
 //! A node with a time to live is refused with "unimplemented", as by a ZooKeeper whose
 //! configuration does not allow them (`extendedTypesEnabled`), which is the default.
 //!
-//! The words that operators send are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
+//! The four-letter words are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
 //! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` has nothing of Java, and `mntr`
 //! has a dozen numbers of ZooKeeper's hundreds.
 //!
-//! [`expire_session`](Server::expire_session) ends a session that its client still believes
-//! in. A real server does that only when an operator has it do so.
+//! [`expire_session`](Server::expire_session) ends a session that its client still trusts. A
+//! real server does that only if an operator makes it.
 
-// Pure: values in, values out, as the lint below has it.
+// Pure: values in, values out; the lint keeps it so.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod acl;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -109,23 +109,30 @@ mod tree;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
 // Behind the one lock.
-mod admin;
+mod clients;
+mod expiry;
 mod faults;
+mod follower;
+mod four_letter_words;
 mod lag;
 mod reads;
+mod request;
 mod requests;
 mod state;
 // Threads and sockets.
 mod connection;
-#[cfg(test)]
-mod differential;
 mod listener;
 mod outbox;
-#[cfg(test)]
-mod tests;
+mod shared_server;
 // What users see.
 mod builder;
+mod config;
 mod server;
+// Tests.
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod tests;
 
 pub use self::builder::ServerBuilder;
 pub use self::faults::RequestKind;

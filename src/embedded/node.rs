@@ -1,40 +1,39 @@
-//! One node, and the marks that changes leave on it.
+//! One node, and what changes leave on it.
 
 use std::collections::BTreeSet;
 
-use super::acl::Acl;
+use super::acl::NodeAcl;
 use crate::jute::{CreateMode, Data, ErrorCode, Stat};
 
-/// The version that fits any.
+/// Stands for any version.
 const ANY_VERSION: i32 = -1;
 
-/// The modes of nodes with a time to live. ZooKeeper knows them only if its configuration
-/// says so.
+/// The modes of nodes with a time to live, which ZooKeeper has to be configured for.
 const TTL: [i32; 2] = [5, 6];
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) data: Data,
-    pub(super) acl: Acl,
-    pub(super) owner: Owner,
+    pub(super) acl: NodeAcl,
+    pub(super) owner: NodeOwner,
     pub(super) children: BTreeSet<String>,
     pub(super) marks: Marks,
 }
 
-/// What a node lives as long as.
+/// What the node is removed with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Owner {
+pub(super) enum NodeOwner {
     Nobody,
     Session(i64),
-    /// The node goes when its last child is gone.
+    /// A container is removed after its last child.
     Children,
 }
 
-/// What a stat tells of a node's history.
+/// The part of a stat that is the node's history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
-    pub(super) created: Moment,
-    pub(super) modified: Moment,
+    pub(super) created: ChangeTime,
+    pub(super) modified: ChangeTime,
     /// When the list of children last changed.
     pub(super) pzxid: i64,
     pub(super) version: i32,
@@ -43,16 +42,16 @@ pub(super) struct Marks {
     pub(super) counter: i32,
 }
 
-/// When a change is made.
+/// The time of a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct ChangeTime {
     pub(super) zxid: i64,
     /// Since the epoch.
     pub(super) ms: i64,
 }
 
 impl Node {
-    pub(super) fn new(data: Data, acl: Acl, owner: Owner, at: Moment) -> Self {
+    pub(super) fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
         let marks = Marks {
             created: at,
             modified: at,
@@ -76,8 +75,8 @@ impl Node {
             ctime: self.marks.created.ms,
             mtime: self.marks.modified.ms,
             version: self.marks.version,
-            // A client sees creations and deletions counted; the deleted are those
-            // that were created and are no longer here.
+            // It counts creations and deletions; what was created and is no longer here
+            // was deleted.
             cversion: self.marks.counter.wrapping_mul(2).wrapping_sub(children),
             aversion: self.marks.acl_version,
             ephemeral_owner: self.owner.number(),
@@ -88,17 +87,17 @@ impl Node {
     }
 
     pub(super) fn is_ephemeral(&self) -> bool {
-        matches!(self.owner, Owner::Session(_))
+        matches!(self.owner, NodeOwner::Session(_))
     }
 
-    /// A container that nobody ever put anything in is spared.
-    pub(super) fn is_spent_container(&self) -> bool {
-        self.owner == Owner::Children && self.children.is_empty() && self.marks.counter > 0
+    /// A container that never had a child does not count.
+    pub(super) fn is_empty_container(&self) -> bool {
+        self.owner == NodeOwner::Children && self.children.is_empty() && self.marks.counter > 0
     }
 
     pub(super) fn count_creation(&mut self, zxid: i64) {
-        // ZooKeeper takes over a counter only if it is larger, so that the counter
-        // stays at its end; it forgets to move the pzxid then, too.
+        // ZooKeeper stores a counter only if it is larger, so at its end the counter stays,
+        // and with it the pzxid.
         if let Some(next) = self.marks.counter.checked_add(1) {
             self.marks.counter = next;
             self.marks.pzxid = zxid;
@@ -106,7 +105,7 @@ impl Node {
     }
 }
 
-impl Owner {
+impl NodeOwner {
     pub(super) fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
         Ok(match mode {
             CreateMode::Persistent | CreateMode::PersistentSequential => Self::Nobody,
@@ -117,7 +116,7 @@ impl Owner {
         })
     }
 
-    /// As a stat tells it, which does not tell containers from other nodes.
+    /// Returns the ephemeral owner of a stat, which is 0 for containers, too.
     fn number(self) -> i64 {
         match self {
             Self::Session(id) => id,
@@ -126,7 +125,7 @@ impl Owner {
     }
 }
 
-/// The version after this one, if this one is what the client expects.
+/// Returns the version after this one, if this is the one that the client expects.
 pub(super) fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
     if expected != ANY_VERSION && expected != current {
         return Err(ErrorCode::BAD_VERSION);
@@ -134,7 +133,6 @@ pub(super) fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode
     Ok(current.wrapping_add(1))
 }
 
-/// A node is far smaller than what a length can say.
 fn length(len: usize) -> i32 {
     i32::try_from(len).unwrap_or(i32::MAX)
 }

@@ -1,9 +1,8 @@
-//! What is on its way to one client.
+//! The frames on their way to one client.
 //!
-//! Whoever changes the tree puts events into the outboxes of those who wait for them,
-//! so putting must never wait for a client: a thread of the outbox's own writes to the
-//! socket. The reading thread waits while too much is unread, which keeps a client
-//! that asks and does not listen from filling the memory.
+//! A change puts events into the outboxes of the clients that watch it, so putting must not
+//! wait for a client: another thread writes to the socket. The reading thread waits while
+//! too much is unsent, so that a client that asks and does not read cannot fill the memory.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,35 +12,35 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::faults::Weather;
+use super::faults::NetworkFaults;
 
-/// How much may be unread before the client's next request has to wait.
+/// How many bytes may be unsent before the client's next request has to wait.
 const ROOM: usize = 1 << 20;
 
-/// How much may be unread at all: beyond it the connection is cut.
+/// With more bytes unsent, the connection is cut.
 const LIMIT: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct Outbox {
     stream: TcpStream,
-    weather: Arc<Weather>,
-    queue: Mutex<Queue>,
+    network: Arc<NetworkFaults>,
+    queue: Mutex<PendingFrames>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct PendingFrames {
     frames: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
-    end: End,
+    end: OutboxEnd,
 }
 
 /// How far the end of the connection has come.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-enum End {
+enum OutboxEnd {
     #[default]
     Open,
-    /// What is in the queue is still to be sent.
+    /// The frames put in so far are still sent.
     Closing,
     /// Nothing more is sent; the client learns of it when the network allows.
     Cut,
@@ -50,10 +49,10 @@ enum End {
 }
 
 impl Outbox {
-    pub(super) fn new(stream: TcpStream, weather: Arc<Weather>) -> Self {
+    pub(super) fn new(stream: TcpStream, network: Arc<NetworkFaults>) -> Self {
         Self {
             stream,
-            weather,
+            network,
             queue: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -62,13 +61,13 @@ impl Outbox {
     /// Adds a frame; never waits.
     pub(super) fn put(&self, frame: Vec<u8>) {
         let mut queue = self.queue.lock();
-        if queue.end == End::Open {
+        if queue.end == OutboxEnd::Open {
             queue.bytes += frame.len();
             queue
                 .frames
-                .push_back((Instant::now() + self.weather.delay(), frame));
+                .push_back((Instant::now() + self.network.delay(), frame));
             if queue.bytes > LIMIT {
-                self.end(&mut queue, End::Cut);
+                self.end(&mut queue, OutboxEnd::Cut);
             }
             self.changed.notify_all();
         }
@@ -76,35 +75,35 @@ impl Outbox {
 
     /// Closes the connection once everything is sent.
     pub(super) fn close(&self) {
-        self.end(&mut self.queue.lock(), End::Closing);
+        self.end(&mut self.queue.lock(), OutboxEnd::Closing);
     }
 
     /// Closes the connection at once.
     pub(super) fn cut(&self) {
-        self.end(&mut self.queue.lock(), End::Cut);
+        self.end(&mut self.queue.lock(), OutboxEnd::Cut);
     }
 
-    /// As `cut`, whatever the weather.
+    /// As `cut`, even in a blackhole.
     pub(super) fn stop(&self) {
-        self.end(&mut self.queue.lock(), End::Stopped);
+        self.end(&mut self.queue.lock(), OutboxEnd::Stopped);
     }
 
-    pub(super) fn weather_changed(&self) {
+    pub(super) fn network_changed(&self) {
         let mut queue = self.queue.lock();
         let end = queue.end;
         self.end(&mut queue, end);
     }
 
-    /// Waits until the client's next request may be looked at; `false` if it never may.
+    /// Waits until the client's next request may be read; returns `false` if none may.
     pub(super) fn wait_for_room(&self) -> bool {
         let mut queue = self.queue.lock();
-        while queue.end < End::Cut && (queue.bytes > ROOM || self.weather.is_blackhole()) {
+        while queue.end < OutboxEnd::Cut && (queue.bytes > ROOM || self.network.is_blackhole()) {
             self.changed.wait(&mut queue);
         }
-        queue.end < End::Cut
+        queue.end < OutboxEnd::Cut
     }
 
-    /// Writes what is put in, until the connection is closed.
+    /// Writes the frames, until the connection is closed.
     pub(super) fn run(&self) {
         while let Some(frame) = self.next() {
             if self.send(&frame).is_err() {
@@ -114,7 +113,7 @@ impl Outbox {
             self.changed.notify_all();
         }
         let mut queue = self.queue.lock();
-        self.end(&mut queue, End::Cut);
+        self.end(&mut queue, OutboxEnd::Cut);
         while self.is_held(&queue) {
             self.changed.wait(&mut queue);
         }
@@ -126,17 +125,17 @@ impl Outbox {
         (&self.stream).write_all(frame)
     }
 
-    /// Waits for the next frame that may be sent by now; `None` if there will be none.
+    /// Waits until a frame is due; returns `None` if no more frames are sent.
     fn next(&self) -> Option<Vec<u8>> {
         let mut queue = self.queue.lock();
         loop {
-            if queue.end >= End::Cut {
+            if queue.end >= OutboxEnd::Cut {
                 return None;
             }
             let now = Instant::now();
             match queue.frames.front() {
-                _ if self.weather.is_blackhole() => self.changed.wait(&mut queue),
-                None if queue.end == End::Closing => return None,
+                _ if self.network.is_blackhole() => self.changed.wait(&mut queue),
+                None if queue.end == OutboxEnd::Closing => return None,
                 None => self.changed.wait(&mut queue),
                 Some((due, _)) if *due > now => {
                     let wait = due
@@ -149,9 +148,9 @@ impl Outbox {
         }
     }
 
-    fn end(&self, queue: &mut Queue, end: End) {
+    fn end(&self, queue: &mut PendingFrames, end: OutboxEnd) {
         queue.end = queue.end.max(end);
-        if queue.end >= End::Cut && !self.is_held(queue) {
+        if queue.end >= OutboxEnd::Cut && !self.is_held(queue) {
             // The writer may be waiting for a client that does not read.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
@@ -159,7 +158,7 @@ impl Outbox {
     }
 
     /// In a blackhole not even the end of a connection gets through.
-    fn is_held(&self, queue: &Queue) -> bool {
-        self.weather.is_blackhole() && queue.end < End::Stopped
+    fn is_held(&self, queue: &PendingFrames) -> bool {
+        self.network.is_blackhole() && queue.end < OutboxEnd::Stopped
     }
 }

@@ -1,10 +1,10 @@
-//! What a path may look like, and what is above it.
+//! Paths: which are valid, and what is above them.
 
 use crate::jute::ErrorCode;
 
 type Result<T> = std::result::Result<T, ErrorCode>;
 
-/// The path above, which need not exist; every path but one without a slash has one.
+/// Returns the path of the parent, which need not exist; fails without a slash.
 pub(super) fn parent(path: &str) -> Result<&str> {
     match path.rsplit_once('/') {
         Some((above, _)) if !path.contains('\0') => Ok(if above.is_empty() { "/" } else { above }),
@@ -12,18 +12,18 @@ pub(super) fn parent(path: &str) -> Result<&str> {
     }
 }
 
-/// The last name in the path.
+/// Returns the last name in the path.
 pub(super) fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The path of a child.
+/// Returns the path of a child.
 pub(super) fn join(directory: &str, name: &str) -> String {
     let slash = if directory.ends_with('/') { "" } else { "/" };
     format!("{directory}{slash}{name}")
 }
 
-/// The path itself and everything above it, up to the root.
+/// Returns the path itself and all paths above it, up to the root.
 pub(super) fn upwards(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |&below| match below {
         "/" => None,
@@ -31,7 +31,7 @@ pub(super) fn upwards(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Fails unless the path is one that a node may have.
+/// Fails unless a node may have the path.
 pub(super) fn validate(path: &str) -> Result<()> {
     let names = path.strip_prefix('/').ok_or(ErrorCode::BAD_ARGUMENTS)?;
     let sound = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(is_forbidden);

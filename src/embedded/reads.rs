@@ -1,37 +1,37 @@
-//! What each request that only reads is answered.
+//! What the requests are answered that read, or set and remove watches.
 
 use super::acl::Identity;
-use super::requests::{Asker, Result};
-use super::state::State;
-use super::watches::{Notice, Reach, Subject, Watcher};
+use super::request::{Requester, Result};
+use super::state::ServerState;
+use super::watches::{ConnectionId, Notice, Reach, Subject};
 use crate::jute::Names;
 use crate::jute::{
     Data, ErrorCode, EventKind, OpReply, Permissions, ReadOp, Reply, Request, Stat, WatchKind,
     WatchLists,
 };
 
-impl State {
-    pub(super) fn read(&mut self, request: Request, asker: Asker<'_>) -> Result<Reply> {
-        let id = asker.connection;
+impl ServerState {
+    pub(super) fn read(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
+        let id = by.connection;
         match request {
             Request::Exists { path, watch } => self.exists(&path, watch, id),
             Request::GetData { path, watch } => {
-                let (data, stat) = self.data(&path, watch, asker)?;
+                let (data, stat) = self.data(&path, watch, by)?;
                 Ok(Reply::Data { data, stat })
             }
             Request::GetChildren { path, watch, stat } => {
-                let (names, found) = self.children(&path, watch, asker)?;
+                let (names, found) = self.children(&path, watch, by)?;
                 let stat = stat.then_some(found);
                 Ok(Reply::Children { names, stat })
             }
             Request::MultiRead(ops) => {
-                let parts = ops.iter().map(|op| self.read_one(op, asker));
+                let parts = ops.iter().map(|op| self.read_one(op, by));
                 Ok(Reply::Multi(parts.collect()))
             }
-            Request::GetAcl { path } => self.acl(&path, asker),
+            Request::GetAcl { path } => self.acl(&path, by),
             Request::CountDescendants { path } => {
                 let tree = self.tree_of(id);
-                tree.node_for(&path, Permissions::READ.0, asker.who)?;
+                tree.node_for(&path, Permissions::READ.0, by.who)?;
                 let count = tree.count_below(&path);
                 Ok(Reply::Count(i32::try_from(count).unwrap_or(i32::MAX)))
             }
@@ -40,11 +40,17 @@ impl State {
                     "" | "/" => "",
                     _ => &below,
                 };
-                let own = self.tree_of(id).ephemerals(asker.session);
+                let own = self.tree_of(id).ephemerals(by.session);
                 let own = own.filter(|path| path.starts_with(below));
                 Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))
             }
-            Request::WhoAmI => Ok(Reply::Identities(asker.who.iter().map(shown).collect())),
+            Request::WhoAmI => Ok(Reply::Identities(by.who.iter().map(shown).collect())),
+            watch => self.watch(watch, id),
+        }
+    }
+
+    fn watch(&mut self, request: Request, id: ConnectionId) -> Result<Reply> {
+        match request {
             Request::SetWatches(lists) => {
                 self.set_watches(lists, id);
                 Ok(Reply::Nothing)
@@ -60,8 +66,8 @@ impl State {
         }
     }
 
-    /// It needs no permission, and the watch is set even if there is no node.
-    fn exists(&mut self, path: &str, watch: bool, id: Watcher) -> Result<Reply> {
+    /// Needs no permission, and sets the watch even if there is no node.
+    fn exists(&mut self, path: &str, watch: bool, id: ConnectionId) -> Result<Reply> {
         if path.contains('\0') {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
@@ -71,10 +77,10 @@ impl State {
         Ok(Reply::Stat(self.tree_of(id).node(path)?.stat()))
     }
 
-    fn data(&mut self, path: &str, watch: bool, asker: Asker<'_>) -> Result<(Data, Stat)> {
-        let id = asker.connection;
+    fn data(&mut self, path: &str, watch: bool, by: Requester<'_>) -> Result<(Data, Stat)> {
+        let id = by.connection;
         let tree = self.tree_of(id);
-        let node = tree.node_for(path, Permissions::READ.0, asker.who)?;
+        let node = tree.node_for(path, Permissions::READ.0, by.who)?;
         let found = (node.data.clone(), node.stat());
         if watch {
             self.watches_of(id).add(Subject::Node, path, id);
@@ -82,48 +88,47 @@ impl State {
         Ok(found)
     }
 
-    fn acl(&self, path: &str, asker: Asker<'_>) -> Result<Reply> {
+    fn acl(&self, path: &str, by: Requester<'_>) -> Result<Reply> {
         let either = Permissions::READ.0 | Permissions::ADMIN.0;
-        let tree = self.tree_of(asker.connection);
-        let node = tree.node_for(path, either, asker.who)?;
-        let acl = node.acl.shown_to(asker.who);
+        let tree = self.tree_of(by.connection);
+        let node = tree.node_for(path, either, by.who)?;
+        let acl = node.acl.shown_to(by.who);
         Ok(Reply::Acl {
             acl,
             stat: node.stat(),
         })
     }
 
-    fn children(&mut self, path: &str, watch: bool, asker: Asker<'_>) -> Result<(Names, Stat)> {
+    fn children(&mut self, path: &str, watch: bool, by: Requester<'_>) -> Result<(Names, Stat)> {
         let node = self
-            .tree_of(asker.connection)
-            .node_for(path, Permissions::READ.0, asker.who)?;
+            .tree_of(by.connection)
+            .node_for(path, Permissions::READ.0, by.who)?;
         let listing = (node.children.iter().collect(), node.stat());
         if watch {
-            self.watches_of(asker.connection)
-                .add(Subject::Children, path, asker.connection);
+            self.watches_of(by.connection)
+                .add(Subject::Children, path, by.connection);
         }
-        self.note_listing(path, asker.connection);
+        self.note_listing(path, by.connection);
         Ok(listing)
     }
 
-    /// A part of a multiRead; as in ZooKeeper, it sets no watch, though it can ask for one.
-    fn read_one(&mut self, op: &ReadOp, asker: Asker<'_>) -> Result<OpReply> {
+    /// Answers a part of a multiRead; as in ZooKeeper, it sets no watch even if asked to.
+    fn read_one(&mut self, op: &ReadOp, by: Requester<'_>) -> Result<OpReply> {
         match op {
             ReadOp::Children { path, .. } => {
-                let (names, _) = self.children(path, false, asker)?;
+                let (names, _) = self.children(path, false, by)?;
                 Ok(OpReply::Children(names))
             }
             ReadOp::Data { path, .. } => {
-                let (data, stat) = self.data(path, false, asker)?;
+                let (data, stat) = self.data(path, false, by)?;
                 Ok(OpReply::Data { data, stat })
             }
         }
     }
 }
 
-/// Watches.
-impl State {
-    fn check_watches(&mut self, kind: i32, path: &str, id: Watcher) -> Result<Reply> {
+impl ServerState {
+    fn check_watches(&mut self, kind: i32, path: &str, id: ConnectionId) -> Result<Reply> {
         if !matches!(kind, WatchKind::CHILDREN | WatchKind::DATA | WatchKind::ANY) {
             return Err(ErrorCode::MARSHALLING_ERROR);
         }
@@ -133,7 +138,7 @@ impl State {
         Ok(Reply::Nothing)
     }
 
-    fn add_watch(&mut self, mode: i32, path: &str, id: Watcher) -> Result<Reply> {
+    fn add_watch(&mut self, mode: i32, path: &str, id: ConnectionId) -> Result<Reply> {
         let reach = match mode {
             0 => Reach::Path,
             1 => Reach::Subtree,
@@ -144,8 +149,8 @@ impl State {
         Ok(Reply::Count(ErrorCode::OK.0))
     }
 
-    /// Sets a client's watches again, or tells at once what it has missed.
-    fn set_watches(&mut self, lists: WatchLists, id: Watcher) {
+    /// Sets a client's watches again, or sends at once the events it has missed.
+    fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) {
         for path in lists.data {
             let missed = match self
                 .tree_of(id)
@@ -185,7 +190,7 @@ impl State {
         &mut self,
         subject: Subject,
         path: String,
-        watcher: Watcher,
+        watcher: ConnectionId,
         missed: Option<EventKind>,
     ) {
         match missed {
@@ -200,7 +205,7 @@ impl State {
     }
 }
 
-/// A digest is shown by its user alone.
+/// Returns an identity as its owner may see it, without the hash of a digest.
 fn shown(identity: &Identity) -> (String, String) {
     let user = match identity.scheme.as_str() {
         "digest" => identity.id.split(':').next().unwrap_or_default(),

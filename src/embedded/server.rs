@@ -1,4 +1,4 @@
-//! The server as its user holds it.
+//! The server, as its user sees it. How it is configured and started is in `builder`.
 
 use std::fmt;
 use std::io;
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::builder::{Config, ServerBuilder};
-use super::connection::Client;
-use super::faults::{RequestKind, Weather};
-use super::listener::{self, Listener, reachable};
-use super::state::State;
+use super::config::ServerConfig;
+use super::faults::RequestKind;
+use super::listener::{self, Clients, Listener, reachable};
+use super::shared_server::SharedServer;
+use super::state::ServerState;
 
 /// How long [`Server::resume`] tries to get its port back.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REBIND_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running server; it stops when it is dropped.
 ///
-/// See the [module](super) for what it is good for.
+/// The [module](super) says what it is for.
 ///
 /// ```
 /// use zklock::Client;
@@ -35,17 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Server {
     address: SocketAddr,
     hosts: String,
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
+    clients: Arc<Clients>,
     listener: Mutex<Option<Listener>>,
     ticker: Option<Ticker>,
-}
-
-/// What the threads of a server share.
-pub(super) struct Shared {
-    pub(super) config: Config,
-    pub(super) state: Mutex<State>,
-    pub(super) weather: Arc<Weather>,
-    clients: Mutex<Vec<Client>>,
 }
 
 /// The thread that ends sessions and reaps containers.
@@ -56,34 +49,20 @@ struct Ticker {
 }
 
 impl Server {
-    /// Starts a server on a free loopback port.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no free port, or no thread to be had.
-    pub fn start() -> io::Result<Self> {
-        Self::builder().start()
-    }
-
-    /// A server that is to be different from what [`start`](Self::start) gives.
-    pub fn builder() -> ServerBuilder {
-        ServerBuilder::new()
-    }
-
-    pub(super) fn start_with(mut config: Config) -> io::Result<Self> {
+    pub(super) fn start_with(mut config: ServerConfig) -> io::Result<Self> {
         let socket = listener::bind(config.listen, config.port)?;
         let address = socket.local_addr()?;
         config.port = address.port();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(config.clone())),
+        let shared = Arc::new(SharedServer {
+            state: Mutex::new(ServerState::new(config.clone())),
             config,
-            weather: Arc::default(),
-            clients: Mutex::default(),
+            network: Arc::default(),
         });
         let mut server = Self {
             address,
             hosts: reachable(address).to_string(),
             shared,
+            clients: Arc::default(),
             listener: Mutex::default(),
             ticker: None,
         };
@@ -92,17 +71,17 @@ impl Server {
         Ok(server)
     }
 
-    /// The connect string: `host:port`.
+    /// Returns the connect string, `host:port`.
     pub fn hosts(&self) -> &str {
         &self.hosts
     }
 
-    /// The sessions that are alive.
+    /// Returns the sessions that are alive.
     pub fn sessions(&self) -> Vec<i64> {
         self.shared.state.lock().sessions.ids().collect()
     }
 
-    /// The paths of all nodes, in order, without ZooKeeper's own.
+    /// Returns the paths of all nodes, in order, without the root and ZooKeeper's own.
     pub fn nodes(&self) -> Vec<String> {
         let state = self.shared.state.lock();
         let mut paths: Vec<_> = state.tree.paths().map(str::to_owned).collect();
@@ -110,24 +89,24 @@ impl Server {
         paths
     }
 
-    /// How many watches there are, of all clients together.
+    /// Returns the number of watches of all clients together.
     pub fn watch_count(&self) -> usize {
         self.shared.state.lock().watches.len()
     }
 
-    /// Ends a session as if its time were over: its nodes are removed and its
-    /// connection is cut. Returns `false` if there is no such session.
+    /// Ends a session before its timeout: removes its nodes and cuts its connection. Returns
+    /// `false` if there is no such session.
     ///
-    /// The client believes in the session until it hears of its end, for a moment or, where it
-    /// can't connect, up to half of the session timeout. A real server ends no session whose
-    /// client still may do so, unless somebody makes it.
+    /// The client trusts the session until it hears of the end: for a moment or, if it cannot
+    /// connect, up to half of the session timeout. A real server does not end a session that
+    /// its client may still trust, unless an operator makes it.
     pub fn expire_session(&self, session: i64) -> bool {
         let found = self.shared.state.lock().expire(session);
         self.wake_ticker();
         found
     }
 
-    /// Cuts the connection of a session, which lives on; `false` if it has none.
+    /// Cuts the connection of a session, which goes on; returns `false` if it has none.
     pub fn disconnect(&self, session: i64) -> bool {
         self.shared
             .state
@@ -135,46 +114,46 @@ impl Server {
             .disconnect(|connection| connection.session == Some(session))
     }
 
-    /// Cuts all connections; the sessions live on.
+    /// Cuts all connections; the sessions go on.
     pub fn disconnect_all(&self) {
         self.shared.state.lock().disconnect(|_| true);
     }
 
     /// Closes the port: new connections are refused until [`resume`](Self::resume).
     ///
-    /// Connections that are there stay. A server that is down is
-    /// `refuse` and then [`disconnect_all`](Self::disconnect_all).
+    /// Open connections stay open. For a server that is down, call `refuse` and then
+    /// [`disconnect_all`](Self::disconnect_all).
     pub fn refuse(&self) {
         if let Some(listener) = self.listener.lock().take() {
             listener.stop();
         }
     }
 
-    /// From now on nothing gets through in either direction, until
-    /// [`resume`](Self::resume). Sessions expire meanwhile.
+    /// Lets nothing through in either direction until [`resume`](Self::resume). Sessions
+    /// expire meanwhile.
     ///
-    /// Connections stay open, and new ones are made: it is the operating system that
-    /// accepts them. What was sent meanwhile arrives in the end, as with TCP.
+    /// Connections stay open, and new ones are accepted by the operating system. As with
+    /// TCP, what is sent meanwhile arrives in the end.
     pub fn blackhole(&self) {
-        self.shared.weather.set_blackhole(true);
-        self.weather_changed();
+        self.shared.network.set_blackhole(true);
+        self.clients.network_changed();
     }
 
-    /// From now on everything takes this much longer to reach a client.
+    /// Delays everything that is sent to a client by this much.
     pub fn delay(&self, delay: Duration) {
-        self.shared.weather.set_delay(delay);
+        self.shared.network.set_delay(delay);
     }
 
-    /// The network and the server are well again: ends [`refuse`](Self::refuse),
-    /// [`blackhole`](Self::blackhole) and [`delay`](Self::delay).
+    /// Ends [`refuse`](Self::refuse), [`blackhole`](Self::blackhole) and
+    /// [`delay`](Self::delay).
     ///
     /// # Panics
     ///
-    /// Panics if another program has taken the port meanwhile and keeps it.
+    /// Panics if another program has taken the port meanwhile, and keeps it.
     pub fn resume(&self) {
-        self.shared.weather.set_delay(Duration::ZERO);
-        self.shared.weather.set_blackhole(false);
-        self.weather_changed();
+        self.shared.network.set_delay(Duration::ZERO);
+        self.shared.network.set_blackhole(false);
+        self.clients.network_changed();
         if self.listener.lock().is_none()
             && let Err(error) = self.rebind().and_then(|socket| self.listen(socket))
         {
@@ -185,8 +164,7 @@ impl Server {
         }
     }
 
-    /// The next request is carried out, and then the connection is cut instead of
-    /// answering it.
+    /// Carries out the next request, and then cuts the connection instead of answering.
     pub fn drop_next_reply(&self) {
         self.shared.state.lock().faults.drop_next_reply(None);
     }
@@ -196,33 +174,33 @@ impl Server {
         self.shared.state.lock().faults.drop_next_reply(Some(kind));
     }
 
-    /// From the next ephemeral node that is created on, everybody but its creator is with
+    /// After the next creation of an ephemeral node, connects every client but its creator to
     /// a follower that lags behind its leader.
     ///
-    /// Such a client sees the state before the creation, whatever it reads, and is told of
-    /// nothing that comes after. The follower catches up once one of its clients has listed
-    /// the node's directory, writes something or asks for a `sync`, or after a few seconds;
-    /// then the events come that are due, in the order of the changes. A client that
-    /// reconnects without having got the reply to its creation can end up with the
-    /// follower, too.
+    /// Such a client sees the state before the creation, whatever it reads, and no event of a
+    /// later change. The follower catches up once one of its clients has listed the node's
+    /// directory, writes something or asks for a `sync`, or after two seconds; then its
+    /// clients get the events that are due, in the order of the changes. A creator that
+    /// reconnects without having got the reply can end up at the follower, too.
     pub fn hide_next_create(&self) {
         self.shared.state.lock().faults.hide_next_create();
     }
 
-    /// From now on the nodes of a session stay visible for a while after it expires:
-    /// ZooKeeper tells a client of the end of its session before the nodes are gone.
+    /// Keeps the nodes of a session visible for this long after it expires: ZooKeeper tells a
+    /// client of the end of its session before the nodes are gone.
     pub fn linger_expired(&self, linger: Duration) {
         self.shared.state.lock().faults.linger = linger;
     }
 
     fn listen(&self, socket: TcpListener) -> io::Result<()> {
-        let listener = Listener::start(socket, Arc::clone(&self.shared))?;
+        let listener =
+            Listener::start(socket, Arc::clone(&self.shared), Arc::clone(&self.clients))?;
         *self.listener.lock() = Some(listener);
         Ok(())
     }
 
     fn rebind(&self) -> io::Result<TcpListener> {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + REBIND_LIMIT;
         loop {
             match TcpListener::bind(self.address) {
                 Err(_) if Instant::now() < give_up => thread::sleep(Duration::from_millis(20)),
@@ -231,15 +209,9 @@ impl Server {
         }
     }
 
-    fn weather_changed(&self) {
-        for client in self.shared.clients.lock().iter() {
-            client.outbox().weather_changed();
-        }
-    }
-
     fn wake_ticker(&self) {
         if let Some(ticker) = &self.ticker {
-            // Full means that it is about to wake.
+            // A full channel means that the ticker is about to wake.
             let _ = ticker.wake.try_send(());
         }
     }
@@ -252,9 +224,7 @@ impl Drop for Server {
             drop(wake);
             let _ = thread.join();
         }
-        let clients = std::mem::take(&mut *self.shared.clients.lock());
-        clients.iter().for_each(|client| client.outbox().stop());
-        clients.into_iter().for_each(Client::join);
+        self.clients.stop();
     }
 }
 
@@ -266,17 +236,8 @@ impl fmt::Debug for Server {
     }
 }
 
-impl Shared {
-    /// Takes note of a new client, and forgets those that are gone.
-    pub(super) fn keep(&self, client: Option<Client>) {
-        let mut clients = self.clients.lock();
-        clients.retain(|client| !client.has_ended());
-        clients.extend(client);
-    }
-}
-
 impl Ticker {
-    fn start(shared: Arc<Shared>) -> io::Result<Self> {
+    fn start(shared: Arc<SharedServer>) -> io::Result<Self> {
         let (wake, woken) = bounded(1);
         let thread = thread::Builder::new()
             .name("zk-ticker".to_owned())
@@ -285,7 +246,7 @@ impl Ticker {
     }
 }
 
-fn tick(shared: &Shared, woken: &Receiver<()>) {
+fn tick(shared: &SharedServer, woken: &Receiver<()>) {
     loop {
         let wait = shared.state.lock().tick();
         if woken.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {

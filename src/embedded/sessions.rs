@@ -1,13 +1,13 @@
-//! The sessions: what they were promised, and when they end.
+//! The sessions, and when they end.
 //!
 //! Values in, values out: time is a number of milliseconds that the caller gives. A
-//! session ends at a whole tick, as in ZooKeeper, never before its timeout is over.
+//! session ends at a whole tick, as in ZooKeeper, and not before its timeout.
 
 use std::collections::BTreeMap;
 
-use super::watches::Watcher;
+use super::watches::ConnectionId;
 
-/// How long a session may live without a sign of life.
+/// The limits of a session's timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     pub(super) tick_ms: u64,
@@ -17,14 +17,14 @@ pub(super) struct Timeouts {
 
 pub(super) struct Sessions {
     timeouts: Timeouts,
-    alive: BTreeMap<i64, Session>,
+    alive: BTreeMap<i64, SessionRecord>,
     latest: i64,
 }
 
-// Whoever knows the password owns the session, so it is not shown.
-pub(super) struct Session {
+// Not `Debug`: the password is a secret.
+pub(super) struct SessionRecord {
     pub(super) password: Password,
-    pub(super) connection: Option<Watcher>,
+    pub(super) connection: Option<ConnectionId>,
     pub(super) timeout_ms: u64,
     ends_ms: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Session {
 pub(super) type Password = [u8; 16];
 
 impl Sessions {
-    /// `first` is where the numbers of the sessions start.
+    /// The numbers of the sessions start after `first`.
     pub(super) fn new(timeouts: Timeouts, first: i64) -> Self {
         Self {
             timeouts,
@@ -45,7 +45,7 @@ impl Sessions {
     pub(super) fn begin(&mut self, asked_ms: i32, password: Password, now_ms: u64) -> i64 {
         self.latest = self.latest.wrapping_add(1);
         let timeout_ms = self.timeouts.negotiate(asked_ms);
-        let session = Session {
+        let session = SessionRecord {
             password,
             connection: None,
             timeout_ms,
@@ -55,14 +55,14 @@ impl Sessions {
         self.latest
     }
 
-    /// Takes a session up again, if it is alive and the password is right.
+    /// Resumes a session, if it is alive and the password is right.
     pub(super) fn resume(
         &mut self,
         id: i64,
         password: &[u8],
         asked_ms: i32,
         now_ms: u64,
-    ) -> Option<&mut Session> {
+    ) -> Option<&mut SessionRecord> {
         let session = self.alive.get_mut(&id)?;
         if session.password != password {
             return None;
@@ -72,11 +72,11 @@ impl Sessions {
         Some(session)
     }
 
-    pub(super) fn get_mut(&mut self, id: i64) -> Option<&mut Session> {
+    pub(super) fn get_mut(&mut self, id: i64) -> Option<&mut SessionRecord> {
         self.alive.get_mut(&id)
     }
 
-    /// Notes a sign of life; `false` if it comes too late.
+    /// Extends a session that has sent something; returns `false` if it has ended.
     pub(super) fn touch(&mut self, id: i64, now_ms: u64) -> bool {
         let timeouts = self.timeouts;
         let session = self.alive.get_mut(&id);
@@ -87,13 +87,13 @@ impl Sessions {
         })
     }
 
-    pub(super) fn end(&mut self, id: i64) -> Option<Session> {
+    pub(super) fn end(&mut self, id: i64) -> Option<SessionRecord> {
         self.alive.remove(&id)
     }
 
-    /// The sessions whose time is over.
+    /// Returns the sessions whose timeout is over.
     pub(super) fn overdue(&self, now_ms: u64) -> Vec<i64> {
-        let overdue = |(_, session): &(&i64, &Session)| session.ends_ms <= now_ms;
+        let overdue = |(_, session): &(&i64, &SessionRecord)| session.ends_ms <= now_ms;
         self.alive
             .iter()
             .filter(overdue)
@@ -101,7 +101,7 @@ impl Sessions {
             .collect()
     }
 
-    /// When each session ends, unless it gives a sign of life before.
+    /// Returns when each session ends, unless it sends something before.
     pub(super) fn ends(&self) -> impl Iterator<Item = (i64, u64)> {
         self.alive
             .iter()
@@ -119,7 +119,7 @@ impl Timeouts {
         asked_ms.min(self.max_ms).max(self.min_ms)
     }
 
-    /// The first tick after the timeout is over.
+    /// Returns the first tick after the timeout.
     fn end(self, now_ms: u64, timeout_ms: u64) -> u64 {
         let tick_ms = self.tick_ms.max(1);
         ((now_ms + timeout_ms) / tick_ms + 1) * tick_ms

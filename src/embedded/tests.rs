@@ -1,10 +1,10 @@
 //! The tree and the watches, as values.
 
-use super::acl::{Acl, Identity};
-use super::change::Change;
-use super::node::Moment;
+use super::acl::{Identity, NodeAcl};
+use super::change::TreeChange;
+use super::node::ChangeTime;
 use super::tree::{Author, Tree};
-use super::watches::{Notice, Reach, Subject, Watcher, Watches};
+use super::watches::{ConnectionId, Notice, Reach, ServerWatches, Subject};
 use crate::jute::{
     Access, CreateMode, Data, ErrorCode, EventKind, Op, OpReply, Permissions, Stat, WatchKind,
 };
@@ -14,22 +14,22 @@ type Result<T> = std::result::Result<T, ErrorCode>;
 const SESSION: i64 = 0x77;
 
 /// A tree, and a zxid for each change of it.
-struct Garden {
-    tree: Tree,
+struct NumberedTree {
+    nodes: Tree,
     zxid: i64,
 }
 
-impl Garden {
+impl NumberedTree {
     fn new() -> Self {
         Self {
-            tree: Tree::new(),
+            nodes: Tree::new(),
             zxid: 0,
         }
     }
 
-    fn at(&mut self) -> Moment {
+    fn at(&mut self) -> ChangeTime {
         self.zxid += 1;
-        Moment {
+        ChangeTime {
             zxid: self.zxid,
             ms: 0,
         }
@@ -37,7 +37,7 @@ impl Garden {
 
     fn apply(&mut self, op: Op) -> Result<OpReply> {
         let at = self.at();
-        self.tree.apply(op, AUTHOR, at).map(|(reply, _)| reply)
+        self.nodes.apply(op, AUTHOR, at).map(|(reply, _)| reply)
     }
 
     fn create(&mut self, path: &str, mode: CreateMode) -> Result<String> {
@@ -49,19 +49,19 @@ impl Garden {
 
     fn multi(&mut self, ops: Vec<Op>) -> Vec<Result<OpReply>> {
         let at = self.at();
-        self.tree.multi(ops, AUTHOR, at).0
+        self.nodes.multi(ops, AUTHOR, at).0
     }
 
     fn stat(&self, path: &str) -> Stat {
-        self.tree.node(path).unwrap().stat()
+        self.nodes.node(path).unwrap().stat()
     }
 
     /// Everything that can be seen of it.
     fn look(&self) -> Vec<(String, Stat, Data)> {
-        let mut paths: Vec<_> = self.tree.paths().map(str::to_owned).collect();
+        let mut paths: Vec<_> = self.nodes.paths().map(str::to_owned).collect();
         paths.push("/".to_owned());
         paths.sort();
-        let data = |path: &str| self.tree.node(path).unwrap().data.clone();
+        let data = |path: &str| self.nodes.node(path).unwrap().data.clone();
         let look = |path: String| (path.clone(), self.stat(&path), data(&path));
         paths.into_iter().map(look).collect()
     }
@@ -73,7 +73,7 @@ const AUTHOR: Author<'static> = Author {
 };
 
 fn open() -> Vec<Access> {
-    Acl::world(Permissions::ALL).shown_to(&[])
+    NodeAcl::world(Permissions::ALL).shown_to(&[])
 }
 
 fn create(path: &str, mode: CreateMode) -> Op {
@@ -110,9 +110,9 @@ fn check(path: &str, version: i32) -> Op {
 
 #[test]
 fn each_refusal_has_its_code() {
-    let mut garden = Garden::new();
-    garden.create("/a", CreateMode::Persistent).unwrap();
-    garden.create("/a/e", CreateMode::Ephemeral).unwrap();
+    let mut tree = NumberedTree::new();
+    tree.create("/a", CreateMode::Persistent).unwrap();
+    tree.create("/a/e", CreateMode::Ephemeral).unwrap();
     let table = [
         (create("/no/b", CreateMode::Persistent), ErrorCode::NO_NODE),
         (create("/a", CreateMode::Persistent), ErrorCode::NODE_EXISTS),
@@ -138,21 +138,21 @@ fn each_refusal_has_its_code() {
         (set("/zookeeper/config", -1), ErrorCode::NO_AUTH),
         (check("/a", 1), ErrorCode::BAD_VERSION),
     ];
-    let before = garden.look();
+    let before = tree.look();
     for (op, code) in table {
         let text = format!("{op:?}");
-        assert_eq!(garden.apply(op), Err(code), "{text}");
+        assert_eq!(tree.apply(op), Err(code), "{text}");
     }
-    assert_eq!(garden.look(), before);
+    assert_eq!(tree.look(), before);
 }
 
 #[test]
 fn stats_bear_the_zxids_of_the_changes() {
-    let mut garden = Garden::new();
-    garden.create("/a", CreateMode::Persistent).unwrap();
-    garden.apply(set("/a", 0)).unwrap();
-    garden.create("/a/b", CreateMode::Persistent).unwrap();
-    garden.apply(delete("/a/b")).unwrap();
+    let mut tree = NumberedTree::new();
+    tree.create("/a", CreateMode::Persistent).unwrap();
+    tree.apply(set("/a", 0)).unwrap();
+    tree.create("/a/b", CreateMode::Persistent).unwrap();
+    tree.apply(delete("/a/b")).unwrap();
     let expected = Stat {
         czxid: 1,
         mzxid: 2,
@@ -162,39 +162,38 @@ fn stats_bear_the_zxids_of_the_changes() {
         data_length: 2,
         ..Stat::default()
     };
-    assert_eq!(garden.stat("/a"), expected);
-    assert_eq!(garden.stat("/").cversion, 0);
+    assert_eq!(tree.stat("/a"), expected);
+    assert_eq!(tree.stat("/").cversion, 0);
     assert_eq!(Tree::new().node("/").unwrap().stat().cversion, -1);
 }
 
 #[test]
 fn every_child_counts_for_the_next_number() {
-    let mut garden = Garden::new();
-    garden.create("/d", CreateMode::Persistent).unwrap();
-    garden.create("/d/foreign", CreateMode::Persistent).unwrap();
-    garden.apply(delete("/d/foreign")).unwrap();
-    let number = |garden: &mut Garden| garden.create("/d/n-", CreateMode::EphemeralSequential);
-    assert_eq!(number(&mut garden).unwrap(), "/d/n-0000000001");
-    assert_eq!(number(&mut garden).unwrap(), "/d/n-0000000002");
+    let mut tree = NumberedTree::new();
+    tree.create("/d", CreateMode::Persistent).unwrap();
+    tree.create("/d/foreign", CreateMode::Persistent).unwrap();
+    tree.apply(delete("/d/foreign")).unwrap();
+    let number = |tree: &mut NumberedTree| tree.create("/d/n-", CreateMode::EphemeralSequential);
+    assert_eq!(number(&mut tree).unwrap(), "/d/n-0000000001");
+    assert_eq!(number(&mut tree).unwrap(), "/d/n-0000000002");
 }
 
 #[test]
 fn a_counter_stays_at_its_end() {
-    let mut garden = Garden::new();
-    garden.create("/d", CreateMode::Persistent).unwrap();
-    garden.tree.set_counter("/d", i32::MAX - 1);
-    let number = |garden: &mut Garden| garden.create("/d/n-", CreateMode::EphemeralSequential);
-    assert_eq!(number(&mut garden).unwrap(), "/d/n-2147483646");
-    assert_eq!(number(&mut garden).unwrap(), "/d/n-2147483647");
-    assert_eq!(number(&mut garden), Err(ErrorCode::NODE_EXISTS));
+    let mut tree = NumberedTree::new();
+    tree.create("/d", CreateMode::Persistent).unwrap();
+    tree.nodes.set_counter("/d", i32::MAX - 1);
+    let number = |tree: &mut NumberedTree| tree.create("/d/n-", CreateMode::EphemeralSequential);
+    assert_eq!(number(&mut tree).unwrap(), "/d/n-2147483646");
+    assert_eq!(number(&mut tree).unwrap(), "/d/n-2147483647");
+    assert_eq!(number(&mut tree), Err(ErrorCode::NODE_EXISTS));
     assert_eq!(
-        garden
-            .create("/d/m-", CreateMode::EphemeralSequential)
+        tree.create("/d/m-", CreateMode::EphemeralSequential)
             .unwrap(),
         "/d/m-2147483647"
     );
     // The next number, as a client works it out.
-    let stat = garden.stat("/d");
+    let stat = tree.stat("/d");
     assert_eq!(
         stat.cversion
             .wrapping_add(stat.num_children)
@@ -206,11 +205,11 @@ fn a_counter_stays_at_its_end() {
 
 #[test]
 fn a_multi_with_a_failure_changes_nothing_and_says_which_part_it_was() {
-    let mut garden = Garden::new();
-    garden.create("/a", CreateMode::Persistent).unwrap();
-    garden.create("/a/old", CreateMode::Ephemeral).unwrap();
-    let before = garden.look();
-    let results = garden.multi(vec![
+    let mut tree = NumberedTree::new();
+    tree.create("/a", CreateMode::Persistent).unwrap();
+    tree.create("/a/old", CreateMode::Ephemeral).unwrap();
+    let before = tree.look();
+    let results = tree.multi(vec![
         create("/a/c", CreateMode::Container),
         create("/a/c/n-", CreateMode::EphemeralSequential),
         set("/a", 0),
@@ -221,55 +220,58 @@ fn a_multi_with_a_failure_changes_nothing_and_says_which_part_it_was() {
     let codes: Vec<_> = results.into_iter().map(Result::unwrap_err).collect();
     let (ok, after) = (ErrorCode::OK, ErrorCode::RUNTIME_INCONSISTENCY);
     assert_eq!(codes, [ok, ok, ok, ok, ErrorCode::NO_NODE, after]);
-    assert_eq!(garden.look(), before);
-    let gone = garden.at();
-    assert_eq!(garden.tree.end_session(SESSION, gone).len(), 1);
+    assert_eq!(tree.look(), before);
+    let gone = tree.at();
+    assert_eq!(tree.nodes.end_session(SESSION, gone).len(), 1);
 }
 
 #[test]
 fn the_parts_of_a_multi_see_each_other_and_share_a_zxid() {
-    let mut garden = Garden::new();
-    let results = garden.multi(vec![
+    let mut tree = NumberedTree::new();
+    let results = tree.multi(vec![
         create("/a", CreateMode::Persistent),
         create("/a/n-", CreateMode::EphemeralSequential),
         create("/a/n-", CreateMode::EphemeralSequential),
         check("/a", 0),
     ]);
     assert!(results.iter().all(Result::is_ok), "{results:?}");
-    let stats = ["/a", "/a/n-0000000000", "/a/n-0000000001"].map(|path| garden.stat(path).czxid);
+    let stats = ["/a", "/a/n-0000000000", "/a/n-0000000001"].map(|path| tree.stat(path).czxid);
     assert_eq!(stats, [1, 1, 1]);
 }
 
 #[test]
 fn nodes_end_with_their_session() {
-    let mut garden = Garden::new();
-    garden.create("/a", CreateMode::Persistent).unwrap();
-    garden.create("/a/mine", CreateMode::Ephemeral).unwrap();
-    garden.create("/deleted", CreateMode::Ephemeral).unwrap();
-    garden.apply(delete("/deleted")).unwrap();
-    let at = garden.at();
-    assert_eq!(garden.tree.end_session(SESSION + 1, at).len(), 0);
-    assert_eq!(garden.tree.end_session(SESSION, at).len(), 1);
-    assert_eq!(garden.tree.paths().collect::<Vec<_>>(), ["/a"]);
+    let mut tree = NumberedTree::new();
+    tree.create("/a", CreateMode::Persistent).unwrap();
+    tree.create("/a/mine", CreateMode::Ephemeral).unwrap();
+    tree.create("/deleted", CreateMode::Ephemeral).unwrap();
+    tree.apply(delete("/deleted")).unwrap();
+    let at = tree.at();
+    assert_eq!(tree.nodes.end_session(SESSION + 1, at).len(), 0);
+    assert_eq!(tree.nodes.end_session(SESSION, at).len(), 1);
+    assert_eq!(tree.nodes.paths().collect::<Vec<_>>(), ["/a"]);
 }
 
 #[test]
 fn a_container_is_reaped_once_its_last_child_is_gone() {
-    let mut garden = Garden::new();
-    garden.create("/c", CreateMode::Container).unwrap();
-    assert_eq!(garden.tree.spent_containers(), [""; 0]);
-    garden.create("/c/x", CreateMode::Persistent).unwrap();
-    assert_eq!(garden.tree.spent_containers(), [""; 0]);
-    garden.apply(delete("/c/x")).unwrap();
-    assert_eq!(garden.tree.spent_containers(), ["/c"]);
-    let at = garden.at();
-    garden.create("/c/y", CreateMode::Persistent).unwrap();
-    assert_eq!(garden.tree.reap("/c", at).err(), Some(ErrorCode::NOT_EMPTY));
-    garden.apply(delete("/c/y")).unwrap();
-    garden.tree.reap("/c", at).unwrap();
+    let mut tree = NumberedTree::new();
+    tree.create("/c", CreateMode::Container).unwrap();
+    assert_eq!(tree.nodes.empty_containers(), [""; 0]);
+    tree.create("/c/x", CreateMode::Persistent).unwrap();
+    assert_eq!(tree.nodes.empty_containers(), [""; 0]);
+    tree.apply(delete("/c/x")).unwrap();
+    assert_eq!(tree.nodes.empty_containers(), ["/c"]);
+    let at = tree.at();
+    tree.create("/c/y", CreateMode::Persistent).unwrap();
+    assert_eq!(
+        tree.nodes.remove_container("/c", at).err(),
+        Some(ErrorCode::NOT_EMPTY)
+    );
+    tree.apply(delete("/c/y")).unwrap();
+    tree.nodes.remove_container("/c", at).unwrap();
     // Made anew, it counts anew.
-    garden.create("/c", CreateMode::Container).unwrap();
-    let first = garden.create("/c/n-", CreateMode::PersistentSequential);
+    tree.create("/c", CreateMode::Container).unwrap();
+    let first = tree.create("/c/n-", CreateMode::PersistentSequential);
     assert_eq!(first.unwrap(), "/c/n-0000000000");
 }
 
@@ -285,39 +287,45 @@ fn a_node_may_be_deleted_by_whoever_may_delete_in_its_directory() {
     if let Op::Create { acl, .. } = &mut private {
         acl[0].scheme = "auth".to_owned();
     }
-    tree.apply(private, mine, Moment::default()).unwrap();
+    tree.apply(private, mine, ChangeTime::default()).unwrap();
     let inside = create("/a/b", CreateMode::Persistent);
-    let refused = tree.apply(inside.clone(), AUTHOR, Moment::default());
+    let refused = tree.apply(inside.clone(), AUTHOR, ChangeTime::default());
     assert_eq!(refused.err(), Some(ErrorCode::NO_AUTH));
-    tree.apply(inside, mine, Moment::default()).unwrap();
-    let refused = tree.apply(delete("/a/b"), AUTHOR, Moment::default());
+    tree.apply(inside, mine, ChangeTime::default()).unwrap();
+    let refused = tree.apply(delete("/a/b"), AUTHOR, ChangeTime::default());
     assert_eq!(refused.err(), Some(ErrorCode::NO_AUTH));
-    tree.apply(delete("/a/b"), mine, Moment::default()).unwrap();
-    tree.apply(delete("/a"), AUTHOR, Moment::default()).unwrap();
+    tree.apply(delete("/a/b"), mine, ChangeTime::default())
+        .unwrap();
+    tree.apply(delete("/a"), AUTHOR, ChangeTime::default())
+        .unwrap();
 }
 
-const ME: Watcher = 1;
-const YOU: Watcher = 2;
+const ME: ConnectionId = 1;
+const YOU: ConnectionId = 2;
 
 /// Carries the operation out and returns who is told what.
-fn told(garden: &mut Garden, watches: &mut Watches, op: Op) -> Vec<(Watcher, EventKind, String)> {
-    let at = garden.at();
-    let (_, change) = garden.tree.apply(op, AUTHOR, at).unwrap();
-    let change: Change = change.unwrap();
+fn told(
+    tree: &mut NumberedTree,
+    watches: &mut ServerWatches,
+    op: Op,
+) -> Vec<(ConnectionId, EventKind, String)> {
+    let at = tree.at();
+    let (_, change) = tree.nodes.apply(op, AUTHOR, at).unwrap();
+    let change: TreeChange = change.unwrap();
     let tell = |notice: Notice| (notice.watcher, notice.kind, notice.path);
     watches.fire(&change).into_iter().map(tell).collect()
 }
 
 #[test]
 fn a_watch_fires_once_and_its_owner_hears_once_of_a_deletion() {
-    let (mut garden, mut watches) = (Garden::new(), Watches::default());
-    garden.create("/a", CreateMode::Persistent).unwrap();
+    let (mut tree, mut watches) = (NumberedTree::new(), ServerWatches::default());
+    tree.create("/a", CreateMode::Persistent).unwrap();
     watches.add(Subject::Node, "/a", ME);
     watches.add(Subject::Children, "/a", ME);
     watches.add(Subject::Children, "/a", YOU);
     watches.add(Subject::Children, "/", YOU);
     assert_eq!(
-        told(&mut garden, &mut watches, delete("/a")),
+        told(&mut tree, &mut watches, delete("/a")),
         [
             (ME, EventKind::Deleted, "/a".to_owned()),
             (YOU, EventKind::Deleted, "/a".to_owned()),
@@ -327,7 +335,7 @@ fn a_watch_fires_once_and_its_owner_hears_once_of_a_deletion() {
     assert_eq!(watches.len(), 0);
     assert_eq!(
         told(
-            &mut garden,
+            &mut tree,
             &mut watches,
             create("/a", CreateMode::Persistent)
         ),
@@ -337,14 +345,14 @@ fn a_watch_fires_once_and_its_owner_hears_once_of_a_deletion() {
 
 #[test]
 fn persistent_watches_stay_and_see_as_far_as_they_reach() {
-    let (mut garden, mut watches) = (Garden::new(), Watches::default());
-    garden.create("/a", CreateMode::Persistent).unwrap();
+    let (mut tree, mut watches) = (NumberedTree::new(), ServerWatches::default());
+    tree.create("/a", CreateMode::Persistent).unwrap();
     watches.add_persistent(Reach::Path, "/a", ME);
     watches.add_persistent(Reach::Subtree, "/a", YOU);
     for _ in 0..2 {
         assert_eq!(
             told(
-                &mut garden,
+                &mut tree,
                 &mut watches,
                 create("/a/b", CreateMode::Persistent)
             ),
@@ -353,26 +361,26 @@ fn persistent_watches_stay_and_see_as_far_as_they_reach() {
                 (ME, EventKind::ChildrenChanged, "/a".to_owned()),
             ]
         );
-        let set = told(&mut garden, &mut watches, set("/a", -1));
+        let set = told(&mut tree, &mut watches, set("/a", -1));
         assert_eq!(set.len(), 2, "{set:?}");
-        garden.apply(delete("/a/b")).unwrap();
+        tree.apply(delete("/a/b")).unwrap();
     }
 }
 
 #[test]
 fn a_one_shot_watch_does_not_end_a_persistent_one_of_the_same_path() {
-    let (mut garden, mut watches) = (Garden::new(), Watches::default());
-    garden.create("/a", CreateMode::Persistent).unwrap();
+    let (mut tree, mut watches) = (NumberedTree::new(), ServerWatches::default());
+    tree.create("/a", CreateMode::Persistent).unwrap();
     watches.add_persistent(Reach::Path, "/a", ME);
     watches.add(Subject::Node, "/a", ME);
     for _ in 0..2 {
-        assert_eq!(told(&mut garden, &mut watches, set("/a", -1)).len(), 1);
+        assert_eq!(told(&mut tree, &mut watches, set("/a", -1)).len(), 1);
     }
 }
 
 #[test]
 fn watches_are_removed_by_kind_and_by_owner() {
-    let mut watches = Watches::default();
+    let mut watches = ServerWatches::default();
     watches.add(Subject::Node, "/a", ME);
     watches.add(Subject::Children, "/a", ME);
     watches.add(Subject::Children, "/a", YOU);

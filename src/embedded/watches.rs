@@ -1,27 +1,27 @@
-//! Who waits for which change.
+//! The watches of all clients.
 //!
-//! Values in, values out: a change goes in, and who is to be told what comes out.
-//! There are two tables, as in ZooKeeper: watches of a node (its data, its being
-//! there) and watches of its list of children. A persistent watch is in both.
+//! Values in, values out: a change goes in, and the events that it causes come out. There
+//! are two tables, as in ZooKeeper: watches on a node (its data and existence) and watches
+//! on its list of children. A persistent watch is in both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::acl::Acl;
-use super::change::Change;
+use super::acl::NodeAcl;
+use super::change::TreeChange;
 use super::path;
 use crate::jute::{EventKind, WatchKind};
 
-/// Somebody who can be told: the number of a connection.
-pub(super) type Watcher = u64;
+/// The number of a connection, which has watches.
+pub(super) type ConnectionId = u64;
 
-/// Who is to be told what, if he may read what it is about.
+/// An event for one client, if it may read the node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Notice {
-    pub(super) watcher: Watcher,
+    pub(super) watcher: ConnectionId,
     pub(super) kind: EventKind,
     pub(super) path: String,
-    /// `None` if he has asked for it.
-    pub(super) acl: Option<Acl>,
+    /// `None` if the client has been shown the node already.
+    pub(super) acl: Option<NodeAcl>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,7 +30,7 @@ pub(super) enum Subject {
     Children,
 }
 
-/// How long a persistent watch sees.
+/// What a persistent watch covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
     Path,
@@ -39,16 +39,16 @@ pub(super) enum Reach {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Watches {
+pub(super) struct ServerWatches {
     nodes: Table,
     children: Table,
 }
 
 /// The watches of one subject, by path.
 #[derive(Debug, Default)]
-struct Table(HashMap<String, BTreeMap<Watcher, Modes>>);
+struct Table(HashMap<String, BTreeMap<ConnectionId, Modes>>);
 
-/// What watches somebody has at one path, of one subject.
+/// The watches of one client on one path and subject.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Modes {
     once: bool,
@@ -56,13 +56,13 @@ struct Modes {
     subtree: bool,
 }
 
-impl Watches {
+impl ServerWatches {
     /// Sets a watch that fires once.
-    pub(super) fn add(&mut self, subject: Subject, path: &str, watcher: Watcher) {
+    pub(super) fn add(&mut self, subject: Subject, path: &str, watcher: ConnectionId) {
         self.table(subject).at(path, watcher).once = true;
     }
 
-    pub(super) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: Watcher) {
+    pub(super) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             let modes = table.at(path, watcher);
             match reach {
@@ -72,8 +72,8 @@ impl Watches {
         }
     }
 
-    /// Whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
-    pub(super) fn has(&self, kind: i32, path: &str, watcher: Watcher) -> bool {
+    /// Returns whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
+    pub(super) fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
         let is_in = |table: &Table| {
             let watchers = table.0.get(path);
             watchers.is_some_and(|watchers| watchers.contains_key(&watcher))
@@ -81,7 +81,7 @@ impl Watches {
         (is_of_node(kind) && is_in(&self.nodes)) || (is_of_children(kind) && is_in(&self.children))
     }
 
-    pub(super) fn remove(&mut self, kind: i32, path: &str, watcher: Watcher) {
+    pub(super) fn remove(&mut self, kind: i32, path: &str, watcher: ConnectionId) {
         if is_of_node(kind) {
             self.nodes.remove(path, watcher);
         }
@@ -90,8 +90,8 @@ impl Watches {
         }
     }
 
-    /// Removes all that somebody watches.
-    pub(super) fn forget(&mut self, watcher: Watcher) {
+    /// Removes all watches of one client.
+    pub(super) fn forget(&mut self, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             table.0.retain(|_, watchers| {
                 watchers.remove(&watcher);
@@ -100,35 +100,35 @@ impl Watches {
         }
     }
 
-    /// Takes out what some watch.
-    pub(super) fn split(&mut self, who: &BTreeSet<Watcher>) -> Self {
+    /// Takes out the watches of some clients.
+    pub(super) fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         Self {
             nodes: self.nodes.split(who),
             children: self.children.split(who),
         }
     }
 
-    /// Puts in what [`split`](Self::split) took out.
+    /// Puts back what [`split`](Self::split) took out.
     pub(super) fn merge(&mut self, other: Self) {
         self.nodes.merge(other.nodes);
         self.children.merge(other.children);
     }
 
-    /// Who is to be told of the change, in this order; watches that have fired are gone.
-    pub(super) fn fire(&mut self, change: &Change) -> Vec<Notice> {
+    /// Fires the watches on a change; returns the events in their order.
+    pub(super) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
-            Change::Created { path, acl, above } => {
+            TreeChange::Created { path, acl, above } => {
                 self.tell(Subject::Node, path, EventKind::Created, acl, &mut notices);
                 self.tell_above(path, &above.acl, &mut notices);
             }
-            Change::Deleted { path, node, above } => {
+            TreeChange::Deleted { path, node, above } => {
                 for subject in [Subject::Node, Subject::Children] {
                     self.tell(subject, path, EventKind::Deleted, &node.acl, &mut notices);
                 }
                 self.tell_above(path, &above.acl, &mut notices);
             }
-            Change::Set { path, acl, .. } => {
+            TreeChange::Set { path, acl, .. } => {
                 self.tell(
                     Subject::Node,
                     path,
@@ -141,7 +141,7 @@ impl Watches {
         notices
     }
 
-    /// How many connections watch how many nodes, and with how many watches.
+    /// Returns the numbers of connections with watches, of nodes watched, and of watches.
     pub(super) fn summary(&self) -> (usize, usize, usize) {
         let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
         let total = self.nodes.0.values().map(BTreeMap::len).sum();
@@ -153,7 +153,7 @@ impl Watches {
         count(&self.nodes) + count(&self.children)
     }
 
-    fn tell_above(&mut self, path: &str, acl: &Acl, notices: &mut Vec<Notice>) {
+    fn tell_above(&mut self, path: &str, acl: &NodeAcl, notices: &mut Vec<Notice>) {
         if let Ok(above) = path::parent(path) {
             self.tell(
                 Subject::Children,
@@ -170,7 +170,7 @@ impl Watches {
         subject: Subject,
         path: &str,
         kind: EventKind,
-        acl: &Acl,
+        acl: &NodeAcl,
         notices: &mut Vec<Notice>,
     ) {
         for watcher in self.table(subject).fire(path, kind) {
@@ -180,7 +180,7 @@ impl Watches {
                 path: path.to_owned(),
                 acl: Some(acl.clone()),
             };
-            // Who watches a node and its children is told once that it is gone.
+            // A client that watches a node and its children gets one event when it is deleted.
             if !notices.contains(&notice) {
                 notices.push(notice);
             }
@@ -196,12 +196,12 @@ impl Watches {
 }
 
 impl Table {
-    fn at(&mut self, path: &str, watcher: Watcher) -> &mut Modes {
+    fn at(&mut self, path: &str, watcher: ConnectionId) -> &mut Modes {
         let watchers = self.0.entry(path.to_owned()).or_default();
         watchers.entry(watcher).or_default()
     }
 
-    fn remove(&mut self, path: &str, watcher: Watcher) {
+    fn remove(&mut self, path: &str, watcher: ConnectionId) {
         if let Some(watchers) = self.0.get_mut(path) {
             watchers.remove(&watcher);
             if watchers.is_empty() {
@@ -210,10 +210,10 @@ impl Table {
         }
     }
 
-    fn split(&mut self, who: &BTreeSet<Watcher>) -> Self {
+    fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         let mut taken = HashMap::new();
         self.0.retain(|path, watchers| {
-            let is_theirs = |watcher: &Watcher, _: &mut Modes| who.contains(watcher);
+            let is_theirs = |watcher: &ConnectionId, _: &mut Modes| who.contains(watcher);
             let theirs: BTreeMap<_, _> = watchers.extract_if(.., is_theirs).collect();
             if !theirs.is_empty() {
                 taken.insert(path.clone(), theirs);
@@ -229,8 +229,8 @@ impl Table {
         }
     }
 
-    fn fire(&mut self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
-        let mut told = self.seen_from_above(path, kind);
+    fn fire(&mut self, path: &str, kind: EventKind) -> BTreeSet<ConnectionId> {
+        let mut told = self.watching_subtrees(path, kind);
         let Some(watchers) = self.0.get_mut(path) else {
             return told;
         };
@@ -247,7 +247,7 @@ impl Table {
         told
     }
 
-    fn seen_from_above(&self, path: &str, kind: EventKind) -> BTreeSet<Watcher> {
+    fn watching_subtrees(&self, path: &str, kind: EventKind) -> BTreeSet<ConnectionId> {
         if kind == EventKind::ChildrenChanged {
             return BTreeSet::new();
         }

@@ -1,4 +1,4 @@
-//! The connection to the database, and its settings.
+//! The client of a database, and its builder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,45 +7,46 @@ use ::mysql::{Opts, Pool};
 
 use crate::error::{Error, Result};
 use crate::mysql::connection::Source;
+use crate::mysql::database::Timings;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
-use crate::mysql::schema;
-use crate::mysql::shared::{Handle, Settings, Shared, good};
+use crate::mysql::schema::{self, Schema};
+use crate::mysql::shared_client::SharedClient;
 
 /// A client of one database; the mutexes are made from it.
 ///
-/// Clones are cheap and share connections, threads and local queues. It starts up to
-/// four threads with a connection each as they are needed, one with a connection for the
-/// renewals, and one that minds the leases.
+/// Clones are cheap and share connections, threads and local queues. A client starts up to
+/// four threads with a connection each as they are needed, one with a connection for
+/// renewals, and one that schedules them.
 ///
-/// When the last clone, together with the mutexes made from it, is dropped, it waits
-/// until the rows of released locks are deleted, two seconds at most.
+/// Dropping the last clone, and the last mutex made from it, waits until the rows of
+/// released locks are deleted, two seconds at most.
 #[derive(Clone, Debug)]
 pub struct Client {
-    handle: Arc<Handle>,
+    shared: Arc<SharedClient>,
 }
 
 impl Client {
     /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
     ///
-    /// What else can be said in the URL is in the documentation of the `mysql` crate:
-    /// `?root_cert_path=ca.pem`, for one, makes it use TLS and nothing else. Waits for
-    /// the connection, 15 seconds at most.
+    /// The documentation of the `mysql` crate lists the parameters of the URL; with
+    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else. Waits
+    /// for the connection, 15 seconds at most.
     ///
     /// # Errors
     ///
     /// Fails if there is no connection in time, if the credentials are refused, and if
-    /// the table is there but not good for these locks. That it is not there is no error:
-    /// see [`create_table`](Self::create_table).
+    /// there is a table that does not suit these locks. A missing table is no error: see
+    /// [`create_table`](Self::create_table).
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
 
-    /// Takes its connections from a pool, up to five, and keeps them.
+    /// Returns a client that takes up to five connections from a pool, and keeps them.
     ///
     /// Give the pool timeouts for connecting, reading and writing: without them a
     /// connection into a dead network is occupied until the kernel gives it up. No call
-    /// hangs for that, but new ones may find no connection.
+    /// hangs because of that, but later calls may find no connection.
     ///
     /// # Errors
     ///
@@ -56,9 +57,9 @@ impl Client {
 
     /// Returns a builder, for other settings.
     ///
-    /// That the URL cannot be read is said by [`ClientBuilder::connect`].
+    /// [`ClientBuilder::connect`] fails if the URL cannot be read.
     pub fn builder(url: &str) -> ClientBuilder {
-        // What the driver says of it names parameters and not credentials.
+        // The driver's message names parameters and no credentials.
         let opts = Opts::from_url(url).map_err(|error| Error::Database {
             what: "read the database's URL",
             message: format!("{error}; write mysql://user:password@host:port/database"),
@@ -73,22 +74,22 @@ impl Client {
 
     /// Creates the tables if they are not there.
     ///
-    /// Needs the right to create tables; otherwise have
-    /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE) run by who has it. The locks
-    /// themselves need SELECT, INSERT, UPDATE and DELETE on both tables.
+    /// Needs the right to create tables; without it, have somebody who has it run
+    /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE). The locks themselves need SELECT,
+    /// INSERT, UPDATE and DELETE on both tables.
     ///
     /// # Errors
     ///
-    /// Fails if the database does, or if there is a table that is not good for these locks.
+    /// Fails if the database does, or if there is a table that does not suit these locks.
     pub fn create_table(&self) -> Result<()> {
-        let deadline = Instant::now() + self.handle.shared.settings.connect_timeout;
-        self.handle
-            .shared
-            .ask(deadline, "create the tables", |link| {
-                link.run(schema::create)?;
-                link.run(schema::inspect)
+        let database = &self.shared.database;
+        let deadline = Instant::now() + database.timings.connect_timeout;
+        database
+            .ask(deadline, "create the tables", |connection| {
+                connection.run(schema::create)?;
+                connection.run(schema::inspect)
             })
-            .and_then(good)
+            .and_then(Schema::usable)
     }
 
     /// Returns the mutex of that name.
@@ -100,7 +101,7 @@ impl Client {
     /// Fails with [`Error::BadPath`] if the name is empty, longer than 255 bytes, has
     /// control characters, or ends with a space (which the database would ignore).
     pub fn mutex(&self, name: &str) -> Result<Mutex> {
-        Ok(Mutex::new(self.handle.clone(), checked(name)?))
+        Ok(Mutex::new(self.shared.clone(), checked(name)?))
     }
 
     /// Returns the reentrant mutex of that name; it is the same lock as the mutex.
@@ -109,19 +110,19 @@ impl Client {
     ///
     /// As [`mutex`](Self::mutex).
     pub fn reentrant_mutex(&self, name: &str) -> Result<ReentrantMutex> {
-        Ok(ReentrantMutex::new(self.handle.clone(), checked(name)?))
+        Ok(ReentrantMutex::new(self.shared.clone(), checked(name)?))
     }
 
     /// Returns the lease that the client's locks are taken for.
     pub fn lease(&self) -> Duration {
-        self.handle.shared.lease()
+        self.shared.database.lease()
     }
 
-    /// Sends away who waits for a lock, with [`Error::Closed`], and takes no more locks.
+    /// Ends all waits for a lock with [`Error::Closed`], and acquires no more locks.
     ///
-    /// Guards that are there become lost; their rows are deleted when they are dropped.
+    /// Existing guards become lost; their rows are deleted when they are dropped.
     pub fn close(&self) {
-        self.handle.shared.close();
+        self.shared.close();
     }
 }
 
@@ -130,21 +131,21 @@ impl Client {
 #[must_use = "a builder does nothing until connect is called"]
 pub struct ClientBuilder {
     source: Result<Source>,
-    settings: Settings,
+    timings: Timings,
 }
 
 impl ClientBuilder {
     fn new(source: Result<Source>) -> Self {
-        let settings = Settings {
+        let timings = Timings {
             lease: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(15),
             poll: (Duration::from_millis(10), Duration::from_millis(500)),
             clean_every: Duration::from_secs(600),
         };
-        Self { source, settings }
+        Self { source, timings }
     }
 
-    /// How long a lock is taken for; it is renewed every sixth of it.
+    /// How long a lock lasts without a renewal; it is renewed every sixth of that.
     ///
     /// After this time somebody else gets the lock of a holder that died. A guard that
     /// cannot renew is suspect after a third and lost after three quarters. Defaults to
@@ -159,20 +160,20 @@ impl ClientBuilder {
             range.contains(&lease),
             "a lease of {lease:?} is out of range"
         );
-        self.settings.lease = lease;
+        self.timings.lease = lease;
         self
     }
 
     /// How long [`connect`](Self::connect) waits. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.settings.connect_timeout = limit.min(Duration::from_secs(86_400));
+        self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self
     }
 
     /// The pause between two looks at a lock that is taken, at first and at most.
     ///
-    /// It grows by half from one to the next, and varies by a quarter. The second one is
-    /// how late a release may be noticed. Defaults to 10 and 500 milliseconds.
+    /// The pause grows by half each time, and varies by a quarter. A release may be noticed
+    /// as late as `most` after it. Defaults to 10 and 500 milliseconds.
     ///
     /// # Panics
     ///
@@ -183,11 +184,11 @@ impl ClientBuilder {
             good,
             "poll intervals of {first:?} to {most:?} are out of range"
         );
-        self.settings.poll = (first, most);
+        self.timings.poll = (first, most);
         self
     }
 
-    /// How often rows are deleted whose lease ended long ago and that nobody waits for.
+    /// How often rows are deleted whose lease ended long ago, and that no client waits for.
     ///
     /// Defaults to ten minutes.
     ///
@@ -200,7 +201,7 @@ impl ClientBuilder {
             range.contains(&interval),
             "an interval of {interval:?} is out of range"
         );
-        self.settings.clean_every = interval;
+        self.timings.clean_every = interval;
         self
     }
 
@@ -210,12 +211,11 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let shared = Arc::new(Shared::start(self.source?, self.settings)?);
-        let client = Client {
-            handle: Arc::new(Handle { shared }),
-        };
-        client.handle.shared.greet()?;
-        Ok(client)
+        let shared = SharedClient::start(self.source?, self.timings)?;
+        shared.database.connect()?;
+        Ok(Client {
+            shared: Arc::new(shared),
+        })
     }
 }
 

@@ -1,24 +1,23 @@
-//! One connection to the database, made when it is needed and made again when it broke.
+//! One connection to the database, opened when it is needed and again after it broke.
 //!
-//! Also what the errors mean for a lock: whether to try again, and whether a statement
-//! that failed may have been carried out.
+//! What an error means for a lock is in `statement_error`.
 
-use std::error::Error as _;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Error, Opts, OptsBuilder, Pool, PooledConn, Result};
+use ::mysql::{Conn, Opts, OptsBuilder, Pool, PooledConn, Result};
 use log::debug;
 
-/// A connection that was idle for so long is asked whether it is alive, since servers and
-/// firewalls close idle ones. A failure before the statement leaves no doubt about it.
+use crate::mysql::statement_error::StatementError;
+
+/// After so long without use a connection is pinged first, because servers and firewalls
+/// close idle ones. A failure before the statement leaves no doubt about the statement.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Every session of ours: each statement its own transaction, and a row that some other
-/// program has locked does not hold us up for long. One second is the least there is.
+/// Every statement is its own transaction, and waits only a second, the shortest that can
+/// be set, for a row that another program has locked.
 const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1";
 
 /// Where connections come from.
@@ -27,7 +26,7 @@ pub(super) enum Source {
     Pool(Pool),
 }
 
-/// Has no room for credentials.
+/// Shows no credentials.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -37,79 +36,28 @@ impl fmt::Debug for Source {
     }
 }
 
-/// How a statement failed.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Trouble {
-    pub(super) kind: Kind,
-    /// What the server or the connection said.
-    pub(super) said: String,
-}
-
-/// What a failure means.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    /// There was no connection: nothing was sent.
-    Unreachable,
-    /// The answer did not come: it may have been carried out, or may be later.
-    InDoubt,
-    /// The server rolled it back, and it may succeed when tried again.
-    Busy,
-    /// The server rolled it back, because some other transaction has the row.
-    Locked,
-    /// The server takes no writes.
-    ReadOnly,
-    /// The server refused the credentials.
-    Denied,
-    /// The tables are missing.
-    NoTable,
-    /// Trying again is of no use.
-    Refused,
-}
-
-impl Kind {
-    /// Returns `true` if the same may succeed later.
-    pub(super) fn passes(self) -> bool {
-        self.is_the_connection() || self.is_rolled_back()
-    }
-
-    /// Returns `true` if the server did not say that nothing was done.
-    pub(super) fn may_be_done(self) -> bool {
-        matches!(self, Self::InDoubt | Self::Refused)
-    }
-
-    /// Returns `true` if the server rolled the statement back, and is otherwise well.
-    pub(super) fn is_rolled_back(self) -> bool {
-        matches!(self, Self::Busy | Self::Locked)
-    }
-
-    /// Returns `true` if it was the connection, whatever the statement.
-    pub(super) fn is_the_connection(self) -> bool {
-        matches!(self, Self::Unreachable | Self::InDoubt)
-    }
-}
-
-/// One worker's connection, if there is one at the moment.
+/// The connection of one worker, if it is open at the moment.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct DatabaseConnection {
     source: Arc<Source>,
-    /// How long to wait for one answer, where the source leaves that to us.
+    /// How long to wait for one answer, where the source does not set less.
     limit: Duration,
-    live: Option<Live>,
+    open: Option<OpenConnection>,
     used: Instant,
 }
 
 #[derive(Debug)]
-enum Live {
+enum OpenConnection {
     Own(Conn),
     Pooled(PooledConn),
 }
 
-impl Link {
+impl DatabaseConnection {
     pub(super) fn new(source: Arc<Source>, limit: Duration) -> Self {
         Self {
             source,
             limit,
-            live: None,
+            open: None,
             used: Instant::now(),
         }
     }
@@ -120,61 +68,65 @@ impl Link {
     pub(super) fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T>,
-    ) -> std::result::Result<T, Trouble> {
-        self.connect().map_err(|error| Trouble::before(&error))?;
-        let Some(live) = &mut self.live else {
-            return Err(Trouble::new(Kind::Unreachable, "no connection".to_owned()));
-        };
-        let done = work(live.conn());
+    ) -> std::result::Result<T, StatementError> {
+        let conn = self
+            .conn()
+            .map_err(|error| StatementError::before_sending(&error))?;
+        let done = work(conn);
         self.used = Instant::now();
         done.map_err(|error| {
-            let trouble = Trouble::during(&error);
-            debug!("database: {trouble}");
-            self.clear_up(&trouble);
-            trouble
+            let error = StatementError::after_sending(&error);
+            debug!("database: {error}");
+            self.clean_up_after(&error);
+            error
         })
     }
 
-    /// Does not trust the connection any more.
-    pub(super) fn distrust(&mut self) {
-        self.live = None;
+    /// Closes the connection, whose state is not known.
+    pub(super) fn discard(&mut self) {
+        self.open = None;
     }
 
-    fn connect(&mut self) -> Result<()> {
+    fn conn(&mut self) -> Result<&mut Conn> {
         let idle = self.used.elapsed() > IDLE;
-        if let Some(live) = &mut self.live
+        if let Some(open) = &mut self.open
             && idle
-            && live.conn().ping().is_err()
+            && open.conn().ping().is_err()
         {
-            self.live = None;
+            self.open = None;
         }
-        if self.live.is_none() {
-            let mut live = self.open()?;
-            live.conn().query_drop(PREPARE)?;
-            self.live = Some(live);
-        }
-        Ok(())
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let mut open = self.open()?;
+                open.conn().query_drop(PREPARE)?;
+                open
+            }
+        };
+        Ok(self.open.insert(open).conn())
     }
 
-    fn open(&self) -> Result<Live> {
+    fn open(&self) -> Result<OpenConnection> {
         match &*self.source {
-            Source::Server(opts) => Conn::new(bounded(opts, self.limit)).map(Live::Own),
-            Source::Pool(pool) => pool.try_get_conn(self.limit).map(Live::Pooled),
+            Source::Server(opts) => {
+                Conn::new(with_timeouts(opts, self.limit)).map(OpenConnection::Own)
+            }
+            Source::Pool(pool) => pool.try_get_conn(self.limit).map(OpenConnection::Pooled),
         }
     }
 
-    /// Leaves no open transaction behind: the server ends it, or the connection goes.
-    fn clear_up(&mut self, trouble: &Trouble) {
-        let Some(live) = &mut self.live else {
+    /// Leaves no open transaction behind: the server ends it, or the connection is closed.
+    fn clean_up_after(&mut self, error: &StatementError) {
+        let Some(open) = &mut self.open else {
             return;
         };
-        if !trouble.kind.is_rolled_back() || live.conn().query_drop("ROLLBACK").is_err() {
-            self.live = None;
+        if !error.class.is_rolled_back() || open.conn().query_drop("ROLLBACK").is_err() {
+            self.open = None;
         }
     }
 }
 
-impl Live {
+impl OpenConnection {
     fn conn(&mut self) -> &mut Conn {
         match self {
             Self::Own(conn) => conn,
@@ -183,95 +135,13 @@ impl Live {
     }
 }
 
-impl Trouble {
-    pub(super) fn new(kind: Kind, said: String) -> Self {
-        Self { kind, said }
-    }
-
-    /// The connection could not be made.
-    fn before(error: &Error) -> Self {
-        let during = Self::during(error);
-        let kind = match during.kind {
-            Kind::InDoubt | Kind::Busy | Kind::Locked => Kind::Unreachable,
-            kind => kind,
-        };
-        Self { kind, ..during }
-    }
-
-    /// A statement failed.
-    fn during(error: &Error) -> Self {
-        let kind = match error {
-            Error::MySqlError(error) => kind_of(error.code),
-            Error::UrlError(_) | Error::FromValueError(_) | Error::FromRowError(_) => Kind::Refused,
-            _ => Kind::InDoubt,
-        };
-        Self::new(kind, said(error))
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said)
-    }
-}
-
-/// What an error says, without the driver's wrapping.
-fn said(error: &Error) -> String {
-    match error {
-        Error::IoError(error) => said_by_io(error),
-        Error::CodecError(error) => match error.source().and_then(|source| source.downcast_ref()) {
-            Some(error) => said_by_io(error),
-            None => error.to_string(),
-        },
-        Error::MySqlError(error) => format!("{} ({})", error.message, error.code),
-        Error::DriverError(error) => error.to_string(),
-        other => other.to_string(),
-    }
-}
-
-fn said_by_io(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-/// The codes of MySQL, MariaDB and Galera.
-fn kind_of(code: u16) -> Kind {
-    match code {
-        1205 => Kind::Locked,
-        // A row that changed under a snapshot, a deadlock (Galera says so of every conflict
-        // between two nodes), a conflict in group replication.
-        1020 | 1213 | 3101 => Kind::Busy,
-        // Too many connections, a node that is not ready, shutdown, a killed or timed-out
-        // connection, trouble with its packets.
-        1040
-        | 1047
-        | 1053
-        | 1152..=1161
-        | 1180
-        | 1203
-        | 1226
-        | 1317
-        | 1927
-        | 2006
-        | 2013
-        | 3169
-        | 4031 => Kind::InDoubt,
-        1290 | 1792 | 1836 => Kind::ReadOnly,
-        1044 | 1045 | 1698 => Kind::Denied,
-        1146 => Kind::NoTable,
-        _ => Kind::Refused,
-    }
-}
-
-/// Nothing waits for ever on a connection of ours.
-fn bounded(opts: &Opts, limit: Duration) -> Opts {
-    let or_ours = |theirs: Option<Duration>| Some(theirs.map_or(limit, |theirs| theirs.min(limit)));
+/// Limits every wait on a connection; a shorter timeout in the URL stays.
+fn with_timeouts(opts: &Opts, limit: Duration) -> Opts {
+    let at_most = |set: Option<Duration>| Some(set.map_or(limit, |set| set.min(limit)));
     OptsBuilder::from_opts(opts.clone())
-        .tcp_connect_timeout(or_ours(opts.get_tcp_connect_timeout()))
-        .read_timeout(or_ours(opts.get_read_timeout().copied()))
-        .write_timeout(or_ours(opts.get_write_timeout().copied()))
+        .tcp_connect_timeout(at_most(opts.get_tcp_connect_timeout()))
+        .read_timeout(at_most(opts.get_read_timeout().copied()))
+        .write_timeout(at_most(opts.get_write_timeout().copied()))
         .into()
 }
 
@@ -282,14 +152,8 @@ mod tests {
     #[test]
     fn the_source_shows_no_credentials() {
         let opts = Opts::from_url("mysql://app:secret@db/app").expect("a good URL");
-        let link = Link::new(Arc::new(Source::Server(opts)), Duration::from_secs(1));
-        assert!(!format!("{link:?}").contains("secret"));
-    }
-
-    #[test]
-    fn what_failed_before_it_was_sent_leaves_no_doubt() {
-        let error = || Error::from(io::Error::other("refused"));
-        assert_eq!(Trouble::before(&error()).kind, Kind::Unreachable);
-        assert_eq!(Trouble::during(&error()).kind, Kind::InDoubt);
+        let source = Arc::new(Source::Server(opts));
+        let connection = DatabaseConnection::new(source, Duration::from_secs(1));
+        assert!(!format!("{connection:?}").contains("secret"));
     }
 }

@@ -1,144 +1,177 @@
-//! A lock that is held: what the guards are made of.
+//! A lock that is held, and the duty to delete its row.
+//!
+//! [`OwnRow`] is the one type over the database that acts on drop. Every way out of an
+//! acquisition and of a guard ends in it: what may be in the table is handed to the
+//! background, which deletes it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
-use crate::mysql::lease::Lease;
-use crate::mysql::place::Place;
+use crate::local::turnstile::Turn;
+use crate::mysql::database::Database;
+use crate::mysql::deletion::Deletion;
+use crate::mysql::lease::RowLease;
 use crate::mysql::renewal::renew_one;
 use crate::time::clock::Moment;
 
-/// A lock that is held; given up when dropped, by the place in it.
+/// A lock that is held: what the guards are made of.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) lease: Arc<Lease>,
-    pub(super) place: Arc<Place>,
+    pub(super) lease: Arc<RowLease>,
+    pub(super) row: Arc<OwnRow>,
+}
+
+/// The row of one acquisition, which may exist, and is deleted when this is dropped.
+#[derive(Debug)]
+pub(super) struct OwnRow {
+    pub(super) database: Arc<Database>,
+    pub(super) name: Arc<str>,
+    /// Names this acquisition in the table.
+    pub(super) owner: String,
+    in_table: Mutex<InTable>,
+    /// The turn of the thread, once the lock is held; passed on when the row is deleted.
+    turn: Mutex<Option<Turn<(), Held>>>,
+}
+
+/// What an acquisition may have left in the table.
+#[derive(Clone, Debug)]
+pub(super) enum InTable {
+    Nothing,
+    /// The statement that was sent at this moment got no answer.
+    InDoubt(Moment),
+    /// The row, with its lease.
+    Row(Arc<RowLease>),
 }
 
 impl Held {
     pub(super) fn check(&self) -> Result<()> {
         match self.lease.state(Moment::now()) {
-            GuardState::Lost => Err(self.lost()),
+            GuardState::Lost => Err(self.row.lost()),
             _ => Ok(()),
         }
     }
 
     pub(super) fn verify(&self) -> Result<()> {
         self.check()?;
-        let (lease, length) = (self.lease.clone(), self.place.shared.lease());
-        let valid = self.lease.valid_for(Moment::now());
-        let limit = Instant::now() + valid.min(self.place.shared.answer_limit());
+        let database = &self.row.database;
+        let (lease, length) = (self.lease.clone(), database.lease());
         let asked = Moment::now();
-        let renewed = self
-            .place
-            .shared
-            .ask(limit, "verify the lock", move |link| {
-                // The connection may have been dead since it was last used.
-                renew_one(link, &lease, length).or_else(|_| renew_one(link, &lease, length))
-            });
+        let valid = self.lease.valid_for(asked);
+        let deadline = Instant::now() + valid.min(database.answer_limit());
+        let renewed = database.ask(deadline, "verify the lock", move |connection| {
+            // The connection may have been dead since its last use.
+            renew_one(connection, &lease, length).or_else(|_| renew_one(connection, &lease, length))
+        });
         self.check()?;
         match renewed {
             Ok(()) => Ok(()),
             // Another renewal that was sent since then says the same.
             Err(_) if self.lease.confirmed() >= asked => Ok(()),
             Err(error) => {
-                log::debug!("cannot verify {}: {error}", self.lease.name);
-                Err(Error::Suspect {
-                    path: self.lease.name.to_string(),
-                })
+                log::debug!("cannot verify {}: {error}", self.row.name);
+                Err(self.row.suspect())
             }
         }
+    }
+}
+
+impl OwnRow {
+    pub(super) fn new(database: Arc<Database>, name: Arc<str>) -> Self {
+        Self {
+            database,
+            name,
+            owner: uuid::Uuid::new_v4().to_string(),
+            in_table: Mutex::new(InTable::Nothing),
+            turn: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn in_table(&self) -> InTable {
+        self.in_table.lock().clone()
+    }
+
+    pub(super) fn set_in_table(&self, in_table: InTable) {
+        *self.in_table.lock() = in_table;
+    }
+
+    pub(super) fn set_turn(&self, turn: Turn<(), Held>) {
+        *self.turn.lock() = Some(turn);
+    }
+
+    /// Has the thread that acquired `held` get it again when it comes again.
+    pub(super) fn share(&self, held: &Arc<Held>) {
+        if let Some(turn) = &*self.turn.lock() {
+            turn.share(held);
+        }
+    }
+
+    /// Lets the thread that acquired the lock wait for it like any other.
+    pub(super) fn detach(&self) {
+        if let Some(turn) = &*self.turn.lock() {
+            turn.detach();
+        }
+    }
+
+    /// Deletes the row and waits for the answer, but not beyond the end of the lease.
+    pub(super) fn unlock(&self) -> Result<()> {
+        let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
+        let InTable::Row(lease) = in_table else {
+            return Ok(());
+        };
+        let mut deletion = self.deletion(&lease);
+        let now = Moment::now();
+        if lease.state(now) == GuardState::Lost {
+            self.database.delete(deletion);
+            return Err(self.lost());
+        }
+        let valid = lease.valid_for(now);
+        let answer = deletion.answer();
+        self.database.delete(deletion);
+        match answer.recv_timeout(valid) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.lost()),
+            Err(_) => Err(self.suspect()),
+        }
+    }
+
+    /// Ends the renewals of the row, and returns its deletion.
+    fn deletion(&self, lease: &RowLease) -> Deletion {
+        lease.release();
+        self.deletion_by(lease.end(), false)
+    }
+
+    fn deletion_by(&self, lease_end: Moment, in_doubt: bool) -> Deletion {
+        self.detach();
+        let turn = self.turn.lock().take();
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        let backlog = self.database.backlog().clone();
+        Deletion::new(name, owner, lease_end, in_doubt, backlog).before(turn)
     }
 
     fn lost(&self) -> Error {
         Error::Lost {
-            path: self.lease.name.to_string(),
+            path: self.name.to_string(),
+        }
+    }
+
+    fn suspect(&self) -> Error {
+        Error::Suspect {
+            path: self.name.to_string(),
         }
     }
 }
 
-/// The methods that all guards over a database have.
-macro_rules! guard_methods {
-    ($guard:ty) => {
-        impl $guard {
-            /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
-            ///
-            /// # Errors
-            ///
-            /// Fails with [`Error::Lost`](crate::Error::Lost) from then on when it is lost.
-            pub fn check(&self) -> $crate::Result<()> {
-                self.held.check()
-            }
-
-            /// Renews the lease now, which fails if the row is not ours any more.
-            ///
-            /// Blocks for a round trip, five seconds at most.
-            ///
-            /// # Errors
-            ///
-            /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and with
-            /// [`Error::Suspect`](crate::Error::Suspect) when there was no answer in time.
-            pub fn verify(&self) -> $crate::Result<()> {
-                self.held.verify()
-            }
-
-            /// Returns `true` as long as nobody else can have the lock.
-            pub fn is_held(&self) -> bool {
-                self.held.check().is_ok()
-            }
-
-            /// Returns what the guard knows about its lock.
-            pub fn state(&self) -> $crate::GuardState {
-                self.held.lease.state($crate::time::clock::Moment::now())
-            }
-
-            /// Returns how long the lock can be trusted if nothing more is heard.
-            pub fn valid_for(&self) -> std::time::Duration {
-                self.held
-                    .lease
-                    .valid_for($crate::time::clock::Moment::now())
-            }
-
-            /// Returns the number of this grant; the next one of the same name is greater.
-            ///
-            /// Compare tokens of one name in one database only.
-            pub fn fencing_token(&self) -> $crate::FencingToken {
-                $crate::FencingToken::new(self.held.lease.token)
-            }
-
-            /// Returns the channel that tells of changes.
-            pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
-                self.held.lease.events()
-            }
-        }
-
-        impl $crate::LockGuard for $guard {
-            fn check(&self) -> $crate::Result<()> {
-                self.check()
-            }
-
-            fn verify(&self) -> $crate::Result<()> {
-                self.verify()
-            }
-
-            fn state(&self) -> $crate::GuardState {
-                self.state()
-            }
-
-            fn valid_for(&self) -> std::time::Duration {
-                self.valid_for()
-            }
-
-            fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
-                self.events()
-            }
-
-            fn unlock(self) -> $crate::Result<()> {
-                self.unlock()
-            }
-        }
-    };
+impl Drop for OwnRow {
+    fn drop(&mut self) {
+        let deletion = match self.in_table() {
+            InTable::Nothing => return,
+            InTable::InDoubt(sent) => self.deletion_by(sent + self.database.lease(), true),
+            InTable::Row(lease) => self.deletion(&lease),
+        };
+        self.database.delete(deletion);
+    }
 }
-pub(super) use guard_methods;

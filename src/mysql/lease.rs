@@ -1,4 +1,4 @@
-//! What a guard knows about its lease, by a clock of this machine that counts suspend.
+//! How long a holder may trust its row, by a clock of this machine that counts suspend.
 //!
 //! ```text
 //! send ────── T/6 ────── T/3 ─────────────── 3T/4 ──────────── T
@@ -6,9 +6,9 @@
 //!  renewal                                    be done under it   the database gives it away
 //! ```
 //!
-//! T is the lease. The database counts it from when it carried the renewal out, we from
-//! before it was sent. The last quarter is for a database's clock that is set forward,
-//! and for the holder to come to a stop.
+//! T is the lease. Both fractions, and what a guard is before and after them, are decided by
+//! [`Validity`], as for the locks on ZooKeeper. What is kept here is the proof: when the last
+//! renewal that was confirmed was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,12 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
 use crate::guard::{GuardEvent, GuardState};
+use crate::recipe::validity::Validity;
 use crate::time::clock::Moment;
 
-/// The lease of one lock that was taken.
+/// The lease on the row of one lock that is held.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct RowLease {
     pub(super) name: Arc<str>,
     pub(super) owner: String,
     pub(super) token: i64,
@@ -42,8 +43,8 @@ struct Known {
     released: bool,
 }
 
-impl Lease {
-    /// A lock that was taken by a statement sent at `sent`.
+impl RowLease {
+    /// The lease on a row that was written by a statement sent at `sent`.
     pub(super) fn new(
         name: Arc<str>,
         owner: String,
@@ -73,7 +74,7 @@ impl Lease {
         &self.events
     }
 
-    /// Returns what is known at `now`, and tells of it if it changed.
+    /// Returns the state at `now`, and sends an event if it changed.
     pub(super) fn state(&self, now: Moment) -> GuardState {
         let mut known = self.known.lock();
         self.advance(&mut known, now)
@@ -84,18 +85,19 @@ impl Lease {
         let mut known = self.known.lock();
         match self.advance(&mut known, now) {
             GuardState::Lost => Duration::ZERO,
-            _ => (known.confirmed + deadline(self.length)).saturating_since(now),
+            _ => {
+                let until = self.validity(&known).until;
+                until.saturating_sub(now.since_boot())
+            }
         }
     }
 
-    /// Returns when the state changes if nothing more is heard.
-    pub(super) fn next_change(&self) -> Option<Moment> {
+    /// Returns how long after `now` the next event is due if nothing more is confirmed.
+    pub(super) fn steady_for(&self, now: Moment) -> Option<Duration> {
         let known = self.known.lock();
-        match known.told {
-            GuardState::Held => Some(known.confirmed + suspect(self.length)),
-            GuardState::Suspect => Some(known.confirmed + deadline(self.length)),
-            GuardState::Lost => None,
-        }
+        // After the state that was told: one that has passed untold is due at once.
+        let next = self.validity(&known).next_change(known.told)?;
+        Some(next.saturating_sub(now.since_boot()))
     }
 
     /// Returns when the last renewal that was confirmed was sent.
@@ -103,8 +105,13 @@ impl Lease {
         self.known.lock().confirmed
     }
 
-    /// Returns when the row is worth nothing any more, whatever we sent to the database.
-    pub(super) fn over(&self) -> Moment {
+    /// Returns when the next renewal is due: twice before the guard becomes Suspect.
+    pub(super) fn due(&self) -> Moment {
+        self.confirmed() + self.length / 6
+    }
+
+    /// Returns when the lease has ended in the database, whatever was sent there.
+    pub(super) fn end(&self) -> Moment {
         self.known.lock().sent + self.length
     }
 
@@ -116,38 +123,38 @@ impl Lease {
     /// A renewal that was sent at `sent` found the row and has renewed it.
     pub(super) fn confirm(&self, sent: Moment, now: Moment) {
         let mut known = self.known.lock();
-        // If the deadline has passed it is lost, even if nobody has looked.
+        // After the deadline the lock is lost, even if nobody has looked.
         if self.advance(&mut known, now) != GuardState::Lost {
             known.confirmed = known.confirmed.max(sent);
             self.advance(&mut known, now);
         }
     }
 
-    /// The row is not ours any more.
+    /// The row belongs to another acquisition, or is gone.
     pub(super) fn lose(&self) {
         self.tell(&mut self.known.lock(), GuardState::Lost);
     }
 
-    /// The lock is given up: nothing is told or renewed from now on.
+    /// The guard is gone: no more events and renewals.
     pub(super) fn release(&self) {
         self.known.lock().released = true;
     }
 
-    /// Returns `true` if there is nothing left to be renewed.
+    /// Returns `true` if there is nothing left to renew.
     pub(super) fn is_over(&self) -> bool {
         let known = self.known.lock();
         known.released || known.told == GuardState::Lost
     }
 
+    fn validity(&self, known: &Known) -> Validity {
+        Validity::of_lease(known.confirmed.since_boot(), self.length)
+    }
+
     fn advance(&self, known: &mut Known, now: Moment) -> GuardState {
-        let state =
-            if known.told == GuardState::Lost || now >= known.confirmed + deadline(self.length) {
-                GuardState::Lost
-            } else if now >= known.confirmed + suspect(self.length) {
-                GuardState::Suspect
-            } else {
-                GuardState::Held
-            };
+        let state = match known.told {
+            GuardState::Lost => GuardState::Lost,
+            _ => self.validity(known).state(false, now.since_boot()),
+        };
         self.tell(known, state);
         state
     }
@@ -158,7 +165,7 @@ impl Lease {
         }
         known.told = state;
         if !known.released {
-            // We own a receiver, so that it cannot fail.
+            // The lease owns a receiver, so sending cannot fail.
             let _ = self.to.send(match state {
                 GuardState::Held => GuardEvent::Held,
                 GuardState::Suspect => GuardEvent::Suspect,
@@ -168,28 +175,15 @@ impl Lease {
     }
 }
 
-/// How long after one renewal the next is due: twice before the guard becomes Suspect.
-pub(super) fn renewal(lease: Duration) -> Duration {
-    lease / 6
-}
-
-fn suspect(lease: Duration) -> Duration {
-    lease / 3
-}
-
-fn deadline(lease: Duration) -> Duration {
-    lease / 4 * 3
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const T: Duration = Duration::from_secs(12);
 
-    fn lease() -> (Lease, impl Fn(u64) -> Moment) {
+    fn lease() -> (RowLease, impl Fn(u64) -> Moment) {
         let start = Moment::now();
-        let lease = Lease::new("a".into(), String::new(), 1, T, start);
+        let lease = RowLease::new("a".into(), String::new(), 1, T, start);
         (lease, move |seconds| start + Duration::from_secs(seconds))
     }
 
@@ -216,6 +210,17 @@ mod tests {
         assert_eq!(lease.valid_for(at(8)), Duration::from_secs(6));
         let told: Vec<_> = lease.events().try_iter().collect();
         assert_eq!(told, [GuardEvent::Suspect, GuardEvent::Held]);
+    }
+
+    #[test]
+    fn an_event_that_is_late_is_due_at_once() {
+        let (lease, at) = lease();
+        assert_eq!(lease.steady_for(at(1)), Some(Duration::from_secs(3)));
+        assert_eq!(lease.steady_for(at(5)), Some(Duration::ZERO));
+        assert_eq!(lease.state(at(5)), GuardState::Suspect);
+        assert_eq!(lease.steady_for(at(5)), Some(Duration::from_secs(4)));
+        assert_eq!(lease.state(at(9)), GuardState::Lost);
+        assert_eq!(lease.steady_for(at(9)), None);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The same locks over a table of MySQL or MariaDB.
 //!
 //! For shops that have a database and no ZooKeeper. A lock is a row of the table
-//! `database_lock`: INSERT takes it and DELETE frees it, as in the well-known form, and
-//! programs that use the plain form on the same table exclude these locks and are
-//! excluded by them. Beyond that form a lock here ends some time after its holder died
-//! (a *lease*, by the database's clock, renewed by a thread of the client), it can be
-//! waited for, it can be reentrant, and it carries a [`FencingToken`].
+//! `database_lock`: INSERT takes it and DELETE frees it. That is the well-known form of such
+//! a lock, and programs that use the plain form on the same table exclude these locks and
+//! are excluded by them. Beyond the plain form, a lock here has a *lease*: it ends some time
+//! after its holder died, by the database's clock, and a thread of the client renews it. It
+//! can be waited for, it can be reentrant, and it carries a [`FencingToken`].
 //!
 //! ```no_run
 //! use zklock::mysql::Client;
@@ -21,24 +21,29 @@
 //! # }
 //! ```
 //!
-//! What is guaranteed, and under which conditions, is in `docs/mysql.md`.
+//! `docs/mysql.md` says what is guaranteed, and under which conditions.
 //!
 //! [`FencingToken`]: crate::FencingToken
 
-mod acquire;
 mod client;
-mod connection;
-mod held;
-mod lease;
-mod local;
 mod mutex;
-mod place;
 mod reentrant_mutex;
-mod release;
+
+mod acquire;
+mod description;
+mod guard_methods;
+mod held;
+mod shared_client;
+
+mod database;
+mod deletion;
+mod lease;
 mod renewal;
+
+mod connection;
 mod schema;
-mod shared;
 mod statement;
+mod statement_error;
 mod worker;
 
 pub use self::client::{Client, ClientBuilder};

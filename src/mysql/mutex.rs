@@ -4,35 +4,34 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
-use crate::mysql::acquire::{Until, acquire};
-use crate::mysql::held::{Held, guard_methods};
-use crate::mysql::shared::Handle;
+use crate::error::{Error, Result};
+use crate::mysql::acquire::{Granted, Until, acquire};
+use crate::mysql::guard_methods::guard_methods;
+use crate::mysql::held::Held;
+use crate::mysql::shared_client::SharedClient;
 
-/// A lock in the database that one thread in the whole cluster has at a time.
+/// A lock in the database that one thread in the whole cluster holds at a time.
 ///
 /// Made by [`Client::mutex`](crate::mysql::Client::mutex). It is not reentrant. Threads
 /// that want the same name through the same client wait in order of arrival; among
-/// clients there is no order, as the database has no queue: each looks again after a
-/// pause. Waiting goes on while there is no connection to the database.
+/// clients there is no order, because the database has no queue: each client looks again
+/// after a pause. Waiting goes on while there is no connection to the database.
 #[derive(Clone, Debug)]
 pub struct Mutex {
-    handle: Arc<Handle>,
+    shared: Arc<SharedClient>,
     name: Arc<str>,
 }
 
 impl Mutex {
-    pub(super) fn new(handle: Arc<Handle>, name: Arc<str>) -> Self {
-        Self { handle, name }
+    pub(super) fn new(shared: Arc<SharedClient>, name: Arc<str>) -> Self {
+        Self { shared, name }
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Locks the mutex, and waits for it as long as it takes.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::WouldDeadlock`] at once if this thread has the lock, with
+    /// Fails with [`Error::WouldDeadlock`] at once if this thread holds the lock, with
     /// [`Error::Closed`] when the client is closed, and with [`Error::Database`] when the
     /// database refuses, as a read-only one does.
     pub fn lock(&self) -> Result<MutexGuard> {
@@ -43,7 +42,7 @@ impl Mutex {
         }
     }
 
-    /// Takes the lock if nobody has it.
+    /// Locks the mutex if nobody holds it.
     ///
     /// Waits for the answer of the database, five seconds at most.
     ///
@@ -54,7 +53,7 @@ impl Mutex {
         self.lock_until(Until::Now)
     }
 
-    /// Takes the lock, and waits for it no longer than `limit`.
+    /// Locks the mutex, and waits for it no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -78,15 +77,20 @@ impl Mutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<MutexGuard>> {
-        let held = acquire(&self.handle.shared, &self.name, until)?;
-        Ok(held.map(|held| MutexGuard {
-            held,
-            thread: PhantomData,
-        }))
+        match acquire(&self.shared, &self.name, until)? {
+            None => Ok(None),
+            Some(Granted::New(held)) => Ok(Some(MutexGuard {
+                held,
+                thread: PhantomData,
+            })),
+            Some(Granted::Again(_)) => Err(Error::WouldDeadlock {
+                path: self.name.to_string(),
+            }),
+        }
     }
 }
 
-/// The right to do what a [`Mutex`] protects, as long as [`check`](Self::check) says so.
+/// An RAII guard: the mutex is held as long as [`check`](Self::check) says so.
 ///
 /// Dropping it releases the lock in the background, without waiting for the database.
 /// It belongs to the thread that took it; see [`into_send`](Self::into_send).
@@ -104,7 +108,7 @@ pub struct MutexGuard {
 
 /// A [`MutexGuard`] that may go to another thread.
 ///
-/// A thread that made one is not told that it would wait for itself.
+/// The thread that made one waits for itself if it locks the mutex again.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
@@ -114,7 +118,7 @@ pub struct SendGuard {
 impl MutexGuard {
     /// Returns the same guard, free to change threads.
     pub fn into_send(self) -> SendGuard {
-        self.held.place.disown();
+        self.held.row.detach();
         SendGuard { held: self.held }
     }
 }
@@ -130,7 +134,7 @@ impl MutexGuard {
     /// Fails with [`Error::Lost`] if it was lost before, and with [`Error::Suspect`] when
     /// there was no answer; the release then goes on in the background.
     pub fn unlock(self) -> Result<()> {
-        self.held.place.unlock()
+        self.held.row.unlock()
     }
 }
 
@@ -141,6 +145,6 @@ impl SendGuard {
     ///
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        self.held.place.unlock()
+        self.held.row.unlock()
     }
 }

@@ -1,36 +1,37 @@
-//! The mutex that the thread which has it may take again.
+//! The reentrant mutex and its guards.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::mysql::acquire::{Until, acquire};
-use crate::mysql::held::{Held, guard_methods};
-use crate::mysql::shared::Handle;
+use crate::mysql::acquire::{Granted, Until, acquire};
+use crate::mysql::guard_methods::guard_methods;
+use crate::mysql::held::Held;
+use crate::mysql::shared_client::SharedClient;
 
-/// A mutex that the thread which has it may take again, at no cost.
+/// A mutex that its holder may lock again, at no cost.
 ///
 /// Made by [`Client::reentrant_mutex`](crate::mysql::Client::reentrant_mutex). The lock
 /// is released when the last of the thread's guards is dropped. In the database it is
 /// the same lock as the [`Mutex`](crate::mysql::Mutex) of that name.
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
-    handle: Arc<Handle>,
+    shared: Arc<SharedClient>,
     name: Arc<str>,
 }
 
 impl ReentrantMutex {
-    pub(super) fn new(handle: Arc<Handle>, name: Arc<str>) -> Self {
-        Self { handle, name }
+    pub(super) fn new(shared: Arc<SharedClient>, name: Arc<str>) -> Self {
+        Self { shared, name }
     }
 
-    /// Takes the lock, and waits for it as long as it takes.
+    /// Locks the mutex, and waits for it as long as it takes.
     ///
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::mysql::Mutex::lock); and with
-    /// [`Error::Lost`](crate::Error::Lost) if this thread has the lock and it was lost.
+    /// [`Error::Lost`](crate::Error::Lost) if this thread held the lock and has lost it.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         loop {
             if let Some(guard) = self.lock_until(Until::Never)? {
@@ -39,7 +40,7 @@ impl ReentrantMutex {
         }
     }
 
-    /// Takes the lock if nobody else has it.
+    /// Locks the mutex if nobody else holds it.
     ///
     /// # Errors
     ///
@@ -49,7 +50,7 @@ impl ReentrantMutex {
         self.lock_until(Until::Now)
     }
 
-    /// Takes the lock, and waits for it no longer than `limit`.
+    /// Locks the mutex, and waits for it no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -73,24 +74,24 @@ impl ReentrantMutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<ReentrantMutexGuard>> {
-        let local = self.handle.shared.local();
-        if let Some(held) = local.entry(&self.name).and_then(|entry| entry.0.upgrade()) {
-            let guard = ReentrantMutexGuard::new(held);
-            guard.check()?;
-            return Ok(Some(guard));
-        }
-        let Some(held) = acquire(&self.handle.shared, &self.name, until)? else {
-            return Ok(None);
+        let held = match acquire(&self.shared, &self.name, until)? {
+            None => return Ok(None),
+            Some(Granted::Again(held)) => {
+                held.check()?;
+                held
+            }
+            Some(Granted::New(held)) => {
+                let held = Arc::new(held);
+                held.row.share(&held);
+                held
+            }
         };
-        let held = Arc::new(held);
-        local.set_entry(&self.name, Entry(Arc::downgrade(&held)));
-        Ok(Some(ReentrantMutexGuard::new(held)))
+        Ok(Some(ReentrantMutexGuard {
+            held,
+            thread: PhantomData,
+        }))
     }
 }
-
-/// What the local queue keeps for the thread that has the turn: its guards, if any.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entry(Weak<Held>);
 
 /// One of a thread's guards of a [`ReentrantMutex`].
 #[derive(Debug)]
@@ -101,13 +102,6 @@ pub struct ReentrantMutexGuard {
 }
 
 impl ReentrantMutexGuard {
-    fn new(held: Arc<Held>) -> Self {
-        Self {
-            held,
-            thread: PhantomData,
-        }
-    }
-
     /// Drops the guard; if it is the thread's last one, releases the lock and waits.
     ///
     /// # Errors
@@ -115,7 +109,7 @@ impl ReentrantMutexGuard {
     /// As [`MutexGuard::unlock`](crate::mysql::MutexGuard::unlock).
     pub fn unlock(self) -> Result<()> {
         match Arc::try_unwrap(self.held) {
-            Ok(held) => held.place.unlock(),
+            Ok(held) => held.row.unlock(),
             Err(held) => held.check(),
         }
     }

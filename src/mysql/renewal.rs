@@ -1,8 +1,8 @@
-//! The one thread of a client that minds its leases.
+//! The one thread of a client that renews its leases.
 //!
-//! It renews them, tells their guards when one becomes Suspect or Lost, repeats deletions
-//! that failed, and from time to time deletes rows that nobody wants. It never waits for
-//! the database itself, or it could not tell of a database that is silent.
+//! It also tells guards that become Suspect or Lost, repeats deletions that failed, and from
+//! time to time deletes rows whose lease ended long ago. It never waits for the database
+//! itself, or it could not tell a guard that the database is silent.
 
 use std::io;
 use std::sync::Arc;
@@ -12,47 +12,49 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use log::{debug, warn};
 
-use crate::mysql::connection::{Link, Trouble};
-use crate::mysql::lease::{self, Lease};
-use crate::mysql::release::{Next, Release};
+use crate::mysql::connection::DatabaseConnection;
+use crate::mysql::deletion::{Deletion, Retry};
+use crate::mysql::lease::RowLease;
 use crate::mysql::statement::{self, Key};
-use crate::mysql::worker::Workers;
+use crate::mysql::statement_error::StatementError;
+use crate::mysql::worker::WorkerPool;
 use crate::time::clock::Moment;
 
 /// How many leases are renewed in one packet.
 const BATCH: usize = 50;
 
-/// How many threads may hang in a dead connection before we stop to start others.
+/// How many threads may hang in dead connections before no more are started.
 const MOST_ABANDONED: u32 = 8;
 
-/// What the rest of the client has for the thread.
+/// What the rest of the client asks of the thread.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// A lock was taken.
-    Watch(Arc<Lease>),
-    /// A row is to go, after a pause.
-    Later(Release, Duration),
-    /// The client was closed: all locks are lost.
+    /// A lock was acquired: renew its lease.
+    Renew(Arc<RowLease>),
+    /// A deletion failed: repeat it after the pause.
+    DeleteLater(Retry),
+    /// The client is closed: all locks are lost.
     Close,
 }
 
-/// The thread's own state.
+/// The state of the thread.
 #[derive(Debug)]
 struct Renewal {
     lease: Duration,
     clean_every: Duration,
     commands: Receiver<Command>,
-    workers: Arc<Workers>,
-    /// Apart from the others, so that nothing they wait for holds a renewal up.
-    lane: Workers,
+    workers: Arc<WorkerPool>,
+    /// A worker for renewals alone, which never wait for other statements.
+    renewer: WorkerPool,
+    /// How many renewers hang in a dead connection.
     abandoned: u32,
-    leases: Vec<Arc<Lease>>,
-    later: Vec<(Moment, Release)>,
-    /// Deletions that we have handed over.
+    leases: Vec<Arc<RowLease>>,
+    deletions: Vec<(Moment, Deletion)>,
+    /// How many deletions are under way.
     deleting: usize,
-    /// When the renewal that is under way was handed over.
-    under_way: Option<(u64, Moment)>,
-    round: u64,
+    /// The number of the renewal that is under way, and when it began.
+    renewing: Option<(u64, Moment)>,
+    renewals: u64,
     /// The last renewals failed, and that was logged.
     failing: bool,
     renew_at: Moment,
@@ -61,19 +63,19 @@ struct Renewal {
     done: Receiver<Done>,
 }
 
-/// What our jobs tell us.
+/// What a job reports to the thread.
 #[derive(Debug)]
 enum Done {
-    Renewed(u64, Result<(), Trouble>),
-    Deleted(Box<Next>),
+    Renewed(u64, Result<(), StatementError>),
+    Deleted(Option<Box<Retry>>),
 }
 
 /// Starts the thread; it ends when every sender of commands is gone and all is done.
 pub(super) fn start(
     lease: Duration,
     clean_every: Duration,
-    workers: Arc<Workers>,
-    lane: Workers,
+    workers: Arc<WorkerPool>,
+    renewer: WorkerPool,
 ) -> io::Result<Sender<Command>> {
     let (to, commands) = unbounded();
     let (to_self, done) = unbounded();
@@ -83,16 +85,16 @@ pub(super) fn start(
         clean_every,
         commands,
         workers,
-        lane,
+        renewer,
         abandoned: 0,
         leases: Vec::new(),
-        later: Vec::new(),
+        deletions: Vec::new(),
         deleting: 0,
-        under_way: None,
-        round: 0,
+        renewing: None,
+        renewals: 0,
         failing: false,
         renew_at: now,
-        // Clients that were started together do not clean together.
+        // At random, so that clients that start together do not clean together.
         clean_at: now + clean_every.mul_f64(0.5 + fastrand::f64()),
         to_self,
         done,
@@ -106,15 +108,16 @@ pub(super) fn start(
 impl Renewal {
     fn run(mut self) {
         let mut open = true;
-        while open || self.deleting > 0 || !self.later.is_empty() {
+        while open || self.deleting > 0 || !self.deletions.is_empty() {
             let now = Moment::now();
-            self.look_at_leases(now);
+            self.tell_guards(now);
+            self.give_up_if_hung(now);
             self.renew(now);
             self.delete(now);
             self.clean(now, open);
-            let pause = self.next(Moment::now());
-            let nothing = never();
-            let commands = if open { &self.commands } else { &nothing };
+            let pause = self.until_next(Moment::now());
+            let none = never();
+            let commands = if open { &self.commands } else { &none };
             select! {
                 recv(commands) -> command => match command {
                     Ok(command) => self.command(command),
@@ -128,8 +131,7 @@ impl Renewal {
         }
     }
 
-    /// Tells the guards.
-    fn look_at_leases(&mut self, now: Moment) {
+    fn tell_guards(&mut self, now: Moment) {
         self.leases.retain(|lease| {
             lease.state(now);
             !lease.is_over()
@@ -137,51 +139,56 @@ impl Renewal {
     }
 
     fn renew(&mut self, now: Moment) {
-        if let Some((_, since)) = self.under_way {
-            let hangs = now >= since + self.lease / 3;
-            if !hangs || self.abandoned == MOST_ABANDONED {
-                return;
-            }
-            debug!("a renewal hangs: its connection is given up");
-            self.abandoned += 1;
-            self.lane = self.lane.replacement();
-            self.under_way = None;
-        }
-        if now < self.renew_at {
+        if self.renewing.is_some() || now < self.renew_at {
             return;
         }
-        // Those that are due soon go along, so that in the end all go together.
-        let soon = now + lease::renewal(self.lease) / 2;
-        let due: Vec<_> = self
-            .leases
-            .iter()
-            .filter(|lease| self.due(lease) <= soon)
-            .cloned()
-            .collect();
+        // Leases that are due soon go along, so that in the end all go together.
+        let soon = now + self.lease / 12;
+        let due = self.leases.iter().filter(|lease| lease.due() <= soon);
+        let due: Vec<_> = due.cloned().collect();
         if due.is_empty() {
             return;
         }
-        self.round += 1;
-        self.under_way = Some((self.round, now));
-        let (to, round, lease) = (self.to_self.clone(), self.round, self.lease);
-        self.lane.submit(move |link| {
-            let renewed = renew_all(link, &due, lease);
-            let _ = to.send(Done::Renewed(round, renewed));
+        self.renewals += 1;
+        self.renewing = Some((self.renewals, now));
+        let (to, number, lease) = (self.to_self.clone(), self.renewals, self.lease);
+        self.renewer.submit(move |connection| {
+            let renewed = renew_all(connection, &due, lease);
+            let _ = to.send(Done::Renewed(number, renewed));
         });
     }
 
-    fn due(&self, lease: &Lease) -> Moment {
-        lease.confirmed() + lease::renewal(self.lease)
+    /// Leaves a renewer that hangs in its connection to itself, and goes on with a new one.
+    fn give_up_if_hung(&mut self, now: Moment) {
+        let hangs = self.hangs_at().is_some_and(|at| at <= now);
+        if hangs {
+            debug!("a renewal hangs: its connection is given up");
+            self.abandoned += 1;
+            self.renewer = self.renewer.replacement();
+            self.renewing = None;
+        }
+    }
+
+    /// Returns when the renewal that is under way is given up, if it may be.
+    fn hangs_at(&self) -> Option<Moment> {
+        let (_, since) = self.renewing?;
+        (self.abandoned < MOST_ABANDONED).then(|| since + self.lease / 3)
     }
 
     fn delete(&mut self, now: Moment) {
-        for (_, release) in self.later.extract_if(.., |(at, _)| *at <= now) {
+        for (_, deletion) in self.deletions.extract_if(.., |(at, _)| *at <= now) {
             self.deleting += 1;
             let to = self.to_self.clone();
-            self.workers.submit(move |link| {
-                let _ = to.send(Done::Deleted(Box::new(release.run(link))));
+            self.workers.submit(move |connection| {
+                let retry = deletion.run(connection).map(Box::new);
+                let _ = to.send(Done::Deleted(retry));
             });
         }
+    }
+
+    fn delete_later(&mut self, retry: Retry) {
+        let at = Moment::now() + retry.pause;
+        self.deletions.push((at, retry.deletion));
     }
 
     fn clean(&mut self, now: Moment, open: bool) {
@@ -189,100 +196,105 @@ impl Renewal {
             return;
         }
         self.clean_at = now + self.clean_every;
-        // Who waits for a name takes its row over at once; this is for the others.
+        // A waiter takes an expired row over at once; this is for names without waiters.
         let ago = self.lease;
-        self.workers.submit(
-            move |link| match link.run(|conn| statement::clean(conn, ago)) {
+        self.workers.submit(move |connection| {
+            match connection.run(|conn| statement::clean(conn, ago)) {
                 Ok(0) => {}
-                Ok(rows) => debug!("deleted {rows} rows of holders that are gone"),
-                Err(trouble) => debug!("cannot tidy up: {trouble}"),
-            },
-        );
+                Ok(rows) => debug!("deleted {rows} rows whose lease ended long ago"),
+                Err(error) => debug!("cannot delete rows whose lease ended long ago: {error}"),
+            }
+        });
     }
 
     /// Returns how long there is nothing to do.
-    fn next(&self, now: Moment) -> Duration {
-        let changes = self.leases.iter().filter_map(|lease| lease.next_change());
-        let renewals = self.leases.iter().filter_map(|lease| match self.under_way {
-            Some(_) if self.abandoned == MOST_ABANDONED => None,
-            Some((_, since)) => Some(since + self.lease / 3),
-            None => Some(self.due(lease).max(self.renew_at)),
-        });
-        let deletions = self.later.iter().map(|(at, _)| *at);
-        let at = changes.chain(renewals).chain(deletions).min();
-        let at = at.map_or(self.clean_at, |at| at.min(self.clean_at));
-        at.saturating_since(now)
+    fn until_next(&self, now: Moment) -> Duration {
+        let changes = self.leases.iter().filter_map(|lease| lease.steady_for(now));
+        let due = self.leases.iter().map(|lease| lease.due()).min();
+        let renewal = match self.renewing {
+            Some(_) => self.hangs_at(),
+            None => due.map(|due| due.max(self.renew_at)),
+        };
+        let deletions = self.deletions.iter().map(|(at, _)| *at);
+        let moments = deletions.chain(renewal).chain([self.clean_at]);
+        let waits = moments.map(|at| at.saturating_since(now));
+        waits.chain(changes).min().unwrap_or_default()
     }
 
     fn command(&mut self, command: Command) {
         match command {
-            Command::Watch(lease) => self.leases.push(lease),
-            Command::Later(release, pause) => self.later.push((Moment::now() + pause, release)),
+            Command::Renew(lease) => self.leases.push(lease),
+            Command::DeleteLater(retry) => self.delete_later(retry),
             Command::Close => self.leases.drain(..).for_each(|lease| lease.lose()),
         }
     }
 
     fn done(&mut self, done: Done) {
         match done {
-            Done::Deleted(next) => {
+            Done::Deleted(retry) => {
                 self.deleting -= 1;
-                if let Next::Again(release, pause) = *next {
-                    self.later.push((Moment::now() + pause, release));
+                if let Some(retry) = retry {
+                    self.delete_later(*retry);
                 }
             }
-            Done::Renewed(round, renewed) => {
-                let current = self.under_way.is_some_and(|(of, _)| of == round);
-                if current {
-                    self.under_way = None;
+            Done::Renewed(number, renewed) => {
+                if self.renewing.is_some_and(|(current, _)| current == number) {
+                    self.renewing = None;
                 } else {
                     self.abandoned = self.abandoned.saturating_sub(1);
                 }
-                let failing = std::mem::replace(&mut self.failing, renewed.is_err());
-                if let Err(trouble) = renewed {
-                    if !failing {
-                        warn!("cannot renew the leases, trying again: {trouble}");
-                    }
-                    let pause = (self.lease / 24).min(Duration::from_secs(1));
-                    self.renew_at = Moment::now() + pause;
-                }
+                self.renewed(renewed);
             }
+        }
+    }
+
+    fn renewed(&mut self, renewed: Result<(), StatementError>) {
+        let failing = std::mem::replace(&mut self.failing, renewed.is_err());
+        if let Err(error) = renewed {
+            if !failing {
+                warn!("cannot renew the leases, trying again: {error}");
+            }
+            let pause = (self.lease / 24).min(Duration::from_secs(1));
+            self.renew_at = Moment::now() + pause;
         }
     }
 }
 
 /// Renews leases; one that cannot be renewed now does not hold up the others.
-fn renew_all(link: &mut Link, leases: &[Arc<Lease>], length: Duration) -> Result<(), Trouble> {
+fn renew_all(
+    connection: &mut DatabaseConnection,
+    leases: &[Arc<RowLease>],
+    length: Duration,
+) -> Result<(), StatementError> {
     let mut first = Ok(());
     let mut rest = leases;
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(rest.len().min(BATCH));
-        let (count, renewed) = renew_batch(link, batch, length);
+        let (count, renewed) = renew_batch(connection, batch, length);
         match renewed {
             Ok(()) => rest = later,
-            Err(trouble) => {
-                let passed_over = rest.get(count + 1..).unwrap_or_default();
-                rest = if trouble.kind.is_the_connection() {
-                    &[]
-                } else {
-                    passed_over
+            Err(error) => {
+                rest = match error.class.is_the_connection() {
+                    true => &[],
+                    false => rest.get(count + 1..).unwrap_or_default(),
                 };
-                first = first.and(Err(trouble));
+                first = first.and(Err(error));
             }
         }
     }
     first
 }
 
-/// Returns how many were answered, and why it ended there.
+/// Returns how many renewals were answered, and the error that ended them.
 fn renew_batch(
-    link: &mut Link,
-    leases: &[Arc<Lease>],
+    connection: &mut DatabaseConnection,
+    leases: &[Arc<RowLease>],
     length: Duration,
-) -> (usize, Result<(), Trouble>) {
+) -> (usize, Result<(), StatementError>) {
     let keys: Vec<_> = leases.iter().map(|lease| key(lease)).collect();
     let mut rows = Vec::new();
     let mut sent = Moment::now();
-    let done = link.run(|conn| {
+    let done = connection.run(|conn| {
         sent = Moment::now();
         leases.iter().for_each(|lease| lease.sending(sent));
         let (ours, done) = statement::renew(conn, &keys, length);
@@ -300,16 +312,16 @@ fn renew_batch(
     (rows.len(), done)
 }
 
-/// Renews one lease now; used to verify it.
+/// Renews one lease now, to verify it.
 pub(super) fn renew_one(
-    link: &mut Link,
-    lease: &Arc<Lease>,
+    connection: &mut DatabaseConnection,
+    lease: &Arc<RowLease>,
     length: Duration,
-) -> Result<(), Trouble> {
-    renew_batch(link, std::slice::from_ref(lease), length).1
+) -> Result<(), StatementError> {
+    renew_batch(connection, std::slice::from_ref(lease), length).1
 }
 
-fn key(lease: &Lease) -> Key<'_> {
+fn key(lease: &RowLease) -> Key<'_> {
     Key {
         name: &lease.name,
         owner: &lease.owner,

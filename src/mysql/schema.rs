@@ -1,9 +1,11 @@
-//! The tables, and whether those found will do.
+//! The tables, and whether those in the database suit the locks.
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
-/// The statements that create the tables, to be run by who may.
+use crate::error::Error;
+
+/// The statements that create the tables.
 ///
 /// `database_lock` has a row for each lock that is held. The columns are those of the
 /// plain form (`id`, `lock`, `description`) and three more, which are NULL in the rows
@@ -29,10 +31,10 @@ CREATE TABLE IF NOT EXISTS `database_lock_token` (
   PRIMARY KEY (`slot`)
 ) ENGINE = InnoDB";
 
-/// The statement that makes a table of the plain form good for these locks as well.
+/// The statement that makes a table of the plain form suit these locks as well.
 ///
 /// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs
-/// that use the plain form go on working after it, and wait while it runs.
+/// that use the plain form wait while it runs, and go on working.
 pub const ALTER_TABLE: &str = "\
 ALTER TABLE `database_lock`
   MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -56,14 +58,29 @@ SELECT GROUP_CONCAT(LOWER(COLUMN_NAME)) FROM information_schema.STATISTICS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock' AND NON_UNIQUE = 0 \
 GROUP BY INDEX_NAME";
 
-/// What the database has in the place of our tables.
+/// What the database has under the names of the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Schema {
     Good,
-    /// There is no table at all yet.
+    /// There are no tables yet.
     Missing,
     /// What is wrong with the tables, and what to do.
     Wrong(&'static str),
+}
+
+impl Schema {
+    /// Fails unless the tables are there and suit the locks.
+    pub(super) fn usable(self) -> crate::error::Result<()> {
+        let message = match self {
+            Self::Good => return Ok(()),
+            Self::Missing => "there is no table database_lock: run CREATE_TABLE",
+            Self::Wrong(message) => message,
+        };
+        Err(Error::Database {
+            what: "use the table",
+            message: message.to_owned(),
+        })
+    }
 }
 
 /// Creates the tables where there are none.
@@ -71,7 +88,7 @@ pub(super) fn create(conn: &mut Conn) -> Result<()> {
     conn.query_drop(CREATE_TABLE)
 }
 
-/// Looks at the tables.
+/// Reads what tables there are.
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
@@ -97,7 +114,7 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<Stri
     let Some((_, data_type, collation, _)) = column("lock") else {
         return Schema::Wrong("database_lock has no column `lock`: it is some other table");
     };
-    // Otherwise names that differ in case are one row here and two locks to the caller.
+    // Otherwise names that differ in case would be one row and two locks.
     let bytes = collation.ends_with("_bin") || data_type.ends_with("binary");
     if !data_type.contains("char") && !data_type.ends_with("binary") || !bytes {
         return Schema::Wrong("`lock` must be a VARCHAR that compares as _bin: run ALTER_TABLE");

@@ -1,10 +1,10 @@
 //! The statements on the table of locks: what each does, and why it is safe.
 //!
-//! - Every write is one transaction that leaves in one packet, so that no client, however
-//!   slow or dead, keeps a transaction open on the server, and a lock costs one round trip.
+//! - Every write is one transaction in one packet. So a slow or dead client keeps no
+//!   transaction open on the server, and a lock costs one round trip.
 //! - Time is the database's UTC time at the start of the statement, which is never before
 //!   the client sent it. Neither the client's clock nor a session's time zone matters.
-//! - Text travels as hexadecimal literals: no mode of the server can read it otherwise.
+//! - Text travels as hexadecimal literals, which every mode of the server reads alike.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,29 +14,29 @@ use ::mysql::{Conn, Error, Result};
 
 /// How many counters the tokens of all locks share.
 ///
-/// More than one, so that the commits of different locks need not wait for each other;
-/// a constant, because a lock must never change its counter.
+/// There are several, so that commits of different locks need not wait for each other. The
+/// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
-/// Whose row it is or shall be.
+/// Names the row of one acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
-    /// Fresh for each acquisition, so that a late statement of an old one does nothing.
+    /// New for each acquisition, so that a late statement of an old one does nothing.
     pub(super) owner: &'a str,
 }
 
-/// What a look at a lock's row found.
+/// The state of a lock's row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Row {
-    /// There is none.
+pub(super) enum RowState {
+    /// There is no row.
     Free,
-    /// Its lease has ended.
+    /// The lease has ended.
     Expired,
-    /// Somebody has it; with no lease, a program that uses the plain form.
+    /// Somebody has the lock; a program that uses the plain form has no lease.
     Taken { left: Option<Duration> },
 }
 
@@ -66,8 +66,8 @@ pub(super) fn insert(
 
 /// Takes a lock whose lease has ended; returns its token, or `None` if it has not.
 ///
-/// The row is locked and its condition looked at in one step, so that of many takers
-/// exactly one sees it hold; the others find the lease of that one.
+/// One step locks the row and tests its condition, so that exactly one of many clients
+/// succeeds; the others find that one's lease.
 pub(super) fn take_over(
     conn: &mut Conn,
     key: Key<'_>,
@@ -87,10 +87,10 @@ pub(super) fn take_over(
 
 /// Runs `take`, and if it changed a row draws the row's token in the same transaction.
 ///
-/// The token is drawn while the row is locked, so that grants of one lock draw in their
-/// order. The other way round, waiting for a row that a foreign program has locked would
-/// keep the counter locked, and with it other locks. The row's AUTO_INCREMENT number would
-/// not do: it is drawn before the row is locked, and by some servers set back at a restart.
+/// The token is drawn while the row is locked, so that the grants of one lock draw in their
+/// order. In the other order, waiting for a row that a foreign program has locked would keep
+/// the counter locked, and other locks with it. The row's AUTO_INCREMENT number would not
+/// do: it is drawn before the row is locked, and some servers set it back at a restart.
 fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
     let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
     let ours = format!(
@@ -110,18 +110,18 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
     select_one(conn, &sql)
 }
 
-/// Returns what the lock's row says.
-pub(super) fn look(conn: &mut Conn, name: &str) -> Result<Row> {
+/// Returns the state of the lock's row.
+pub(super) fn look(conn: &mut Conn, name: &str) -> Result<RowState> {
     let sql = format!(
         "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`) \
          FROM `database_lock` WHERE `lock` = {}",
         text(name)
     );
     Ok(match conn.query_first::<Option<i64>, _>(sql)? {
-        None => Row::Free,
-        Some(None) => Row::Taken { left: None },
-        Some(Some(left)) if left < 0 => Row::Expired,
-        Some(Some(left)) => Row::Taken {
+        None => RowState::Free,
+        Some(None) => RowState::Taken { left: None },
+        Some(Some(left)) if left < 0 => RowState::Expired,
+        Some(Some(left)) => RowState::Taken {
             left: Some(Duration::from_micros(left.unsigned_abs())),
         },
     })
@@ -129,9 +129,9 @@ pub(super) fn look(conn: &mut Conn, name: &str) -> Result<Row> {
 
 /// Renews leases, each in a transaction of its own; returns which rows were still there.
 ///
-/// A lease never becomes shorter: a renewal that was held up on its way, and comes after
-/// a later one, must not take back what that one promised. A lease that has ended stays
-/// ended. Stops at the first error, with what came before it.
+/// A lease never becomes shorter, because a renewal that was held up may arrive after a
+/// later one. A lease that has ended stays ended. Stops at the first error, and then returns
+/// the rows before it.
 pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<bool>, Result<()>) {
     let mut sql = String::new();
     for key in keys {
@@ -150,7 +150,7 @@ pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<
     let done = affected(conn, &sql, &mut changed);
     let mut ours = Vec::with_capacity(changed.len());
     for (key, count) in keys.iter().zip(changed) {
-        // Zero may also mean that the row is there and was not changed.
+        // Zero may also mean that the row already had this lease end.
         match if count > 0 {
             Ok(true)
         } else {
@@ -163,7 +163,7 @@ pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<
     (ours, done)
 }
 
-/// A locking read, because a proxy may send plain ones to a replica that lags.
+/// Uses a locking read, because a proxy may send plain reads to a replica that lags.
 fn is_ours(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     let sql = format!(
         "SELECT 1 FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
@@ -174,7 +174,7 @@ fn is_ours(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     Ok(conn.query_first::<u8, _>(sql)?.is_some())
 }
 
-/// Returns the token of a row that is ours.
+/// Returns the token of the row, if it is there.
 pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     let sql = format!(
         "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
@@ -185,7 +185,7 @@ pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     conn.query_first(sql)
 }
 
-/// Frees the lock if the row is ours; returns whether it was.
+/// Deletes the row; returns whether it was there.
 pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     conn.query_drop(format!(
         "DELETE FROM `database_lock` WHERE `lock` = {} AND `owner` = {}",
@@ -197,8 +197,8 @@ pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
 
 /// Deletes rows whose lease ended at least `ago` ago; returns how many.
 ///
-/// They are looked up without a lock and deleted one by one by their key: a DELETE that
-/// scans would lock every row it passes.
+/// Looks them up without a lock, and deletes each by its key: a DELETE that scans would lock
+/// every row it passes.
 pub(super) fn clean(conn: &mut Conn, ago: Duration) -> Result<u64> {
     let ended = format!(
         "`lease_end` < UTC_TIMESTAMP(6) - INTERVAL {} MICROSECOND",
@@ -224,7 +224,7 @@ fn lease_end(lease: Duration) -> String {
     )
 }
 
-/// Writes text as a literal.
+/// Returns text as a literal.
 fn text(text: &str) -> String {
     let mut literal = String::with_capacity(2 * text.len() + 12);
     literal.push_str("_utf8mb4 X'");

@@ -1,8 +1,8 @@
-//! Threads that talk to the database, so that no caller has to wait for it.
+//! Threads that talk to the database, so that no caller has to.
 //!
-//! A connection can be blocked for as long as its timeouts say, or the kernel's. Whoever
-//! asks waits for the answer as long as it likes; an answer that nobody waits for any
-//! more is dropped, and what was in it cleans up after itself.
+//! A connection can block until its own timeouts end it, or the kernel's. The caller waits
+//! for the answer only as long as it likes; an answer that comes later is dropped, and
+//! what is in it cleans up after itself.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,91 +14,96 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
-use crate::mysql::connection::{Link, Source};
+use crate::mysql::connection::{DatabaseConnection, Source};
 
-type Job = Box<dyn FnOnce(&mut Link) + Send>;
+type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
-/// Up to a number of threads with a connection each, started when there is work.
+/// Up to `max` threads with a connection each, started when there is work.
 ///
 /// They end when this is dropped and the work is done.
-pub(super) struct Workers {
+pub(super) struct WorkerPool {
     name: &'static str,
     source: Arc<Source>,
     /// How long one answer of the database may take.
     limit: Duration,
-    most: usize,
-    to: Sender<Job>,
-    jobs: Receiver<Job>,
-    crew: Arc<Mutex<Crew>>,
+    max: usize,
+    to: Sender<DatabaseJob>,
+    jobs: Receiver<DatabaseJob>,
+    threads: Arc<Mutex<ThreadCount>>,
 }
 
 #[derive(Debug, Default)]
-struct Crew {
-    threads: usize,
+struct ThreadCount {
+    started: usize,
     busy: usize,
 }
 
-impl Workers {
+impl WorkerPool {
     pub(super) fn new(
         name: &'static str,
         source: Arc<Source>,
         limit: Duration,
-        most: usize,
+        max: usize,
     ) -> Self {
         let (to, jobs) = unbounded();
         Self {
             name,
             source,
             limit,
-            most,
+            max,
             to,
             jobs,
-            crew: Arc::default(),
+            threads: Arc::default(),
         }
     }
 
-    /// Returns workers of the same kind that have nothing to do yet.
+    /// Returns a pool with the same settings and no thread yet.
     pub(super) fn replacement(&self) -> Self {
-        Self::new(self.name, self.source.clone(), self.limit, self.most)
+        Self::new(self.name, self.source.clone(), self.limit, self.max)
     }
 
-    /// Hands over work.
-    pub(super) fn submit(&self, job: impl FnOnce(&mut Link) + Send + 'static) {
-        // We own a receiver, so that it cannot fail.
+    /// Has a worker do the job, as soon as one is free.
+    pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        // The pool owns a receiver, so sending cannot fail.
         let _ = self.to.send(Box::new(job));
-        self.hire();
+        self.start_thread();
     }
 
-    /// Starts a thread if there is more work than threads that wait for some.
-    fn hire(&self) {
-        let mut crew = self.crew.lock();
-        if crew.threads == self.most || self.jobs.len() <= crew.threads - crew.busy {
+    /// Starts a thread if there are more jobs than idle threads.
+    fn start_thread(&self) {
+        let mut count = self.threads.lock();
+        if count.started == self.max || self.jobs.len() <= count.started - count.busy {
             return;
         }
-        let link = Link::new(self.source.clone(), self.limit);
-        let (jobs, hired) = (self.jobs.clone(), self.crew.clone());
+        let connection = DatabaseConnection::new(self.source.clone(), self.limit);
+        let (jobs, threads) = (self.jobs.clone(), self.threads.clone());
         let thread = thread::Builder::new().name(self.name.to_owned());
-        match thread.spawn(move || work(link, &jobs, &hired)) {
-            Ok(_) => crew.threads += 1,
-            // Those that are there will come to it; without any, the caller's deadline.
+        match thread.spawn(move || work(connection, &jobs, &threads)) {
+            Ok(_) => count.started += 1,
+            // The other threads come to the job; without any, the caller's deadline does.
             Err(error) => warn!("cannot start the thread {}: {error}", self.name),
         }
     }
 }
 
-fn work(mut link: Link, jobs: &Receiver<Job>, crew: &Mutex<Crew>) {
+fn work(
+    mut connection: DatabaseConnection,
+    jobs: &Receiver<DatabaseJob>,
+    threads: &Mutex<ThreadCount>,
+) {
     for job in jobs {
-        crew.lock().busy += 1;
+        threads.lock().busy += 1;
         // A panic would be the driver's; the thread has more to do.
-        if catch_unwind(AssertUnwindSafe(|| job(&mut link))).is_err() {
-            link.distrust();
+        if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
+            connection.discard();
         }
-        crew.lock().busy -= 1;
+        threads.lock().busy -= 1;
     }
 }
 
-impl fmt::Debug for Workers {
+impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Workers").field(&*self.crew.lock()).finish()
+        let count = self.threads.lock();
+        f.debug_tuple("WorkerPool").field(&*count).finish()
     }
 }

@@ -185,7 +185,23 @@ impl Attempt {
             (state @ State::Finish(_), _) => state,
             (state, Event::Cancel) => self.leave(state, Outcome::Gone),
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
+            (
+                state @ (State::Peek
+                | State::Full
+                | State::Create
+                | State::Parents
+                | State::Sync
+                | State::Find
+                | State::Inspect(_)),
+                event,
+            ) => self.enters(state, event),
+            (state, event) => self.stands(state, event),
+        }
+    }
 
+    /// The part of the table for an attempt without a node in the queue, as far as it knows.
+    fn enters(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
             (State::Peek, Event::Children(names)) => match self.contest.is_taken(&names) {
                 Ok(false) => State::Create,
                 Ok(true) if self.patience == Patience::Waits => State::Full,
@@ -208,6 +224,15 @@ impl Attempt {
             (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
             (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
 
+            // A question whose answer was lost is asked again, and a stale event changes
+            // nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// The part of the table for an attempt whose node stands in the queue.
+    fn stands(&mut self, state: State, event: Event) -> State {
+        match (state, event) {
             (State::List(mine), Event::Children(names)) => {
                 let place = self.contest.place(&names, &mine.name);
                 self.placed(mine, place)

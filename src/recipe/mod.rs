@@ -10,21 +10,35 @@
 //! - [`places`] says where those are whom a path's lock has,
 //! - [`last_grant`] says who comes back to a queue that nobody has joined since,
 //! - [`attempt`] takes one contender into the queue,
+//! - [`multi`] takes one into several queues at once,
+//! - [`permit`] gets one a permit, through the line in front of them,
+//! - [`downgrade`] makes a reader of a writer,
+//! - [`mark`] tells a holder that its predecessor went without releasing,
+//! - [`overdue`] says whom to hurry, and when,
 //! - [`validity`] says how long a holder may trust its lock,
 //! - [`cleanup`] takes what it left behind out of it.
 //!
-//! Nothing in here performs I/O, reads a clock, starts a thread or throws dice; the
-//! lint below fails if that changes. That is what lets `tests/model.rs` try every order
-//! of replies, losses, lag and expiries.
+//! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
+//! anything outside of its values or throws dice. The lint below fails if that changes, and
+//! `tests/model` reads the sources for what the lint cannot see. That is what lets
+//! `tests/model` try every order of replies, losses, lag and expiries.
 
-#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types
+)]
 
 pub mod attempt;
 pub mod cleanup;
 pub mod dialect;
+pub mod downgrade;
 pub mod last_grant;
+pub mod mark;
+pub mod multi;
 pub mod name;
 pub mod overdue;
+pub mod permit;
 pub mod permits;
 pub mod places;
 pub mod queue;

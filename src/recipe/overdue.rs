@@ -1,73 +1,156 @@
-//! When a waiting thread loses its patience with whoever is at the head of the queue.
+//! When a waiting thread loses its patience with the head of the queue.
+//!
+//! ```text
+//!         the time is over        a head that is not ours
+//!  Sleep ───────────────────► List ─────────────────────► Look
+//!    ▲                                                     │ held for too long
+//!    ├────────────────────────── Ask ◄─────────────────────┤
+//!    └────────────────────────── Evict ◄───────────────────┘ and did not let go in its grace
+//!
+//!  Anything else leads back to Sleep.
+//! ```
 //!
 //! Off unless asked for. A holder's time is counted from when this thread first saw it at
 //! the head, by this thread's clock, so nobody is hurried because clocks differ.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use super::queue::Contest;
+use crate::jute::Names;
 
 /// How often to look at most, and at least.
 const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
 /// How long a holder may hold, and how long it may go on when asked to let go.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Rule {
-    pub(crate) held_longer_than: Duration,
-    pub(crate) grace: Duration,
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Rule {
+    /// How long it may hold.
+    pub held_longer_than: Duration,
+    /// How long it may go on when asked to let go.
+    pub grace: Duration,
+}
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Overdue {
+    rule: Rule,
+    head: Option<Head>,
+    state: State,
 }
 
 /// What has been seen of the head of a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Overdue {
-    rule: Rule,
-    head: Option<Head>,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Head {
     /// The transaction that created its node: a name may come again.
     born: i64,
-    since: Instant,
-    asked: Option<Instant>,
+    since: Duration,
+    asked: Option<Duration>,
 }
 
-/// What is to be done about the head of the queue.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
-    Wait,
-    Ask,
-    Evict,
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Sleep,
+    List,
+    Look(String),
+    Ask(String),
+    Evict(String),
+}
+
+/// What the driver is to do next.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// Let this time pass.
+    Sleep(Duration),
+    /// List the queue.
+    List,
+    /// Ask for this node's birth.
+    Look(String),
+    /// Ask whoever has this node to let go.
+    Ask(String),
+    /// Delete this node.
+    Evict(String),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// The time has passed.
+    Elapsed,
+    /// The queue of this contest holds these names; ours among them, if we have a node.
+    Children(Contest, &'a Names, Option<&'a str>),
+    /// The node was created by this transaction; it is now so long since a fixed moment.
+    Born(i64, Duration),
+    /// It is done.
+    Done,
+    /// Something else was answered, or nothing.
+    Failed,
 }
 
 impl Overdue {
-    pub(crate) fn new(rule: Rule) -> Self {
-        Self { rule, head: None }
+    /// A waiting thread that goes by this rule.
+    pub fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            head: None,
+            state: State::Sleep,
+        }
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::Sleep => Action::Sleep(self.period()),
+            State::List => Action::List,
+            State::Look(node) => Action::Look(node.clone()),
+            State::Ask(node) => Action::Ask(node.clone()),
+            State::Evict(node) => Action::Evict(node.clone()),
+        }
+    }
+
+    /// Takes in what came of the last action.
+    pub fn handle(&mut self, event: Event<'_>) {
+        self.state = match (&self.state, event) {
+            (State::Sleep, Event::Elapsed) => State::List,
+            (State::List, Event::Children(contest, names, own)) => {
+                match contest.contenders(names).first() {
+                    // Who is ahead of us is no contender, or has just gone.
+                    Some(head) if own == Some(head.text) => State::Sleep,
+                    Some(head) => State::Look(head.text.to_owned()),
+                    None => State::Sleep,
+                }
+            }
+            (State::Look(node), Event::Born(born, now)) => {
+                let node = node.clone();
+                self.saw(node, born, now)
+            }
+            _ => State::Sleep,
+        };
     }
 
     /// How long to wait before the next look.
-    pub(crate) fn period(&self) -> Duration {
+    fn period(&self) -> Duration {
         let shorter = self.rule.held_longer_than.min(self.rule.grace);
         (shorter / 2).clamp(PERIODS.0, PERIODS.1)
     }
 
     /// Takes in whose node, by its birth, is at the head of the queue now.
-    pub(crate) fn saw(&mut self, born: i64, now: Instant) -> Verdict {
+    fn saw(&mut self, node: String, born: i64, now: Duration) -> State {
         let Some(head) = self.head.as_mut().filter(|head| head.born == born) else {
             self.head = Some(Head {
                 born,
                 since: now,
                 asked: None,
             });
-            return Verdict::Wait;
+            return State::Sleep;
         };
-        let since = |time: Instant| now.saturating_duration_since(time);
         match head.asked {
-            None if since(head.since) < self.rule.held_longer_than => Verdict::Wait,
+            None if now.saturating_sub(head.since) < self.rule.held_longer_than => State::Sleep,
             None => {
                 head.asked = Some(now);
-                Verdict::Ask
+                State::Ask(node)
             }
-            Some(asked) if since(asked) < self.rule.grace => Verdict::Wait,
-            Some(_) => Verdict::Evict,
+            Some(asked) if now.saturating_sub(asked) < self.rule.grace => State::Sleep,
+            Some(_) => State::Evict(node),
         }
     }
 }
@@ -75,33 +158,63 @@ impl Overdue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recipe::dialect::{Dialect, Role};
 
     #[test]
     fn a_holder_is_asked_before_it_is_evicted() {
         let second = Duration::from_secs(1);
-        let mut overdue = Overdue::new(Rule {
+        let rule = Rule {
             held_longer_than: 10 * second,
             grace: 3 * second,
-        });
-        let start = Instant::now();
+        };
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
+        let mut overdue = Overdue::new(rule);
+        let names: Names = ["a-lock-0000000002", "a-lock-0000000001"].iter().collect();
+        let head = "a-lock-0000000001".to_owned();
+        let sleep = Action::Sleep(3 * second / 2);
+        let (ask, evict) = (Action::Ask(head.clone()), Action::Evict(head.clone()));
         #[rustfmt::skip]
         let story = [
-            (0, 1, Verdict::Wait),
-            (9, 1, Verdict::Wait),
-            (10, 1, Verdict::Ask),
-            (12, 1, Verdict::Wait),
-            (13, 1, Verdict::Evict),
-            (14, 2, Verdict::Wait),
-            (23, 2, Verdict::Wait),
-            (24, 2, Verdict::Ask),
-            (25, 1, Verdict::Wait),
+            (0, 1, &sleep),
+            (9, 1, &sleep),
+            (10, 1, &ask),
+            (12, 1, &sleep),
+            (13, 1, &evict),
+            (14, 2, &sleep),
+            (23, 2, &sleep),
+            (24, 2, &ask),
+            (25, 1, &sleep),
         ];
-        for (time, head, expected) in story {
-            assert_eq!(
-                overdue.saw(head, start + time * second),
-                expected,
-                "at {time}"
-            );
+        for (time, born, expected) in story {
+            assert_eq!(overdue.action(), sleep);
+            overdue.handle(Event::Elapsed);
+            overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000002")));
+            assert_eq!(overdue.action(), Action::Look(head.clone()));
+            overdue.handle(Event::Born(born, time * second));
+            assert_eq!(overdue.action(), *expected, "at {time}");
+            overdue.handle(Event::Done);
         }
+    }
+
+    #[test]
+    fn nobody_is_asked_for_a_lock_that_is_ours() {
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
+        let rule = Rule {
+            held_longer_than: Duration::ZERO,
+            grace: Duration::ZERO,
+        };
+        let mut overdue = Overdue::new(rule);
+        overdue.handle(Event::Elapsed);
+        let names: Names = ["a-lock-0000000001"].iter().collect();
+        overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000001")));
+        assert!(matches!(overdue.action(), Action::Sleep(_)));
     }
 }

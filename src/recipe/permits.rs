@@ -6,7 +6,7 @@
 use super::dialect::Dialect;
 
 /// What the number in a semaphore's node means for who is told another, or the same.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Agreement {
     /// It is the same.
     Agreed,

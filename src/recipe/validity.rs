@@ -82,6 +82,50 @@ pub enum GuardState {
     Lost,
 }
 
+/// How long a lock may be trusted, whatever proved it: a committed check of a node, or the
+/// renewal of a row in a database.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Validity {
+    /// From this moment on the holder should begin nothing new.
+    pub suspect_from: Duration,
+    /// From this moment on somebody else may have the lock.
+    pub until: Duration,
+}
+
+impl Validity {
+    /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
+    ///
+    /// The server counts the lease from when it carries the renewal out, which is later. The
+    /// last quarter is for a clock of the server that is set forward, and for the holder to
+    /// come to a stop.
+    pub fn of_lease(sent: Duration, lease: Duration) -> Self {
+        Self {
+            suspect_from: sent + lease / 3,
+            until: sent + lease / 4 * 3,
+        }
+    }
+
+    /// What a guard is, if it is known to be neither lost nor `shaken` by a disconnect.
+    pub fn state(self, shaken: bool, now: Duration) -> GuardState {
+        if self.until <= now {
+            GuardState::Lost
+        } else if shaken || self.suspect_from <= now {
+            GuardState::Suspect
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// When a guard in this state changes, if nothing more is heard.
+    pub fn next_change(self, state: GuardState) -> Option<Duration> {
+        match state {
+            GuardState::Held => Some(self.suspect_from),
+            GuardState::Suspect => Some(self.until),
+            GuardState::Lost => None,
+        }
+    }
+}
+
 /// What one committed check says.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Stamp {
@@ -122,13 +166,11 @@ impl Stamp {
     /// What a guard with this stamp is, if it is known to be neither lost nor `shaken` by a
     /// disconnect since.
     pub fn state(self, shaken: bool, timeout: Duration, now: Duration) -> GuardState {
-        if self.until(timeout) <= now {
-            GuardState::Lost
-        } else if shaken || self.suspect_from(timeout) <= now {
-            GuardState::Suspect
-        } else {
-            GuardState::Held
-        }
+        let validity = Validity {
+            suspect_from: self.suspect_from(timeout),
+            until: self.until(timeout),
+        };
+        validity.state(shaken, now)
     }
 
     /// When the next check is due, so that its answer comes before the guard is suspect.
@@ -164,8 +206,109 @@ impl Stamp {
     }
 }
 
+/// What is known of the session of a lock at one moment.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Terms {
+    /// The shortest timeout that was negotiated in this session.
+    pub timeout: Duration,
+    /// From this moment on nothing is known of the session unless a server answers.
+    pub latest: Duration,
+    /// The session is over, or another one has taken its place.
+    pub over: bool,
+}
+
+impl Terms {
+    /// From this moment on somebody else may have what was proven by `stamp`.
+    pub fn until(self, stamp: Stamp) -> Duration {
+        stamp.until(self.timeout).min(self.latest)
+    }
+}
+
+/// What one guard believes of its lock: the machine of the drawing above.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Belief {
+    /// The last proof; `None` once the lock is lost, which is final.
+    pub stamp: Option<Stamp>,
+    /// Disconnected since that proof.
+    pub shaken: bool,
+}
+
+/// What happened to the connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct News {
+    /// There is a connection, since this moment.
+    pub connected: Option<Duration>,
+    /// It is another one than when there was news before, or there is none.
+    pub broke: bool,
+    /// The session that is served, or was served last; `None` when that has expired.
+    pub session: Option<i64>,
+    /// There will never be a connection again.
+    pub over: bool,
+    /// The transport takes its session to the next connection.
+    pub resumes: bool,
+}
+
+impl Belief {
+    /// On the strength of this proof.
+    pub fn new(stamp: Stamp) -> Self {
+        Self {
+            stamp: Some(stamp),
+            shaken: false,
+        }
+    }
+
+    /// Returns the last proof, unless the lock is lost.
+    pub fn look(&mut self, terms: Terms, now: Duration) -> Option<Stamp> {
+        let good = |stamp: &Stamp| !terms.over && now < terms.until(*stamp);
+        self.stamp = self.stamp.filter(good);
+        self.stamp
+    }
+
+    /// What the guard is.
+    pub fn state(&mut self, terms: Terms, now: Duration) -> GuardState {
+        match self.look(terms, now) {
+            Some(stamp) => stamp.state(self.shaken, terms.timeout, now),
+            None => GuardState::Lost,
+        }
+    }
+
+    /// When the state changes if nothing more is heard; never, once the lock is lost.
+    pub fn changes_at(&mut self, terms: Terms, now: Duration) -> Option<Duration> {
+        let stamp = self.look(terms, now)?;
+        Some(match stamp.state(self.shaken, terms.timeout, now) {
+            GuardState::Held => stamp.suspect_from(terms.timeout).min(terms.until(stamp)),
+            _ => terms.until(stamp),
+        })
+    }
+
+    /// A quorum confirmed the nodes when it was asked with this stamp.
+    ///
+    /// A newer send time is as true with an older touch, and the other way round.
+    pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {
+        if let Some(old) = self.look(terms, now) {
+            self.stamp = Some(Stamp {
+                sent: stamp.sent.max(old.sent),
+                touched: stamp.touched.max(old.touched),
+            });
+            self.shaken = false;
+        }
+    }
+
+    /// Applies what happened to the connection to a lock of this `session`.
+    pub fn hear(&mut self, session: i64, news: News) {
+        let another = news.connected.is_some() && news.session != Some(session);
+        let ends = news.broke && !news.resumes && news.connected.is_none();
+        if news.over || another || news.session.is_none() || ends {
+            self.stamp = None;
+        }
+        // What was confirmed through this connection was not there when the last one broke.
+        let proven = |since| self.stamp.is_some_and(|stamp| since <= stamp.sent);
+        self.shaken |= news.broke && !news.connected.is_some_and(proven);
+    }
+}
+
 /// What bounds the life of one session, as far as its client knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lifetime {
     timeout: Duration,
     latest: Duration,
@@ -174,7 +317,7 @@ pub struct Lifetime {
     answers: VecDeque<Answer>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Answer {
     at: Duration,
     sent: Duration,
@@ -204,9 +347,18 @@ impl Lifetime {
         self.latest
     }
 
+    /// What guards have to know of it, while it is not over.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            timeout: self.timeout,
+            latest: self.latest,
+            over: false,
+        }
+    }
+
     /// From this moment on somebody else may have what was proven by `stamp`.
     pub fn until(&self, stamp: Stamp) -> Duration {
-        stamp.until(self.timeout).min(self.latest)
+        self.terms().until(stamp)
     }
 
     /// A connect request for this session is sent. A server that receives it grants what its
@@ -269,4 +421,9 @@ impl Lifetime {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "whoever tests may ask for more histories, and is told what they show"
+)]
 mod tests;

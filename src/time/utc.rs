@@ -1,9 +1,9 @@
-//! Times of day in messages.
+//! Times in messages.
 
 use std::time::SystemTime;
 
 /// Writes a time as `2026-11-22T10:45:18Z`.
-pub(crate) fn utc(time: SystemTime) -> String {
+pub(crate) fn written(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
@@ -47,7 +47,7 @@ mod tests {
         ];
         for (seconds, text) in table {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!(utc(time), text);
+            assert_eq!(written(time), text);
         }
     }
 }

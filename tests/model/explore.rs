@@ -195,11 +195,13 @@ impl Fingerprint {
 
 impl Hasher for Fingerprint {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.mix(u64::from_le_bytes(word));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
         }
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        self.mix(u64::from_le_bytes(word));
         self.mix(bytes.len() as u64);
     }
 

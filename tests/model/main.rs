@@ -21,24 +21,29 @@ mod client;
 mod directory;
 mod driver;
 mod explore;
+mod hurry;
 mod journey;
 mod mishap;
 mod mutant;
 mod property;
+mod purity;
 mod setting;
 mod steps;
+mod trust;
 mod world;
 
 use std::time::Instant;
 
 use self::directory::Overflow;
-use self::explore::{Explored, explore};
+use self::explore::{Explored, Model, explore};
+use self::hurry::{Haste, Hurry};
 use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
 use self::property::Property::{
     self, Exclusion, Herd, Liveness, Order, Orphan, Ownership, Progress, Sleep, Truth,
 };
 use self::setting::Setting;
+use self::trust::{Allowance, Doubt, Trust};
 use self::world::{Transport, World};
 
 /// Explores settings, and compares how many worlds each has with what is written down.
@@ -307,14 +312,33 @@ fn check_journeys(table: &[(&str, &str, usize)]) {
 #[test]
 fn no_more_permits_are_out_than_there_are() {
     let table = [
-        ("p1 p1", "", 138),
-        ("p1 p1", "1 fault, 1 cancel", 1_890),
-        ("p1 p1", "1 fault, 1 expiry", 35_138),
-        ("p1 p1", "1 cancel, 1 crash", 934),
-        ("p1 p1 p1", "1 expiry", 189_041),
-        ("p1 p1 p1", "1 cancel", 7_147),
-        ("p2 p2 p2", "1 fault", 15_793),
-        ("p2 p2 p2", "1 crash", 9_236),
+        ("p1 p1", "", 152),
+        ("p1 p1", "1 fault, 1 cancel", 1_994),
+        ("p1 p1", "1 fault, 1 expiry", 24_262),
+        ("p1 p1", "1 cancel, 1 crash", 1_324),
+        ("p1 p1 p1", "1 expiry", 161_219),
+        ("p1 p1 p1", "1 cancel", 7_747),
+        ("p2 p2 p2", "1 fault", 16_891),
+        ("p2 p2 p2", "1 crash", 15_584),
+        ("p1 p1", "1 eviction, 1 fault", 6_080),
+        ("p1 p1? p1?", "1 cancel", 9_304),
+        ("p1 p1", "2 expiries", 96_510),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
+fn all_permits_that_are_out_were_given_by_one_number() {
+    let table = [
+        ("p1 p2", "1 fault, 1 cancel", 2_008),
+        ("p1 p2", "1 fault, 1 expiry", 25_125),
+        ("p1 p2 p2", "", 2_589),
+        ("p1 p2 p2", "1 expiry", 181_862),
+        ("p2 p1 p2", "1 cancel", 8_186),
+        ("p2 p1", "1 eviction, 1 fault", 7_281),
+        ("P1 P2", "1 fault, 1 cancel, 1 crash", 6_452),
+        ("p1 P2 p2?", "1 cancel", 10_299),
+        ("k1 k2", "1 fault, 1 cancel", 2_047),
     ];
     check_journeys(&table);
 }
@@ -322,13 +346,13 @@ fn no_more_permits_are_out_than_there_are() {
 #[test]
 fn in_kazoos_layout_there_is_never_a_node_more_than_there_are_permits() {
     let table = [
-        ("k1 k1", "", 132),
-        ("k1 k1", "1 fault, 1 cancel", 1_786),
-        ("k1 k1", "1 fault, 1 expiry", 31_156),
-        ("k1 k1", "1 cancel, 1 crash", 860),
-        ("k1 k1 k1", "1 cancel", 5_980),
-        ("k2 k2 k2", "1 fault", 15_880),
-        ("k2 k2 k2", "1 crash", 8_825),
+        ("k1 k1", "", 146),
+        ("k1 k1", "1 fault, 1 cancel", 1_890),
+        ("k1 k1", "1 fault, 1 expiry", 22_306),
+        ("k1 k1", "1 cancel, 1 crash", 1_226),
+        ("k1 k1 k1", "1 cancel", 6_544),
+        ("k2 k2 k2", "1 fault", 16_972),
+        ("k2 k2 k2", "1 crash", 14_885),
     ];
     check_journeys(&table);
 }
@@ -336,12 +360,17 @@ fn in_kazoos_layout_there_is_never_a_node_more_than_there_are_permits() {
 #[test]
 fn a_downgrade_lets_no_writer_in() {
     let table = [
-        ("d w", "1 fault, 1 cancel, 1 expiry", 18_027),
+        ("d w", "1 fault, 1 cancel, 1 expiry", 13_455),
         ("d r w", "1 fault", 9_510),
-        ("d d", "1 fault, 1 crash", 1_540),
-        ("d w r", "1 expiry", 66_883),
-        ("d w", "1 eviction, 1 fault", 2_399),
-        ("d d", "1 eviction, 1 fault", 4_417),
+        ("d d", "1 fault, 1 crash", 2_046),
+        ("d w r", "1 expiry", 46_057),
+        ("d w", "1 eviction, 1 fault", 2_901),
+        ("d d", "1 eviction, 1 fault", 5_422),
+        ("D w", "1 fault, 1 cancel, 1 expiry", 17_831),
+        ("D w", "2 evictions, 1 fault", 9_907),
+        ("D d r", "1 fault", 17_615),
+        ("D r w", "1 eviction", 18_777),
+        ("d D", "1 fault, 1 expiry, 1 crash", 26_315),
     ];
     check_journeys(&table);
 }
@@ -349,14 +378,27 @@ fn a_downgrade_lets_no_writer_in() {
 #[test]
 fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
     let table = [
-        ("m m", "1 fault", 3_975),
-        ("m m", "1 expiry", 8_574),
-        ("m m", "1 cancel", 502),
-        ("m m m", "", 1_658),
-        ("m m x", "", 1_260),
-        ("m m", "1 crash", 260),
-        ("m m", "1 eviction, 1 fault", 37_815),
-        ("m x", "2 evictions", 827),
+        ("m m", "1 fault", 5_227),
+        ("m m", "1 expiry", 2_168),
+        ("m m", "1 cancel", 350),
+        ("m m m", "", 2_408),
+        ("m m x", "", 1_598),
+        ("m m", "1 crash", 578),
+        ("m m", "1 eviction, 1 fault", 234_675),
+        ("m x", "2 evictions", 17_974),
+        ("m m", "1 cancel, 1 expiry", 4_722),
+        ("m m m", "1 fault", 193_788),
+        ("m? m", "1 fault", 4_381),
+        ("m? m", "1 eviction", 3_803),
+        ("m? m? x", "1 expiry", 47_678),
+        ("M M", "1 fault, 1 cancel", 1_870),
+        ("M M", "1 expiry, 1 fault", 27_824),
+        ("M m", "1 eviction", 6_650),
+        ("M m x", "1 cancel", 8_443),
+        ("M m M", "", 5_153),
+        ("M? m", "1 fault, 1 cancel", 11_095),
+        ("M y m", "1 cancel", 9_124),
+        ("M y", "1 fault, 1 expiry", 11_911),
     ];
     check_journeys(&table);
 }
@@ -364,10 +406,14 @@ fn those_who_want_several_mutexes_do_not_wait_for_each_other() {
 #[test]
 fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
     let table = [
-        ("t t", "1 fault, 1 cancel, 1 expiry", 14_092),
-        ("t t t", "1 fault, 1 crash", 15_070),
-        ("t t t", "2 crashes", 5_663),
-        ("t t", "2 expiries", 19_450),
+        ("t t", "1 fault, 1 cancel, 1 expiry", 8_814),
+        ("t t t", "1 fault, 1 crash", 21_982),
+        ("t t t", "2 crashes", 10_826),
+        ("t t", "2 expiries", 10_382),
+        ("t t", "2 faults, 1 cancel, 1 panic", 1_682),
+        ("t t t", "1 panic, 1 eviction", 17_691),
+        ("t t t", "1 expiry", 29_468),
+        ("t t t", "1 fault, 1 cancel", 12_773),
     ];
     check_journeys(&table);
 }
@@ -376,22 +422,41 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 15] = [
-    (Detour::CountsWithoutItself,   "p1 p1",    "1 expiry",  &[Exclusion]),
-    (Detour::DoesNotWatchTheLeases, "p1 p1",    "",          &[Sleep, Progress, Liveness]),
-    (Detour::LetsTheNextInTooEarly, "p1 p1 p1", "",          &[Progress, Herd, Liveness]),
-    (Detour::RestartsTheLeaseAlone, "p1 p1",    "1 expiry",  &[Progress, Liveness]),
-    (Detour::DoesNotWatchTheLeases, "k1 k1",    "",          &[Sleep, Progress, Liveness]),
-    (Detour::DoesNotLook,           "k1 k1",    "",          &[Exclusion]),
-    (Detour::LooksAfterItsTurn,     "k1 k1",    "",          &[Exclusion, Progress, Liveness]),
-    (Detour::DeletesTheWriterFirst, "d w",      "",          &[Exclusion]),
-    (Detour::TakesANewNumber,       "d w",      "",          &[Exclusion]),
-    (Detour::PlacesOneByOne,        "m m",      "",          &[Progress, Liveness]),
-    (Detour::DowngradesUnchecked,   "d w",      "1 eviction", &[Exclusion]),
-    (Detour::HoldsAllUnproved,      "m x",      "1 eviction", &[Exclusion]),
-    (Detour::ClearsAfterwards,      "t t t",    "1 crash",   &[Truth]),
-    (Detour::MarksInTheQueue,       "t t t",    "1 crash",   &[Truth]),
-    (Detour::ClearsWithoutDeleting, "t t t",    "1 fault, 1 crash", &[Truth]),
+const DETOURS: [Detoured; 34] = [
+    (Detour::CountsWithoutItself,     "p1 p1",    "1 expiry",            &[Exclusion]),
+    (Detour::DoesNotWatchTheLeases,   "p1 p1",    "",                    &[Sleep, Progress, Liveness]),
+    (Detour::LetsTheNextInTooEarly,   "p1 p1 p1", "",                    &[Progress, Herd, Liveness]),
+    (Detour::RestartsTheLeaseAlone,   "p1 p1",    "1 expiry",            &[Progress, Liveness]),
+    (Detour::DoesNotWatchTheLeases,   "k1 k1",    "",                    &[Sleep, Progress, Liveness]),
+    (Detour::DoesNotLook,             "k1 k1",    "",                    &[Exclusion]),
+    (Detour::LooksAfterItsTurn,       "k1 k1",    "",                    &[Exclusion, Progress, Liveness]),
+    (Detour::OverlooksTheNumber,      "p1 p2",    "",                    &[Exclusion]),
+    (Detour::OverlooksThoseOut,       "p1 p2",    "",                    &[Exclusion]),
+    (Detour::WritesWithoutTheLine,    "p1 p2 p1", "1 eviction",          &[Sleep]),
+    (Detour::SleepsThroughTheLastOne, "p1 p2",    "",                    &[Sleep, Progress, Liveness]),
+    (Detour::OutlivesTheLine,         "p1 p1",    "1 eviction",          &[Progress, Liveness]),
+    (Detour::DeletesTheWriterFirst,   "d w",      "",                    &[Exclusion]),
+    (Detour::TakesANewNumber,         "d w",      "",                    &[Exclusion]),
+    (Detour::DowngradesUnchecked,     "d w",      "1 eviction",          &[Exclusion]),
+    (Detour::DowngradesUnproved,      "D w",      "1 eviction",          &[Exclusion]),
+    (Detour::KeepsTheWriter,          "d r",      "",                    &[Progress, Orphan, Liveness]),
+    (Detour::ForgetsTheReader,        "D w",      "1 eviction",          &[Progress, Orphan, Liveness]),
+    (Detour::PlacesOneByOne,          "m m",      "",                    &[Progress, Liveness]),
+    (Detour::HoldsAllUnproved,        "m x",      "1 eviction",          &[Exclusion]),
+    (Detour::KeepsHalf,               "m x",      "1 eviction",          &[Exclusion]),
+    (Detour::SkipsAQueue,             "m y",      "",                    &[Exclusion]),
+    (Detour::TakesOldPlaces,          "m x",      "1 expiry",            &[Truth, Exclusion]),
+    (Detour::ForgetsWhatWasPlaced,    "m m",      "1 fault",             &[Progress, Liveness]),
+    (Detour::ForgetsTheOtherQueue,    "m m",      "1 cancel",            &[Progress, Orphan, Liveness]),
+    (Detour::KeepsWhatItHas,          "M m",      "",                    &[Progress, Liveness]),
+    (Detour::ClearsAfterwards,        "t t t",    "1 crash",             &[Truth]),
+    (Detour::MarksInTheQueue,         "t t t",    "1 crash",             &[Truth]),
+    (Detour::ClearsWithoutDeleting,   "t t t",    "1 fault, 1 crash",    &[Truth]),
+    (Detour::ClearsInAPanic,          "t t",      "1 panic",             &[Truth]),
+    (Detour::DoesNotRead,             "t t",      "1 crash",             &[Truth]),
+    (Detour::DoesNotMark,             "t t",      "1 crash",             &[Truth]),
+    (Detour::MarksUnchecked,          "t t t",    "1 eviction",          &[Exclusion, Truth]),
+    (Detour::LeavesAMarkBehind,       "t t",      "1 fault, 1 cancel",   &[Truth]),
 ];
 
 #[test]
@@ -420,4 +485,113 @@ fn every_detour_is_caught() {
     let expected = DETOURS
         .map(|(detour, goals, mishaps, violated)| (detour, goals, mishaps, violated.to_vec()));
     assert_eq!(found, expected);
+}
+
+/// As [`check`], for small models.
+#[track_caller]
+fn check_small<M: Model>(name: &str, model: M) -> usize {
+    let start = Instant::now();
+    let explored = explore(model);
+    let took = start.elapsed();
+    let Explored { worlds, steps, .. } = explored;
+    println!("{name:49} {worlds:7} worlds {steps:8} steps {took:9.1?}");
+    assert_sound(name, "", &explored);
+    worlds
+}
+
+/// Tries a wrong variant of a small model, and says what it violates.
+fn violated<M: Model>(name: &str, model: M) -> Vec<Property> {
+    let counterexamples = explore(model).counterexamples;
+    let violated = counterexamples.iter().map(|c| c.violation.property);
+    let violated: Vec<_> = violated.collect();
+    println!("{name} violates {violated:?}");
+    counterexamples
+        .iter()
+        .take(1)
+        .for_each(|first| println!("    {first}"));
+    violated
+}
+
+fn allow([time, pings, proofs, breaks]: [u8; 4]) -> Allowance {
+    Allowance {
+        time,
+        pings,
+        proofs,
+        breaks,
+    }
+}
+
+#[test]
+fn a_guard_is_lost_before_somebody_else_can_have_its_lock() {
+    #[rustfmt::skip]
+    let table = [
+        // time, pings, proofs, breaks
+        ([ 8, 0, 0, 0], 9),
+        ([10, 1, 1, 1], 221_836),
+        ([10, 2, 1, 0], 810_827),
+        ([10, 1, 2, 0], 708_098),
+        ([ 8, 1, 1, 2], 391_102),
+        ([ 8, 0, 2, 2], 229_124),
+    ];
+    let found = table.map(|(left, _)| {
+        let trust = Trust::new(allow(left), Doubt::None);
+        (left, check_small(&format!("{left:?}"), trust))
+    });
+    assert_eq!(found, table);
+}
+
+#[rustfmt::skip]
+const DOUBTS: [(Doubt, [u8; 4], &[Property]); 8] = [
+    (Doubt::TakesPingsForProofs,   [10, 2, 0, 1], &[Exclusion]),
+    (Doubt::TakesACommitForATouch, [10, 0, 2, 1], &[Exclusion]),
+    (Doubt::CountsFromTheAnswer,   [10, 0, 2, 1], &[Exclusion]),
+    (Doubt::ReturnsFromLost,       [10, 0, 2, 0], &[Truth]),
+    (Doubt::KeepsTheLongerTimeout, [10, 0, 1, 2], &[Exclusion]),
+    (Doubt::ForgivesAReconnect,    [ 8, 0, 0, 1], &[Truth]),
+    (Doubt::SleepsPastTheChange,   [ 8, 0, 0, 0], &[Sleep]),
+    (Doubt::OverlooksABreak,       [ 8, 0, 0, 1], &[Truth]),
+];
+
+#[test]
+fn every_doubt_is_caught() {
+    let found = DOUBTS.map(|(doubt, left, _)| {
+        let trust = Trust::new(allow(left), doubt);
+        (doubt, left, violated(&format!("{doubt:?}"), trust))
+    });
+    assert_eq!(
+        found,
+        DOUBTS.map(|(doubt, left, violated)| (doubt, left, violated.to_vec()))
+    );
+}
+
+#[test]
+fn a_head_is_hurried_in_time_and_nobody_else_is() {
+    let table = [((20, 0), 204), ((30, 2), 37_373), ((40, 3), 275_659)];
+    let found = table.map(|((end, comers), _)| {
+        let hurry = Hurry::new(end, comers, Haste::None);
+        let worlds = check_small(&format!("{end} steps, {comers} more"), hurry);
+        ((end, comers), worlds)
+    });
+    assert_eq!(found, table);
+}
+
+const HASTES: [(Haste, &[Property]); 6] = [
+    (Haste::GoesByTheName, &[Truth, Ownership]),
+    (Haste::GoesByAFastClock, &[Truth, Ownership]),
+    (Haste::AsksNobody, &[Ownership]),
+    (Haste::AsksItself, &[Ownership]),
+    (Haste::AsksTheNext, &[Truth, Liveness]),
+    (Haste::OversleepsTheGrace, &[Liveness]),
+];
+
+#[test]
+fn every_haste_is_caught() {
+    let found = HASTES.map(|(haste, _)| {
+        let hurry = Hurry::new(30, 2, haste);
+        (haste, violated(&format!("{haste:?}"), hurry))
+    });
+    assert_eq!(
+        found,
+        HASTES.map(|(haste, violated)| (haste, violated.to_vec()))
+    );
 }

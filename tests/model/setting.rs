@@ -67,6 +67,7 @@ pub(crate) fn budget(text: &str) -> Budget {
             "cancel" | "cancels" => &mut budget.cancels,
             "expiry" | "expiries" => &mut budget.expiries,
             "crash" | "crashes" => &mut budget.crashes,
+            "panic" | "panics" => &mut budget.panics,
             "eviction" | "evictions" => &mut budget.evictions,
             "touch" | "touches" => &mut budget.touches,
             "vanishing" | "vanishings" => &mut budget.vanishings,

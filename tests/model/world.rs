@@ -32,6 +32,8 @@ pub(crate) struct Budget {
     /// A session expires although its client lives.
     pub(crate) expiries: u8,
     pub(crate) crashes: u8,
+    /// A critical section panics.
+    pub(crate) panics: u8,
     /// An operator deletes a contender's node.
     pub(crate) evictions: u8,
     /// Somebody writes into a node that is watched.

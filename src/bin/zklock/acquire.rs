@@ -1,73 +1,76 @@
-//! How `zklock run` gets its lock.
+//! How `zklock run` acquires its lock.
 //!
-//! A lock without `-s` is a mutex, so that it excludes with every program's mutex on the
-//! same path. Mutexes and read-write locks do not wait for each other, though, and refuse
-//! to hold beside each other, so where both are wanted one has to give in: `run` queues as
-//! a writer if there are readers or writers already, and `run -s` waits until the mutexes
-//! have gone. Whatever happens in between, the library refuses in the end.
+//! A lock without `-s` is a mutex, so that it excludes every program's mutex on the same
+//! path. Mutexes and read-write locks do not wait for each other, and the library refuses to
+//! hold one beside the other. So `run` queues as a writer if there are readers or writers
+//! already, and `run -s` waits until the mutexes have gone.
 
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use zklock::{Client, Contender, Error, FencingToken, LockGuard, LockOptions, Role};
+use zklock::{
+    Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
+    RwLockReadGuard, RwLockWriteGuard,
+};
 
 use crate::args::Run;
 use crate::failure::Failure;
-use crate::waiting::Line;
+use crate::status_line::StatusLine;
 
-/// How many attempts are made even by who does not wait: one finds out which kind of lock
-/// is there, one is for that kind, and one for what has changed meanwhile.
-const SURE: u32 = 3;
+/// How many attempts are made even without a wait: one finds out which kind of lock is
+/// there, one is for that kind, and one for what has changed meanwhile.
+const MIN_ATTEMPTS: u32 = 3;
 
 /// A lock that is held.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct HeldLock {
     pub(crate) guard: Box<dyn LockGuard>,
     pub(crate) node: String,
     pub(crate) token: Option<FencingToken>,
 }
 
-/// How the wait went.
+/// A lock that was acquired.
 #[derive(Debug)]
 pub(crate) struct Acquired {
-    pub(crate) lease: Lease,
-    /// Somebody else was there first.
+    pub(crate) lock: HeldLock,
+    /// Another client was there first.
     pub(crate) waited: bool,
 }
 
-/// What is asked for, and for how long.
+/// What lock to acquire, and how long to wait for it.
 #[derive(Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct AcquireRequest<'a> {
     pub(crate) client: &'a Client,
     pub(crate) run: &'a Run,
-    pub(crate) patience: Patience,
+    pub(crate) limit: WaitLimit,
     pub(crate) cancel: &'a Receiver<()>,
-    pub(crate) line: &'a Line,
+    pub(crate) status_line: &'a StatusLine,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Patience {
-    Tries,
+pub(crate) enum WaitLimit {
+    OneTry,
     Until(Instant),
-    Waits,
+    Forever,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum LockKind {
     Mutex,
     Read,
     Write,
     Permit(u32),
 }
 
-/// By whom attempts were refused.
+/// The attempts that were refused.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusedAttempts {
     count: u32,
+    /// The node that was the reason for the last one.
     node: String,
 }
 
-impl Refused {
+impl RefusedAttempts {
     /// Counts an attempt; returns whether the one before was refused by the same node.
     fn again(&mut self, node: &str) -> bool {
         self.count += 1;
@@ -76,55 +79,65 @@ impl Refused {
         again
     }
 
-    /// The first attempts hardly wait, and no two of many do for the same time.
+    /// Returns a pause that is short at first, and random.
     fn pause(&self) -> Duration {
         let longest = Duration::from_millis(10) * 2_u32.pow(self.count.min(7));
         longest.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 }
 
-impl Lease {
-    fn new(guard: impl LockGuard + 'static, node: String, token: Option<FencingToken>) -> Self {
-        Self {
-            guard: Box::new(guard),
-            node,
-            token,
+macro_rules! held_lock_from {
+    ($guard:ty, $token:expr) => {
+        impl From<$guard> for HeldLock {
+            fn from(guard: $guard) -> Self {
+                let token: fn(&$guard) -> Option<FencingToken> = $token;
+                Self {
+                    node: guard.node().to_owned(),
+                    token: token(&guard),
+                    guard: Box::new(guard),
+                }
+            }
         }
-    }
+    };
 }
 
-impl Patience {
+held_lock_from!(MutexGuard, |guard| Some(guard.fencing_token()));
+held_lock_from!(RwLockReadGuard, |guard| Some(guard.fencing_token()));
+held_lock_from!(RwLockWriteGuard, |guard| Some(guard.fencing_token()));
+held_lock_from!(Permit, |_| None);
+
+impl WaitLimit {
     pub(crate) fn new(run: &Run, started: Instant) -> Self {
         if run.nonblock || run.wait.is_some_and(|wait| wait.is_zero()) {
-            return Self::Tries;
+            return Self::OneTry;
         }
         let deadline = run.wait.and_then(|wait| started.checked_add(wait));
-        deadline.map_or(Self::Waits, Self::Until)
+        deadline.map_or(Self::Forever, Self::Until)
     }
 
-    /// One try is always made, however long it took to connect.
+    /// Returns whether the time is up; one try is made even then.
     fn is_over(self) -> bool {
         match self {
-            Self::Tries => true,
+            Self::OneTry => true,
             Self::Until(deadline) => deadline <= Instant::now(),
-            Self::Waits => false,
+            Self::Forever => false,
         }
     }
 }
 
-impl Wish<'_> {
-    /// Returns `None` if the lock was not got.
+impl AcquireRequest<'_> {
+    /// Acquires the lock; returns `None` if it is taken.
     pub(crate) fn acquire(&self) -> Result<Option<Acquired>, Failure> {
         let mut waited = false;
         let mut kind = match (self.run.permits, self.run.shared) {
-            (Some(permits), _) => Kind::Permit(permits),
-            (None, true) => Kind::Read,
-            (None, false) => Kind::Mutex,
+            (Some(permits), _) => LockKind::Permit(permits),
+            (None, true) => LockKind::Read,
+            (None, false) => LockKind::Mutex,
         };
-        let mut refused = Refused::default();
+        let mut refused = RefusedAttempts::default();
         loop {
             let error = match self.attempt(kind, &mut waited) {
-                Ok(lease) => return Ok(lease.map(|lease| Acquired { lease, waited })),
+                Ok(lock) => return Ok(lock.map(|lock| Acquired { lock, waited })),
                 Err(error) => error,
             };
             let Error::ForeignContender { node, .. } = &error else {
@@ -132,95 +145,77 @@ impl Wish<'_> {
             };
             let present = self.client.contenders(&self.run.path)?;
             let again = refused.again(node);
-            match kind {
-                // What refuses us twice and is in no queue is no contender that has gone,
-                // but another kind of lock.
+            match next_kind(kind, &present) {
+                // A node that refuses twice and is in no queue is no contender that has
+                // gone, but another kind of lock.
                 _ if present.is_empty() && again => return Err(error.into()),
-                // Somebody has one of several permits: that is another kind of lock.
-                _ if present.iter().any(|other| other.role() == Role::Permit) => {
-                    return Err(error.into());
-                }
-                Kind::Mutex | Kind::Write if present.is_empty() => {}
-                Kind::Mutex if all(&present, &[Role::Read, Role::Write]) => kind = Kind::Write,
-                Kind::Write if all(&present, &[Role::Exclusive]) => kind = Kind::Mutex,
-                Kind::Read if present.iter().all(is_our_mutex_or_shared) => {
+                None => return Err(error.into()),
+                Some(LockKind::Read) => {
                     if self.mutexes_stay(present)? {
                         return Ok(None);
                     }
                     waited = true;
                 }
-                _ => return Err(error.into()),
+                Some(next) => kind = next,
             }
-            if !self.goes_on(&refused) {
+            if !self.pause(&refused) {
                 return Ok(None);
             }
         }
     }
 
-    /// Pauses before another attempt; returns whether there is to be one.
-    fn goes_on(&self, refused: &Refused) -> bool {
-        // A queue of another kind may be there, and have gone, before we know of it.
-        if self.patience.is_over() && SURE <= refused.count {
+    /// Pauses before another attempt; returns `false` if there is none.
+    fn pause(&self, refused: &RefusedAttempts) -> bool {
+        // A queue of another kind may be gone by now.
+        if self.limit.is_over() && MIN_ATTEMPTS <= refused.count {
             return false;
         }
-        let pause = match self.patience {
-            Patience::Until(deadline) => {
+        let pause = match self.limit {
+            WaitLimit::Until(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 refused.pause().min(left)
             }
-            Patience::Tries | Patience::Waits => refused.pause(),
+            WaitLimit::OneTry | WaitLimit::Forever => refused.pause(),
         };
         self.cancel.recv_timeout(pause).is_err()
     }
 
-    fn attempt(&self, kind: Kind, waited: &mut bool) -> zklock::Result<Option<Lease>> {
+    fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
         let (client, path) = (self.client, &self.run.path);
-        // The try goes on where a wait of no length would give up before it has begun.
-        let tries = self.patience.is_over();
+        // A wait of no length would give up before it has begun.
+        let try_once = self.limit.is_over();
         Ok(match kind {
-            Kind::Mutex => {
+            LockKind::Mutex => {
                 let lock = client.mutex(path)?;
-                let guard = match tries {
+                let guard = match try_once {
                     true => lock.try_lock()?,
                     false => lock.lock_with(self.options(waited))?,
                 };
-                guard.map(|guard| {
-                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
-                    Lease::new(guard, node, Some(token))
-                })
+                guard.map(HeldLock::from)
             }
-            Kind::Read => {
+            LockKind::Read => {
                 let lock = client.rwlock(path)?;
-                let guard = match tries {
+                let guard = match try_once {
                     true => lock.try_read()?,
                     false => lock.read_with(self.options(waited))?,
                 };
-                guard.map(|guard| {
-                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
-                    Lease::new(guard, node, Some(token))
-                })
+                guard.map(HeldLock::from)
             }
-            Kind::Write => {
+            LockKind::Write => {
                 let lock = client.rwlock(path)?;
-                let guard = match tries {
+                let guard = match try_once {
                     true => lock.try_write()?,
                     false => lock.write_with(self.options(waited))?,
                 };
-                guard.map(|guard| {
-                    let (node, token) = (guard.node().to_owned(), guard.fencing_token());
-                    Lease::new(guard, node, Some(token))
-                })
+                guard.map(HeldLock::from)
             }
-            Kind::Permit(permits) => {
+            LockKind::Permit(permits) => {
                 let semaphore = client.semaphore(path, permits)?;
-                let permit = match tries {
+                let permit = match try_once {
                     true => semaphore.try_acquire()?,
                     false => semaphore.acquire_with(self.options(waited))?,
                 };
-                permit.map(|permit| {
-                    let node = permit.node().to_owned();
-                    Lease::new(permit, node, None)
-                })
+                permit.map(HeldLock::from)
             }
         })
     }
@@ -230,21 +225,21 @@ impl Wish<'_> {
             .cancel(self.cancel.clone())
             .on_wait(|waiting| {
                 *waited = true;
-                self.line.tell(waiting);
+                self.status_line.tell(waiting);
             });
-        match self.patience {
-            Patience::Until(deadline) => options.deadline(deadline),
-            Patience::Tries | Patience::Waits => options,
+        match self.limit {
+            WaitLimit::Until(deadline) => options.deadline(deadline),
+            WaitLimit::OneTry | WaitLimit::Forever => options,
         }
     }
 
-    /// Waits for mutexes to go; returns whether one is left when it is time to give up.
+    /// Waits until no mutex is left; returns `true` if one is when the time is up.
     fn mutexes_stay(&self, mut present: Vec<Contender>) -> Result<bool, Failure> {
-        /// How soon we notice that we are to give up.
+        /// How often to look whether the time is up.
         const LOOK: Duration = Duration::from_millis(200);
 
         while present.iter().any(|other| other.role() == Role::Exclusive) {
-            if self.patience.is_over() || !self.cancel.is_empty() {
+            if self.limit.is_over() || !self.cancel.is_empty() {
                 return Ok(true);
             }
             present = self
@@ -254,7 +249,7 @@ impl Wish<'_> {
         Ok(false)
     }
 
-    /// Somebody who throws us out of the queue does not want us to have the lock.
+    /// An eviction counts as a lock that is taken.
     fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
         match error {
             Error::Evicted { .. } => {
@@ -265,11 +260,24 @@ impl Wish<'_> {
     }
 }
 
+/// Returns the kind of lock to try beside these contenders, if one can be held with them.
+fn next_kind(kind: LockKind, present: &[Contender]) -> Option<LockKind> {
+    match kind {
+        // Somebody has one of several permits: that is another kind of lock.
+        _ if present.iter().any(|other| other.role() == Role::Permit) => None,
+        LockKind::Mutex | LockKind::Write if present.is_empty() => Some(kind),
+        LockKind::Mutex if all(present, &[Role::Read, Role::Write]) => Some(LockKind::Write),
+        LockKind::Write if all(present, &[Role::Exclusive]) => Some(LockKind::Mutex),
+        LockKind::Read if present.iter().all(is_our_mutex_or_shared) => Some(kind),
+        _ => None,
+    }
+}
+
 fn all(present: &[Contender], roles: &[Role]) -> bool {
     present.iter().all(|other| roles.contains(&other.role()))
 }
 
-/// Mutexes of others would not look whether we share the lock.
+/// Mutexes of other programs do not wait for readers.
 fn is_our_mutex_or_shared(other: &Contender) -> bool {
     other.role() != Role::Exclusive || other.owner().program.is_some()
 }

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ Examples:
 
 Exit status:
   that of the command; if signal N ended it, zklock dies of it, too: 128+N to a shell
-  1    the lock was not got (another one with -E)
+  1    the lock was taken (another one with -E)
   64   bad usage
   69   no server answered
   70   anything else went wrong
   75   the lock was lost or in doubt, and the command was stopped
-  77   the servers do not let us
+  77   the servers refused access
   126  the command cannot be run; 127 it was not found";
 
 const RUN_EXAMPLES: &str = "\
@@ -47,11 +47,11 @@ pub(crate) struct Args {
     #[arg(long, global = true, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
     pub(crate) hosts: Option<String>,
 
-    /// How long the servers keep the lock of a client that they do not hear of.
+    /// How long the servers keep the lock of a client that has gone silent.
     #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
-    /// Gives up after this long without a server.
+    /// How long to wait for a server.
     #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
@@ -62,18 +62,18 @@ pub(crate) struct Args {
 
     #[cfg(feature = "tls")]
     #[command(flatten)]
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsArgs,
 
-    /// Who may do what with the nodes that we create.
+    /// Who may read and change the nodes of the lock.
     #[arg(long, global = true, value_name = "WHO", default_value = "open")]
     pub(crate) acl: Protection,
 
-    /// With whose locks ours exclude: Curator's and go-zookeeper's, kazoo's, or those of
+    /// Whose locks to exclude: those of Curator and go-zookeeper, of kazoo, or of
     /// ZooKeeper's recipes page.
     #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
-    pub(crate) dialect: Words,
+    pub(crate) dialect: LockDialect,
 
-    /// Says on stderr what happens; twice says more.
+    /// Logs to stderr; given twice, logs more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -83,7 +83,7 @@ pub(crate) struct Args {
 
 #[cfg(feature = "tls")]
 #[derive(Debug, clap::Args)]
-pub(crate) struct Tls {
+pub(crate) struct TlsArgs {
     /// Encrypts the connection.
     #[arg(long, global = true)]
     pub(crate) tls: bool,
@@ -127,7 +127,7 @@ pub(crate) enum Task {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// Shares the lock with others that say so, too.
+    /// Shares the lock with other holders that share it.
     #[arg(short, long, conflicts_with = "permits")]
     pub(crate) shared: bool,
 
@@ -135,19 +135,19 @@ pub(crate) struct Run {
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
-    /// Waits this long for the lock at most.
+    /// Waits at most this long for the lock.
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,
 
-    /// The exit status when the lock was not got.
+    /// The exit status if the lock is taken.
     #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
     pub(crate) conflict_exit_code: u8,
 
-    /// Lets this many hold at a time; all that use the lock must say the same number.
+    /// Lets this many run at a time; every user of the lock must give the same number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
-    /// What to do when the lock is in doubt: stop the command, or say so.
+    /// What to do when the lock is in doubt: stop the command, or warn.
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     pub(crate) on_lost: OnLost,
 
@@ -157,12 +157,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     pub(crate) grace: Option<Duration>,
 
-    /// Keeps the lock for this long at least, for commands that are over before another
-    /// machine's clock has come to start them.
+    /// Keeps the lock for at least this long, for commands that end before the clock of
+    /// another machine reaches their start time.
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     pub(crate) hold_at_least: Option<Duration>,
 
-    /// What those who wait are told of us, instead of the command's name.
+    /// A text for those who wait, instead of the command's name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 
@@ -185,7 +185,7 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Goes on, and lists again when something changes.
+    /// Lists again whenever something changes.
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -196,12 +196,12 @@ pub(crate) struct Revoke {
     #[arg(value_parser = absolute)]
     pub(crate) path: String,
 
-    /// Asks this one only, holder or not; a name as `list` shows it, or a full path.
+    /// Asks only this contender, holder or not: a name as `list` shows it, or a full path.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
 
-    /// Deletes the nodes of those who have not let go after this long. A holder that is
-    /// cut off hears of it late: its command may go on for half a session timeout.
+    /// Deletes the nodes of those who have not let go after this long. A holder that is cut
+    /// off hears of it late: its command may go on for half a session timeout.
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     pub(crate) evict_after: Option<Duration>,
 }
@@ -212,7 +212,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181")]
     pub(crate) listen: SocketAddr,
 
-    /// Removes the directories of locks that nobody uses this often.
+    /// How often the directories of unused locks are removed.
     #[arg(long, value_name = "SECS", default_value = "60", value_parser = seconds)]
     pub(crate) container_check: Duration,
 }
@@ -225,20 +225,20 @@ pub(crate) enum OnLost {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Protection {
-    /// Everybody may do everything.
+    /// Every client may do everything.
     Open,
-    /// Only who has our credentials.
+    /// Only clients with the same credentials may do anything.
     Creator,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Words {
+pub(crate) enum LockDialect {
     Curator,
     Kazoo,
     Recipe,
 }
 
-/// What is wrong with a path otherwise is said when there is a connection.
+/// The library checks the rest of the path.
 fn absolute(text: &str) -> Result<String, String> {
     match text.strip_prefix('/') {
         None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),

@@ -1,10 +1,8 @@
-//! The command, as the head of a process group of its own, and all that it starts.
+//! The command, as the head of its own process group, and all that it starts.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
@@ -14,46 +12,39 @@ use rustix::process::{
 
 use crate::descendants;
 use crate::ending::Ending;
-use crate::inner::{DONE, EXEC, NODE, WATCH};
-use crate::listener::Listener;
+use crate::helper::{self, DONE, EXEC, NODE, Started, WATCH};
+use crate::terminal_listener::TerminalListener;
 
-/// Processes that end with us, however we end.
+/// The command's processes, which end with `zklock run`, however that ends.
 #[derive(Debug)]
 pub(crate) struct Child {
     group: Pid,
     ended: Option<WaitStatus>,
-    /// While this is open, the watching process waits.
+    /// `__watch` waits while this is open.
     watched: Option<ChildStdin>,
-    /// Our own processes, which are no part of it.
-    ours: Vec<Pid>,
+    /// The helper processes, which are not the command's.
+    helpers: Vec<Pid>,
 }
 
-/// What the command finds in its environment.
+/// The variables for the command.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     pub(crate) path: &'a str,
     pub(crate) node: &'a str,
-    /// One of somebody else's, which runs us as his command, says nothing of this lock.
+    /// Without one, the variable is removed: another `zklock run` around this one may have
+    /// set it.
     pub(crate) token: Option<String>,
 }
 
-/// A process that was started.
-#[derive(Debug)]
-pub(crate) struct Started {
-    pub(crate) id: Pid,
-    pub(crate) input: Option<ChildStdin>,
-    pub(crate) output: Option<ChildStdout>,
-}
-
 impl Child {
-    /// Starts the command as far as the moment before it begins.
+    /// Starts the command, which waits to [begin](Self::begin).
     ///
-    /// To be called on the main thread: the kernel ends the command with the thread that
-    /// started it.
+    /// Must be called on the main thread: the kernel kills the command when the thread that
+    /// started it ends.
     pub(crate) fn start(command: &[OsString], variables: &Variables<'_>) -> io::Result<Self> {
         adopt_orphans();
         let watch = watch(variables.node);
-        let mut exec = ourselves(EXEC);
+        let mut exec = helper::command(EXEC);
         exec.arg(getpid().as_raw_pid().to_string())
             .args(command)
             .env("ZKLOCK_PATH", variables.path)
@@ -62,9 +53,9 @@ impl Child {
             Some(token) => exec.env("ZKLOCK_TOKEN", token),
             None => exec.env_remove("ZKLOCK_TOKEN"),
         };
-        let group = spawn(&mut exec)?.id;
-        let ours = watch.iter().map(|watch| watch.id).collect();
-        // Before it can start anything.
+        let group = helper::spawn(&mut exec)?.id;
+        let helpers = watch.iter().map(|watch| watch.id).collect();
+        // Before the command can start anything.
         let told = watch.and_then(|watch| {
             let input = watch.input;
             let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
@@ -78,7 +69,7 @@ impl Child {
             group,
             ended: stopped(group)?,
             watched: told.ok(),
-            ours,
+            helpers,
         })
     }
 
@@ -91,17 +82,17 @@ impl Child {
         self.group
     }
 
-    /// Has the group listened to, for what the terminal sends to it.
-    pub(crate) fn listen(&mut self) -> io::Result<Listener> {
-        let listener = Listener::start(self.group)?;
-        self.ours.push(listener.process);
+    /// Starts a helper that reports what the terminal sends to the group.
+    pub(crate) fn listen(&mut self) -> io::Result<TerminalListener> {
+        let listener = TerminalListener::start(self.group)?;
+        self.helpers.push(listener.process);
         Ok(listener)
     }
 
-    /// Sends a signal to the whole group, and to what has left it.
+    /// Sends a signal to the group, and to the processes that have left it.
     pub(crate) fn signal(&self, signal: Signal) {
         self.signal_group(signal);
-        for process in descendants::living(&self.ours).unwrap_or_default() {
+        for process in descendants::living(&self.helpers).unwrap_or_default() {
             if process.group != Some(self.group) {
                 let _ = kill_process(process.id, signal);
             }
@@ -110,15 +101,15 @@ impl Child {
 
     /// Kills everything that the command has started.
     ///
-    /// To be repeated until it [is gone](Self::is_gone).
+    /// Must be repeated until it [is gone](Self::is_gone).
     pub(crate) fn kill(&self) {
         self.signal_group(Signal::KILL);
-        descendants::kill(&self.ours);
+        descendants::kill(&self.helpers);
     }
 
     /// Sends a signal to the group alone.
     pub(crate) fn signal_group(&self, signal: Signal) {
-        // It fails when the group has just ended, and for processes of somebody else.
+        // It fails if the group has just ended, and for processes of other users.
         if let Err(error) = kill_process_group(self.group, signal) {
             log::debug!("cannot send {signal:?} to the command: {error}");
         }
@@ -131,15 +122,15 @@ impl Child {
         }
     }
 
-    /// Looks what became of our children; returns the signal that stopped the command, if
-    /// one did.
+    /// Reaps children that have ended; returns the signal that stopped the command, if one
+    /// did.
     pub(crate) fn look(&mut self) -> Option<i32> {
         let mut stopped = None;
         while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if process != self.group {
-                // Its number may become another's.
+                // The number may be given to another process.
                 if !status.stopped() {
-                    self.ours.retain(|ours| *ours != process);
+                    self.helpers.retain(|helpers| *helpers != process);
                 }
                 continue;
             }
@@ -158,17 +149,17 @@ impl Child {
 
     /// Returns whether nothing is left of what it has started.
     pub(crate) fn is_gone(&self) -> bool {
-        let is_gone = || match descendants::living(&self.ours) {
+        let is_gone = || match descendants::living(&self.helpers) {
             Some(rest) => rest.is_empty(),
             None => test_kill_process_group(self.group) == Err(Errno::SRCH),
         };
-        // What was orphaned during the first look is there during the second.
+        // A process that is orphaned during the first look is found in the second.
         self.has_ended() && is_gone() && is_gone()
     }
 
-    /// Names what is left, to a person.
+    /// Names the processes that are left.
     pub(crate) fn rest(&self) -> String {
-        let rest = descendants::living(&self.ours).unwrap_or_default();
+        let rest = descendants::living(&self.helpers).unwrap_or_default();
         let numbers: Vec<_> = rest.iter().take(8).map(|one| one.id.to_string()).collect();
         match numbers.is_empty() {
             true => format!("process group {}", self.group),
@@ -192,7 +183,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.is_gone() {
-            // We were interrupted by a fault of our own.
+            // Only a panic gets here.
             self.kill();
         }
         if let Some(mut watched) = self.watched.take() {
@@ -201,7 +192,7 @@ impl Drop for Child {
     }
 }
 
-/// Makes what the command leaves behind our children, so that we hear of its end.
+/// Makes orphans of the command children of this process, so that it hears of their end.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
@@ -210,49 +201,22 @@ fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
-/// Starts the watching process, which has yet to be told of the group.
+/// Starts `__watch`, which is told the group later.
 fn watch(node: &str) -> io::Result<Started> {
-    let mut watch = ourselves(WATCH);
+    let mut watch = helper::command(WATCH);
     watch
         .arg(node)
-        // Of a lock that we ourselves run under: its watching process must leave this one
-        // the time to do the same.
+        // Under another `zklock run`: that one's `__watch` must not kill this one first.
         .env_remove(NODE)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    spawn(&mut watch)
+    helper::spawn(&mut watch)
 }
 
-/// Waits until what becomes the command has stopped for us; returns its end if it did not
-/// come so far.
+/// Waits until `__exec` has stopped itself; returns its status if it ended instead.
 fn stopped(group: Pid) -> io::Result<Option<WaitStatus>> {
     let stopped = retry_on_intr(|| waitpid(Some(group), WaitOptions::UNTRACED))?;
     let ended = stopped.map(|(_, status)| status);
     Ok(ended.filter(|status| !status.stopped()))
-}
-
-/// Returns a command that starts this program again, for one of its parts.
-pub(crate) fn ourselves(part: &str) -> Command {
-    // The path under which we were started may have got another program by now.
-    let linux = Path::new("/proc/self/exe");
-    let program = match linux.exists() {
-        true => linux.to_owned(),
-        false => std::env::current_exe().unwrap_or_else(|_| "zklock".into()),
-    };
-    let mut command = Command::new(program);
-    command.arg0("zklock").arg(part).process_group(0);
-    command
-}
-
-/// Starts a process that [`Child::look`] will wait for.
-#[allow(clippy::zombie_processes)]
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Started> {
-    let mut process = command.spawn()?;
-    let id = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
-    Ok(Started {
-        id: id.ok_or_else(|| io::Error::other("a process without a number"))?,
-        input: process.stdin.take(),
-        output: process.stdout.take(),
-    })
 }

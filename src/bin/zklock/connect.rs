@@ -1,5 +1,5 @@
-//! How we come to a client. Credentials come from the environment or from a file, because
-//! arguments can be read by everybody on the machine.
+//! Makes the client that the arguments describe. Credentials come from the environment or a
+//! file, because every user of the machine can read arguments.
 
 use std::env;
 use std::fs;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use zklock::{Acl, Client, Dialect};
 
-use crate::args::{Args, Protection, Words};
+use crate::args::{Args, LockDialect, Protection};
 use crate::failure::Failure;
 
 const AUTH: &str = "ZKLOCK_AUTH";
 
-/// Connects, for `limit` at most if that is shorter than what the user said.
+/// Connects; gives up after `limit`, or earlier if the user says so.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
     let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
     let hosts = hosts.ok_or_else(|| {
@@ -26,9 +26,9 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
             Protection::Creator => Acl::creator_all(),
         })
         .dialect(match args.dialect {
-            Words::Curator => Dialect::Curator,
-            Words::Kazoo => Dialect::Kazoo,
-            Words::Recipe => Dialect::Recipe,
+            LockDialect::Curator => Dialect::Curator,
+            LockDialect::Kazoo => Dialect::Kazoo,
+            LockDialect::Recipe => Dialect::Recipe,
         });
     #[cfg(feature = "tls")]
     if let Some(tls) = tls(&args.tls) {
@@ -44,7 +44,7 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
 }
 
 #[cfg(feature = "tls")]
-fn tls(said: &crate::args::Tls) -> Option<zklock::Tls> {
+fn tls(said: &crate::args::TlsArgs) -> Option<zklock::Tls> {
     let wanted = said.tls || said.tls_ca.is_some() || said.tls_cert.is_some();
     let mut tls = zklock::Tls::new();
     if let Some(ca) = &said.tls_ca {
@@ -76,8 +76,8 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
         .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
 }
 
-/// Reads `digest:user:password` and the like; what follows the first colon is taken as
-/// it is.
+/// Parses lines such as `digest:user:password`; the text after the first colon is kept as it
+/// is.
 fn parse(text: &str) -> Option<Vec<(String, String)>> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines

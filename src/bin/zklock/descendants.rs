@@ -1,10 +1,9 @@
-//! All that a command has started, as far as the system tells.
+//! All processes that a command has started, where the system tells.
 //!
-//! A process can leave its group, as the job of timeout(1), of setsid(1) and of a shell with
-//! job control does. It cannot leave its ancestors: what is orphaned becomes the child of
-//! the nearest subreaper, which `zklock run` is. So the descendants of this process are
-//! what the command has started, whatever groups and sessions they made. Linux tells who is
-//! whose child in `/proc`.
+//! A process can leave its group, as under timeout(1), setsid(1) and a shell with job
+//! control. It cannot leave its ancestors: an orphan becomes the child of the nearest
+//! subreaper, which is `zklock run`. So the descendants of this process are what the command
+//! has started, whatever their groups and sessions. Linux has the parents in `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -12,44 +11,44 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// How often processes are looked for that were started while others were stopped.
+/// How many times to look for processes that start while others are being stopped.
 const ROUNDS: usize = 16;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessStat {
     pub(crate) id: Pid,
     parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
     lives: bool,
 }
 
-/// Returns the living descendants of this process but for `ours` and what these started;
-/// `None` where the system does not tell.
+/// Returns the living descendants of this process without the `helpers` and their
+/// descendants; `None` where the system does not tell.
 ///
-/// What is started and orphaned during the look can be missed: look again.
-pub(crate) fn living(ours: &[Pid]) -> Option<Vec<Process>> {
+/// A process that is started and orphaned during the look can be missed: look again.
+pub(crate) fn living(helpers: &[Pid]) -> Option<Vec<ProcessStat>> {
     let me = getpid();
-    // Somebody else's `/proc`, another namespace's, has other numbers.
+    // The `/proc` of another namespace has other numbers.
     let link = fs::read_link("/proc/self").ok()?;
     if link != Path::new(&me.as_raw_pid().to_string()) {
         return None;
     }
-    Some(below(me, ours, &all()?))
+    Some(below(me, helpers, &all()?))
 }
 
-/// Kills them all, and has them stopped before, so that they start no others.
+/// Kills the living descendants, and stops all of them before, so that they start no others.
 ///
-/// Ends sooner than they do: look again.
-pub(crate) fn kill(ours: &[Pid]) {
-    kill_each(|| living(ours).unwrap_or_default());
+/// Does not wait for their end: look again.
+pub(crate) fn kill(helpers: &[Pid]) {
+    kill_each(|| living(helpers).unwrap_or_default());
 }
 
 /// Kills all processes of this user that were started with this variable, until none is
-/// left. Those that write over their environment are not found.
+/// left. A process that overwrites its environment is not found.
 pub(crate) fn kill_with_variable(name: &str, value: &str) {
     let variable = format!("{name}={value}").into_bytes();
     let me = getpid();
-    let has_it = |process: &Process| {
+    let has_it = |process: &ProcessStat| {
         let file = format!("/proc/{}/environ", process.id.as_raw_pid());
         let environment = fs::read(file).unwrap_or_default();
         environment
@@ -68,14 +67,14 @@ pub(crate) fn kill_with_variable(name: &str, value: &str) {
     }
 }
 
-/// Returns whether there was one.
-fn kill_each(look: impl Fn() -> Vec<Process>) -> bool {
+/// Returns whether there was any.
+fn kill_each(look: impl Fn() -> Vec<ProcessStat>) -> bool {
     let mut stopped = HashSet::new();
     for _ in 0..ROUNDS {
         let before = stopped.len();
         for process in look() {
             if stopped.insert(process.id) {
-                // It fails for those that have just ended, and for other users'.
+                // It fails for processes that have just ended, and for those of other users.
                 let _ = kill_process(process.id, Signal::STOP);
             }
         }
@@ -89,8 +88,8 @@ fn kill_each(look: impl Fn() -> Vec<Process>) -> bool {
     !stopped.is_empty()
 }
 
-fn below(root: Pid, ours: &[Pid], all: &[Process]) -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<&Process>> = HashMap::new();
+fn below(root: Pid, helpers: &[Pid], all: &[ProcessStat]) -> Vec<ProcessStat> {
+    let mut children: HashMap<Pid, Vec<&ProcessStat>> = HashMap::new();
     for process in all {
         if let Some(parent) = process.parent {
             children.entry(parent).or_default().push(process);
@@ -99,7 +98,7 @@ fn below(root: Pid, ours: &[Pid], all: &[Process]) -> Vec<Process> {
     let (mut found, mut parents) = (Vec::new(), vec![root]);
     while let Some(parent) = parents.pop() {
         for process in children.remove(&parent).unwrap_or_default() {
-            if ours.contains(&process.id) {
+            if helpers.contains(&process.id) {
                 continue;
             }
             parents.push(process.id);
@@ -111,7 +110,7 @@ fn below(root: Pid, ours: &[Pid], all: &[Process]) -> Vec<Process> {
     found
 }
 
-fn all() -> Option<Vec<Process>> {
+fn all() -> Option<Vec<ProcessStat>> {
     let entries = fs::read_dir("/proc").ok()?;
     let names = entries.flatten().map(|entry| entry.file_name());
     let numbers = names.filter(|name| name.as_encoded_bytes()[0].is_ascii_digit());
@@ -120,19 +119,19 @@ fn all() -> Option<Vec<Process>> {
 }
 
 /// Reads proc(5)'s `stat`.
-fn parse(stat: &str) -> Option<Process> {
-    // The name may have spaces and parentheses of its own.
+fn parse(stat: &str) -> Option<ProcessStat> {
+    // The name may contain spaces and parentheses.
     let (id, rest) = stat.split_once(' ')?;
     let rest: Vec<_> = rest.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| rest.get(at)?.parse().ok();
-    // A process that is just being taken away has the group -1.
+    // A process that is being reaped has the group -1.
     let process = |at| number(at).filter(|id| *id > 0).and_then(Pid::from_raw);
     let lives = match *rest.first()? {
-        // A process goes on when its first thread has ended and others have not.
+        // The process lives on if only its first thread has ended.
         "Z" => number(17)? > 1,
         state => !matches!(state, "X" | "x"),
     };
-    Some(Process {
+    Some(ProcessStat {
         id: id
             .parse()
             .ok()
@@ -148,7 +147,7 @@ fn parse(stat: &str) -> Option<Process> {
 mod tests {
     use super::*;
 
-    fn stat(id: i32, name: &str, state: char, parent: i32, threads: i32) -> Option<Process> {
+    fn stat(id: i32, name: &str, state: char, parent: i32, threads: i32) -> Option<ProcessStat> {
         parse(&format!(
             "{id} ({name}) {state} {parent} 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 99\n"
         ))

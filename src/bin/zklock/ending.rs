@@ -7,8 +7,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::stderr;
 
-/// With an exit status, or by a signal as the command did, so that whoever waits for us
-/// sees what he would see of the command.
+/// With an exit status, or by a signal as the command did, so that the caller sees what it
+/// would see of the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     Code(u8),
@@ -18,8 +18,8 @@ pub(crate) enum Ending {
 impl Ending {
     /// Ends, or returns the status to end with.
     ///
-    /// That is 128 + N, as shells tell it, where signal N does not end us: the first
-    /// process of a container survives its own signals, and some are ignored.
+    /// The status is 128 + N, as in shells, where signal N does not end the process: the
+    /// first process of a container survives its own signals, and some are ignored.
     pub(crate) fn end(self) -> ExitCode {
         stderr::flush();
         match self {
@@ -35,14 +35,14 @@ impl Ending {
 }
 
 fn die_of(signal: Signal) {
-    // The memory of interest is the command's.
+    // Not a core dump of this program beside the command's.
     let core = getrlimit(Resource::Core);
     let none = rustix::process::Rlimit {
         current: Some(0),
         ..core
     };
     let _ = setrlimit(Resource::Core, none);
-    // It was taken out of a channel so far, and never handled: its effect is the system's.
+    // The signal was blocked and never handled, so its effect is the system's.
     let _ = SigSet::from_iter([signal]).thread_unblock();
     let _ = raise(signal);
 }

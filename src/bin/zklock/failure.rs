@@ -1,4 +1,4 @@
-//! What the user is told when something goes wrong, and with which exit status.
+//! Errors of the program: a message for the user, and an exit status.
 
 use std::process::ExitCode;
 
@@ -7,14 +7,14 @@ use zklock::Error;
 use crate::ending::Ending;
 use crate::stderr::say;
 
-/// From sysexits.h, as far as there are names for it.
+/// These are those of sysexits.h.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const OTHER: u8 = 70;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
 
-/// A message and an exit status.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,

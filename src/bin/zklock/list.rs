@@ -8,18 +8,17 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use zklock::{Client, Contender};
 
 use crate::args::{Args, List};
-use crate::away::Away;
 use crate::connect::connect;
 use crate::failure::Failure;
+use crate::outage::Outage;
 use crate::plain::{plain, plain_json};
-use crate::queue::Queue;
 use crate::table::{brief, json, table};
 
-/// How often we look whether a server is there. On a terminal the times go on, too; no
-/// server is asked for it.
+/// How often the connection is looked at, and the times on a terminal go on. No server is
+/// asked for it.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks at one place, however often it changes.
+/// The shortest time between two lists, however often the contenders change.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long one wait for a change lasts.
@@ -28,40 +27,40 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// Moves the cursor to the corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// It looks different now.
-type Change = zklock::Result<Vec<Contender>>;
+/// The contenders after a change.
+type Listing = zklock::Result<Vec<Contender>>;
 
 pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let queue = Queue::read(&client, &list.path)?;
+    let present = client.contenders(&list.path)?;
     if list.watch {
-        watch(&client, list, queue)?;
+        watch(&client, list, present)?;
     } else {
-        // If it fails, whoever read it has seen enough.
-        drop(show(list, &queue, &Away::default(), false));
+        // It fails if the reader has closed the pipe.
+        drop(show(list, &present, &Outage::default(), false));
     }
     drop(client.close());
     Ok(0)
 }
 
-/// Goes on until nobody reads it any more.
-fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> {
+/// Lists again at each change, until nobody reads it any more.
+fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
-    let changes = onlooker(client, list, &queue)?;
-    let mut away = Away::default();
-    while show(list, &queue, &away, screen).is_ok() {
-        let known = away.since();
+    let changes = start_watching(client, list, &present)?;
+    let mut outage = Outage::default();
+    while show(list, &present, &outage, screen).is_ok() {
+        let known = outage.since();
         loop {
             select! {
                 recv(changes) -> change => {
-                    let Ok(present) = change else { return Ok(()) };
-                    queue = Queue::new(present?);
-                    away.look(client);
+                    let Ok(change) = change else { return Ok(()) };
+                    present = change?;
+                    outage.look(client);
                     break;
                 }
                 default(REDRAW) => {
-                    away.look(client);
-                    if screen || away.since() != known {
+                    outage.look(client);
+                    if screen || outage.since() != known {
                         break;
                     }
                 }
@@ -71,23 +70,23 @@ fn watch(client: &Client, list: &List, mut queue: Queue) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Looks on in a thread of its own.
-fn onlooker(client: &Client, list: &List, queue: &Queue) -> Result<Receiver<Change>, Failure> {
+/// Starts a thread that waits for changes.
+fn start_watching(
+    client: &Client,
+    list: &List,
+    present: &[Contender],
+) -> Result<Receiver<Listing>, Failure> {
     let (to, changes) = unbounded();
-    let (client, path, known) = (
-        client.clone(),
-        list.path.clone(),
-        queue.contenders().to_vec(),
-    );
+    let (client, path, known) = (client.clone(), list.path.clone(), present.to_vec());
     thread::Builder::new()
         .name("zklock-watch".to_owned())
-        .spawn(move || look_on(&client, &path, known, &to))
+        .spawn(move || wait_for_changes(&client, &path, known, &to))
         .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
     Ok(changes)
 }
 
-/// Ends when nobody listens, at the first change after that.
-fn look_on(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Change>) {
+/// Ends at the first change after the receiver is gone.
+fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<Listing>) {
     let key = |one: &Contender| (one.node().to_owned(), one.token(), one.holds());
     loop {
         let present = client.contenders_changed(path, &known, HOUR);
@@ -105,11 +104,11 @@ fn look_on(client: &Client, path: &str, mut known: Vec<Contender>, to: &Sender<C
     }
 }
 
-/// Shows the queue, and since when it may not be like that any more.
-fn show(list: &List, queue: &Queue, away: &Away, screen: bool) -> io::Result<()> {
+/// Shows the contenders, and since when they may be out of date.
+fn show(list: &List, present: &[Contender], outage: &Outage, screen: bool) -> io::Result<()> {
     let mut to = io::stdout().lock();
     if list.json {
-        let value = json(&list.path, queue, away.since());
+        let value = json(&list.path, present, outage.since());
         let text = match list.watch {
             true => format!("{value}"),
             false => format!("{value:#}"),
@@ -119,16 +118,16 @@ fn show(list: &List, queue: &Queue, away: &Away, screen: bool) -> io::Result<()>
     if screen {
         write!(to, "{CLEAR}")?;
     }
-    if let Some(since) = away.since() {
+    if let Some(since) = outage.since() {
         let silent = brief(since.elapsed().unwrap_or_default());
         writeln!(
             to,
             "no server has answered for {silent}, and this is how it was then:"
         )?;
     }
-    match queue.contenders().is_empty() {
+    match present.is_empty() {
         true => writeln!(to, "nobody holds {} or waits for it", plain(&list.path))?,
-        false => writeln!(to, "{}", table(queue, away.since()))?,
+        false => writeln!(to, "{}", table(present, outage.since()))?,
     }
     if list.watch && !screen {
         writeln!(to)?;

@@ -2,46 +2,45 @@
 //!
 //! | File | What it does |
 //! |---|---|
-//! | `args`, `connect` | what the user says |
-//! | `failure`, `stderr`, `plain` | what he is told |
-//! | `run`, `watch` | gets a lock, starts the command, stops it in time |
-//! | `acquire`, `waiting`, `away` | how a lock is waited for |
-//! | `doubt` | when a lock in doubt stops the command; decides only |
-//! | `child`, `descendants`, `inner`, `listener` | processes |
-//! | `signals`, `terminal`, `ending` | what becomes of a signal |
-//! | `list`, `queue`, `table`, `revoke`, `serve` | the other commands |
+//! | `args`, `connect` | reads the command line, connects |
+//! | `failure`, `stderr`, `plain` | tells the user what happens |
+//! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
+//! | `acquire`, `status_line`, `outage` | waits for a lock |
+//! | `stop_policy` | decides when a suspect lock stops the command |
+//! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
+//! | `signals`, `terminal`, `ending` | passes signals on |
+//! | `list`, `table`, `revoke`, `serve` | the other commands |
 //!
-//! Everything here uses the library as any other program would.
+//! It uses the library as any other program does.
 
 #[cfg(not(unix))]
 compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
 mod args;
-mod away;
 mod child;
 mod connect;
 mod descendants;
-mod doubt;
 mod ending;
 mod failure;
 #[cfg(test)]
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
-mod inner;
+mod helper;
 mod list;
-mod listener;
+mod outage;
 mod plain;
-mod queue;
 mod revoke;
 mod run;
 mod serve;
 mod signals;
+mod status_line;
 mod stderr;
+mod stop_policy;
+mod supervisor;
 mod table;
 mod terminal;
-mod waiting;
-mod watch;
+mod terminal_listener;
 
 use std::io::{self, Write};
 use std::panic;
@@ -55,7 +54,7 @@ use crate::ending::Ending;
 use crate::failure::{Failure, USAGE};
 
 fn main() -> ExitCode {
-    if let Some(code) = inner::main() {
+    if let Some(code) = helper::entry::main() {
         return code;
     }
     let args = match Args::try_parse() {
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     log_to_stderr(args.verbose);
-    // What it said otherwise could block, and the command would go on meanwhile.
+    // The default hook could block on stderr while the command goes on.
     panic::set_hook(Box::new(|fault| stderr::say(&fault.to_string())));
     match perform(&args) {
         Ok(ending) => ending.end(),
@@ -71,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says in one line what is wrong; help and versions come this way, too.
+/// Prints help and versions, or says in one line what is wrong.
 fn misused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         drop(error.print());
@@ -96,7 +95,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Completions { shell } => {
             let mut words = Vec::new();
             clap_complete::generate(*shell, &mut Args::command(), "zklock", &mut words);
-            // If it fails, whoever read it has seen enough.
+            // It fails if the reader has closed the pipe.
             let _ = io::stdout().write_all(&words);
             Ok(0)
         }

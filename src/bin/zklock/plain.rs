@@ -1,7 +1,7 @@
-//! Words of others, made harmless for a terminal.
+//! Text of other clients, made harmless for a terminal.
 
-/// Characters that show nothing, or change what others show: format characters, such as
-/// those that turn the direction around, fillers, and separators of lines.
+/// Characters that are invisible or change how others are shown: format characters, such as
+/// those for the direction of text, fillers, and line separators.
 const HIDDEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -30,13 +30,13 @@ const HIDDEN: &[(char, char)] = &[
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Replaces what could move a cursor, hide something, turn its direction, or do worse.
+/// Replaces characters that could move the cursor or hide text.
 pub(crate) fn plain(text: &str) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '\u{fffd}' };
     text.chars().map(plain).collect()
 }
 
-/// Escapes the same characters in a JSON text, where they are part of strings only.
+/// Escapes the same characters in a JSON text, where they occur in strings only.
 pub(crate) fn plain_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

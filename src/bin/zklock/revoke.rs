@@ -1,4 +1,4 @@
-//! Asks the holders of a lock to let go, and makes them in the end.
+//! Asks the holders of a lock to let go, and evicts them in the end.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,16 @@ use crate::args::{Args, Revoke};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::plain::plain;
-use crate::queue::Queue;
 use crate::stderr::say;
 use crate::table::who;
 
-/// The exit status when there was nobody to ask.
+/// The exit status if there is nobody to ask.
 const NOBODY: u8 = 1;
 
 pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let queue = Queue::read(&client, &revoke.path)?;
-    let asked = chosen(revoke, &queue);
+    let present = client.contenders(&revoke.path)?;
+    let asked = chosen(revoke, &present);
     if asked.is_empty() {
         say(&match &revoke.node {
             Some(node) => format!("{node} is not at {}: see zklock list", revoke.path),
@@ -40,16 +39,16 @@ pub(crate) fn revoke(args: &Args, revoke: &Revoke) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The holders, or the one that the user named.
-fn chosen<'a>(revoke: &Revoke, queue: &'a Queue) -> Vec<&'a Contender> {
-    let chosen = queue.contenders().iter().filter(|one| match &revoke.node {
+/// Returns the holders, or the contender that the user named.
+fn chosen<'a>(revoke: &Revoke, present: &'a [Contender]) -> Vec<&'a Contender> {
+    let chosen = present.iter().filter(|one| match &revoke.node {
         Some(node) => one.node() == node || one.node().rsplit('/').next() == Some(node),
         None => one.holds(),
     });
     chosen.collect()
 }
 
-/// Waits until it has gone, and deletes it if it has not.
+/// Waits until the contender has gone, and evicts it at the deadline.
 fn evict(
     client: &Client,
     path: &str,

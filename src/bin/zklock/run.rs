@@ -4,25 +4,25 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use zklock::SessionState;
+use zklock::{Client, SessionState};
 
-use crate::acquire::{Lease, Patience, Wish};
+use crate::acquire::{AcquireRequest, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
 use crate::connect::connect;
-use crate::doubt::Doubt;
 use crate::ending::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::signals::{Signals, ends};
+use crate::status_line::StatusLine;
+use crate::stop_policy::StopPolicy;
+use crate::supervisor::Supervisor;
 use crate::terminal::Terminal;
-use crate::waiting::Line;
-use crate::watch::Watch;
 
-/// How long a command is held back when somebody else held the lock a moment ago. If he
-/// was evicted, or the server has ended his session, he hears of it when we do, or as soon
-/// as he has connected again.
+/// How long the command is held back if another client held the lock a moment ago. A holder
+/// that was evicted, or whose session the server has ended, hears of it at the same time, or
+/// as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// How often a lock is looked at that nothing can be done for.
+/// How often to look whether the lock is still held.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
@@ -33,46 +33,58 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let note = run.note.clone().unwrap_or_else(|| name(run));
     let client = connect(args, Some(&note), longest_connect(run))?;
     let foreground = terminal.as_ref().is_none_or(Terminal::is_ours);
-    let line = Line::new(&run.path, foreground, &client);
-    signals.waiting();
-    let wish = Wish {
-        client: &client,
-        run,
-        patience: Patience::new(run, started),
-        cancel: &signals.cancel,
-        line: &line,
-    };
-    let acquired = wish.acquire();
-    drop(line);
-    let acquired = acquired?;
-    if acquired.as_ref().is_some_and(|acquired| acquired.waited) {
-        let _ = signals.cancel.recv_timeout(SETTLE);
-    }
+    let acquired = acquire(run, &client, &signals, foreground, started)?;
     let signal = signals.ended_by();
-    let (Some(acquired), None) = (acquired, signal) else {
-        let away = client.state() != SessionState::Connected;
+    let (Some(lock), None) = (acquired, signal) else {
+        let connected = client.state() == SessionState::Connected;
         drop(client.close());
         return match signal {
             Some(signal) => Ok(Ending::Signal(signal as i32)),
-            None => not_got(run, away).map(Ending::Code),
+            None => not_acquired(run, connected).map(Ending::Code),
         };
     };
     signals.running();
-    let doubt = Doubt::new(client.session_timeout(), run.grace);
-    let got = Instant::now();
-    let (ending, lease) = Watch::new(run, acquired.lease, doubt, terminal, &signals)?.watch();
-    let signal = hold_on(run, &lease, got, &signals);
-    drop(lease);
-    // With the session goes the node, if its deletion was lost on the way.
+    let policy = StopPolicy::new(client.session_timeout(), run.grace);
+    let acquired_at = Instant::now();
+    let (ending, lock) = Supervisor::new(run, lock, policy, terminal, &signals)?.run();
+    let signal = hold_on(run, &lock, acquired_at, &signals);
+    drop(lock);
+    // The end of the session removes the node even if its deletion was lost on the way.
     drop(client.close());
     Ok(signal.map_or(ending, |signal| Ending::Signal(signal as i32)))
 }
 
-/// Keeps the lock until it was held for as long as the user wants, or a signal comes, which
-/// it returns.
-fn hold_on(run: &Run, lease: &Lease, got: Instant, signals: &Signals) -> Option<Signal> {
-    let until = got.checked_add(run.hold_at_least?);
-    while lease.guard.is_held() {
+fn acquire(
+    run: &Run,
+    client: &Client,
+    signals: &Signals,
+    foreground: bool,
+    started: Instant,
+) -> Result<Option<HeldLock>, Failure> {
+    let status_line = StatusLine::new(&run.path, foreground, client);
+    signals.waiting();
+    let request = AcquireRequest {
+        client,
+        run,
+        limit: WaitLimit::new(run, started),
+        cancel: &signals.cancel,
+        status_line: &status_line,
+    };
+    let acquired = request.acquire();
+    drop(status_line);
+    let Some(acquired) = acquired? else {
+        return Ok(None);
+    };
+    if acquired.waited {
+        let _ = signals.cancel.recv_timeout(SETTLE);
+    }
+    Ok(Some(acquired.lock))
+}
+
+/// Keeps the lock for as long as the user wants, or until a signal comes, which it returns.
+fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) -> Option<Signal> {
+    let until = acquired_at.checked_add(run.hold_at_least?);
+    while lock.guard.is_held() {
         let left = until.map_or(LOOK, |until| {
             until.saturating_duration_since(Instant::now())
         });
@@ -87,22 +99,22 @@ fn hold_on(run: &Run, lease: &Lease, got: Instant, signals: &Signals) -> Option<
     None
 }
 
-/// Connecting takes no longer than the user is willing to wait for the lock, but long
+/// Returns how long to connect: no longer than the wait for the lock may take, but long
 /// enough for a server that is there.
 fn longest_connect(run: &Run) -> Duration {
     let least = Duration::from_secs(1);
     run.wait.map_or(Duration::MAX, |wait| wait.max(least))
 }
 
-/// What others are told if the user has nothing to say: the arguments may be secret.
+/// Returns the default note, without the arguments of the command: they may be secret.
 fn name(run: &Run) -> String {
     let program = run.command.first().map(Path::new);
     let name = program.and_then(Path::file_name);
     name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-fn not_got(run: &Run, away: bool) -> Result<u8, Failure> {
-    if away {
+fn not_acquired(run: &Run, connected: bool) -> Result<u8, Failure> {
+    if !connected {
         return Err(Failure::new(
             UNAVAILABLE,
             "no ZooKeeper server answers: check the host names and that the servers run",

@@ -19,10 +19,10 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     let server = server
         .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
     say("this server is for development: one node, in memory, gone when it ends");
-    // For scripts that chose port 0.
+    // For scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
     loop {
-        // A signal ends it; nothing is to be saved.
+        // A signal ends it; there is nothing to save.
         thread::park();
     }
 }

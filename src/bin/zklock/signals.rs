@@ -1,8 +1,7 @@
 //! Signals become values in a channel.
 //!
-//! They are blocked in all threads and taken out by one that waits for them, so nothing
-//! runs in a handler. No disposition changes that the command would inherit but that of
-//! SIGCHLD, which must not be ignored, as with flock(1).
+//! All threads block them, and one thread waits for them, so nothing runs in a handler. The
+//! only disposition that changes is that of SIGCHLD, which must not be ignored.
 
 use std::fs;
 use std::io;
@@ -16,14 +15,14 @@ use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::ending::Ending;
 
-/// How long leaving the queue may take after a signal. The end of the session does it
-/// otherwise.
-const TIDY: Duration = Duration::from_secs(5);
+/// How long leaving the queue may take after a signal; otherwise the end of the session does
+/// it.
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
-/// As above, for who has sent a second signal.
-const HURRY: Duration = Duration::from_secs(2);
+/// As above, after a second signal.
+const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Those that we take out.
+/// The signals that become values.
 const TAKEN: [Signal; 8] = [
     Signal::SIGCHLD,
     Signal::SIGHUP,
@@ -35,39 +34,39 @@ const TAKEN: [Signal; 8] = [
     Signal::SIGUSR2,
 ];
 
-/// What the end of the wait means to a signal.
+/// What a signal does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 enum Phase {
-    /// There is nothing to be cleaned up.
+    /// It ends the program: there is nothing to clean up.
     Connecting,
-    /// The queue has to be left first.
+    /// It ends the wait: the queue has to be left first.
     Waiting,
-    /// It is the command's.
+    /// It goes to the command.
     Running,
 }
 
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
-    /// Told when the wait for the lock is to end.
+    /// Gets a message when the wait for the lock is to end.
     pub(crate) cancel: Receiver<()>,
-    state: Arc<State>,
+    state: Arc<SignalState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SignalState {
     phase: AtomicU8,
-    /// Signals that we have sent to our own group, which are not meant for us.
+    /// Signals that this process sends to its own group, and does not take itself.
     own: AtomicU64,
 }
 
 impl Signals {
-    /// Begins; no other thread may have been started before.
+    /// Blocks the signals and starts the thread; no other thread may be there before.
     pub(crate) fn take() -> io::Result<Self> {
         let set = wanted();
-        // A background process that writes to its terminal would be stopped by this one,
-        // and with it the heart of its lock.
+        // SIGTTOU would stop a background process that writes to its terminal, and with it
+        // the heartbeat of its session.
         let mut blocked = set;
         blocked.add(Signal::SIGTTOU);
         blocked.thread_block()?;
@@ -75,7 +74,7 @@ impl Signals {
 
         let (to, taken) = unbounded();
         let (cancels, cancel) = bounded(1);
-        let state = Arc::new(State {
+        let state = Arc::new(SignalState {
             phase: AtomicU8::new(Phase::Connecting as u8),
             own: AtomicU64::new(0),
         });
@@ -90,12 +89,12 @@ impl Signals {
         })
     }
 
-    /// From now on a signal ends the wait for the lock.
+    /// From here on a signal ends the wait for the lock.
     pub(crate) fn waiting(&self) {
         self.enter(Phase::Waiting);
     }
 
-    /// From now on a signal is the command's.
+    /// From here on a signal goes to the command.
     pub(crate) fn running(&self) {
         self.enter(Phase::Running);
     }
@@ -105,7 +104,7 @@ impl Signals {
         self.taken.try_iter().find(|signal| ends(*signal))
     }
 
-    /// Passes over this signal once: we are about to send it to our own group.
+    /// Ignores this signal once, which is about to be sent to the own group.
     pub(crate) fn pass_over(&self, signal: Signal) {
         self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
     }
@@ -115,23 +114,22 @@ impl Signals {
     }
 }
 
-impl State {
+impl SignalState {
     fn is(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::SeqCst) == phase as u8
     }
 
-    /// Returns whether it is one of our own.
+    /// Returns whether the signal is to be ignored this once.
     fn passes_over(&self, signal: Signal) -> bool {
         let mask = mask(signal);
         self.own.fetch_and(!mask, Ordering::SeqCst) & mask != 0
     }
 }
 
-/// Has the system keep the status of children that have ended until it is asked for, even if
-/// our caller ignores SIGCHLD, and we with it: it would forget them at once, and we would
-/// wait for an end that nobody tells of.
+/// Sets a handler for SIGCHLD, in case the caller ignores it: the system would then discard
+/// the status of children that have ended.
 ///
-/// What handles a signal never does so, because the signal is blocked, and is not inherited.
+/// The handler never runs, because the signal is blocked, and no child inherits it.
 fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
@@ -140,7 +138,7 @@ fn hear_of_children() -> io::Result<()> {
 pub(crate) fn unblock() {
     let mut set: SigSet = TAKEN.into_iter().collect();
     set.add(Signal::SIGTTOU);
-    // The command runs with them blocked if this fails, which it never does.
+    // Cannot fail for a set of known signals.
     let _ = set.thread_unblock();
 }
 
@@ -152,7 +150,7 @@ pub(crate) fn of_terminal() -> SigSet {
         .collect()
 }
 
-/// Whether a signal asks for the end.
+/// Returns whether a signal asks the program to end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(
         signal,
@@ -160,8 +158,8 @@ pub(crate) fn ends(signal: Signal) -> bool {
     )
 }
 
-fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<State>) {
-    // It fails for a set that no system has.
+fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<SignalState>) {
+    // Cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
         if state.passes_over(signal) {
             continue;
@@ -174,22 +172,30 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<S
         if state.is(Phase::Connecting) && ends(signal) {
             exit_by(signal);
         }
-        // The signal comes first: whoever is told to stop looks for the reason.
+        // Before the cancel, whose receiver looks for the signal.
         if to.send(signal).is_err() {
             return;
         }
         if early && ends(signal) {
             let second = cancels.try_send(()).is_err();
-            limit(signal, if second { HURRY } else { TIDY }, state.clone());
+            limit(
+                signal,
+                if second {
+                    SECOND_LEAVE_LIMIT
+                } else {
+                    LEAVE_LIMIT
+                },
+                state.clone(),
+            );
         }
     }
 }
 
 /// Ends the program when the queue is not left in time.
-fn limit(signal: Signal, limit: Duration, state: Arc<State>) {
+fn limit(signal: Signal, limit: Duration, state: Arc<SignalState>) {
     let end = move || {
         thread::sleep(limit);
-        // It may have got its lock before it heard of the signal, which is the command's then.
+        // With the lock acquired meanwhile, the signal goes to the command.
         if state.is(Phase::Waiting) {
             exit_by(signal);
         }
@@ -204,7 +210,7 @@ fn exit_by(signal: Signal) {
     std::process::exit(128 + signal as i32);
 }
 
-/// Leaves out what our caller wants to be ignored, as nohup(1) does with SIGHUP.
+/// Returns the signals to take, without those that the caller ignores, as nohup(1) does.
 fn wanted() -> SigSet {
     let ignored = ignored();
     TAKEN
@@ -217,7 +223,7 @@ fn mask(signal: Signal) -> u64 {
     1 << (signal as u32 - 1)
 }
 
-/// The mask of the signals that are ignored, where the system tells.
+/// Returns the mask of ignored signals, where the system tells.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,10 +1,8 @@
-//! What is said on stderr, without ever waiting for it.
+//! Messages on stderr, without ever waiting for it.
 //!
-//! Stderr can be blocked for as long as it likes: a terminal after Ctrl-S, a full pipe, a
-//! file on a server that is gone. A thread of its own writes the lines, in the order in
-//! which they were said. Lines that come faster than they can be written are counted and
-//! left out, so that neither the thread that looks after a command nor one of the
-//! library's waits before it acts.
+//! Stderr can block for ever: a terminal after Ctrl-S, a full pipe, a file on a server that
+//! is gone. So one thread writes the lines in their order. Lines that come faster than they
+//! can be written are counted and left out, so that no other thread waits before it acts.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -20,8 +18,8 @@ use crate::plain::plain;
 /// How many lines wait to be written at most.
 const LINES: usize = 1_024;
 
-/// How long the end of the program waits for the lines that are not written yet.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long the end of the program waits for lines that are not written yet.
+const FLUSH_LIMIT: Duration = Duration::from_millis(500);
 
 static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
 
@@ -33,22 +31,22 @@ enum Message {
 
 struct Logger;
 
-/// Says something in one line. That nobody can read it is not our business.
+/// Writes a message in one line.
 pub(crate) fn say(message: &str) {
     let line = message.replace(['\n', '\r'], " ");
     post(format!("zklock: {}", plain(&line)));
 }
 
-/// From now on says what the library and the program log.
+/// Writes what the library and the program log, from here on.
 pub(crate) fn log(level: LevelFilter) {
     if log::set_logger(&Logger).is_ok() {
         log::set_max_level(level);
     }
 }
 
-/// Waits until everything is written, for a moment at most.
+/// Waits until all lines are written, for half a second at most.
 pub(crate) fn flush() {
-    let until = Instant::now() + FAREWELL;
+    let until = Instant::now() + FLUSH_LIMIT;
     let (to, written) = bounded(1);
     if let Some(lines) = lines()
         && lines.send_deadline(Message::Flush(to), until).is_ok()
@@ -77,10 +75,9 @@ fn post(line: String) {
     }
 }
 
-/// Returns the way to the writing thread, unless none can be started.
+/// Returns the sender to the writing thread, unless the thread cannot be started.
 ///
-/// It starts with the first line, and so with the signals blocked that its first speaker
-/// has blocked.
+/// The thread starts with the first line, and inherits which signals are blocked.
 fn lines() -> Option<&'static Sender<Message>> {
     static LINES_OUT: OnceLock<Option<Sender<Message>>> = OnceLock::new();
     let start = || {

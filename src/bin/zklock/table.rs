@@ -1,6 +1,6 @@
 //! How contenders are shown: to people as a table, to machines as JSON.
 //!
-//! What others wrote into their nodes goes to a terminal without control characters.
+//! Text from the nodes of other clients loses its control characters.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,38 +9,38 @@ use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
 use crate::plain::plain;
-use crate::queue::Queue;
 
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
 ];
 
-/// Returns the table, a line for each contender, as it was when the servers last answered.
-pub(crate) fn table(queue: &Queue, away: Option<SystemTime>) -> String {
+/// Returns the table, a line for each contender, as of the last answer of a server.
+pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
-    let now = away.unwrap_or_else(SystemTime::now);
-    for (place, contender) in queue.contenders().iter().enumerate() {
+    let now = outage.unwrap_or_else(SystemTime::now);
+    for (place, contender) in contenders.iter().enumerate() {
         table.add_row(row(place + 1, contender, now));
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
     lines.join("\n")
 }
 
-/// Returns everything that is known of a queue, and since when nobody answers if so. Fields
-/// may be added, and are not removed.
-pub(crate) fn json(path: &str, queue: &Queue, away: Option<SystemTime>) -> Value {
-    let contenders = queue.contenders().iter().enumerate();
+/// Returns the contenders, and since when no server answers, if none does. Fields may be
+/// added, and are not removed.
+pub(crate) fn json(path: &str, contenders: &[Contender], outage: Option<SystemTime>) -> Value {
     let contenders: Vec<_> = contenders
+        .iter()
+        .enumerate()
         .map(|(place, contender)| one(place + 1, contender))
         .collect();
     json!({
         "path": path,
         "contenders": contenders,
-        "unanswered_since_ms": away.map(millis),
+        "unanswered_since_ms": outage.map(millis),
     })
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn who(owner: &Owner) -> String {
     ];
     words.extend(owner.pid.map(|pid| format!("pid {pid}")));
     let program = owner.program.as_deref();
-    // What is run under a lock says more than what runs it.
+    // The command under the lock says more than the program that runs it.
     let name = owner.note.as_deref().or(program);
     words.extend(name.map(|name| format!("({name})")));
     plain(&words.join(" "))
@@ -86,7 +86,7 @@ fn role(role: Role) -> &'static str {
 
 fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS.len()] {
     let owner = contender.owner();
-    // Another machine's clock may be ahead of ours.
+    // The clock of the other machine may be ahead.
     let since = now.duration_since(contender.since()).unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
@@ -97,7 +97,7 @@ fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
         text(&owner.program),
-        // A foreign client's own words are all that is known of it.
+        // Of a foreign client only its own text is known.
         text(&owner.note.clone().or_else(|| owner.text.clone())),
         session(contender),
         contender.token().to_string(),

@@ -1,10 +1,10 @@
-//! Whose turn it is on the terminal.
+//! Which process group has the terminal.
 //!
-//! The command has a process group of its own, and so it is not in the foreground. If
-//! stdin, stdout and stderr are all the terminal, it is given the terminal at once.
-//! Otherwise others of our own group, in a pipeline, may be using it, and the command
-//! gets it when it asks: by reading from it, for which the system stops it. While it has the
-//! terminal, a `listener` tells us what that sends to it.
+//! The command has its own process group, so it does not start in the foreground. If stdin,
+//! stdout and stderr are all the terminal, the command gets it at once. Otherwise other
+//! processes of a pipeline may be using it, and the command gets it when it reads from it,
+//! for which the system stops it. While the command has the terminal, a `terminal_listener`
+//! reports what it sends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -19,7 +19,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Returns the terminal that we were started from, if there is one.
+    /// Opens the terminal that the program was started from, if there is one.
     pub(crate) fn open() -> Option<Self> {
         let file = File::options()
             .read(true)
@@ -32,17 +32,17 @@ impl Terminal {
         })
     }
 
-    /// Whether we are in the foreground.
+    /// Returns whether this process is in the foreground.
     pub(crate) fn is_ours(&self) -> bool {
         self.is_with(&[self.ours])
     }
 
-    /// Whether one of these groups is in the foreground.
+    /// Returns whether one of these groups is in the foreground.
     pub(crate) fn is_with(&self, groups: &[Pid]) -> bool {
         tcgetpgrp(&self.file).is_ok_and(|group| groups.contains(&group))
     }
 
-    /// Whether nobody but the command can be using it.
+    /// Returns whether no process but the command can be using the terminal.
     pub(crate) fn is_all_ours(&self) -> bool {
         self.is_ours()
             && io::stdin().is_terminal()
@@ -52,11 +52,11 @@ impl Terminal {
 
     /// Puts `group` into the foreground.
     pub(crate) fn give(&self, group: Pid) {
-        // It fails if the group has ended already.
+        // It fails if the group has ended.
         let _ = tcsetpgrp(&self.file, group);
     }
 
-    /// Puts ourselves into the foreground if `group` is there.
+    /// Puts this process into the foreground if `group` is there.
     pub(crate) fn take_back(&self, group: Pid) {
         if self.is_with(&[group]) {
             let _ = tcsetpgrp(&self.file, self.ours);
@@ -64,7 +64,7 @@ impl Terminal {
     }
 }
 
-/// Whether somebody would continue us if we stopped: a shell in the same session.
+/// Returns whether a shell in the same session would continue this process if it stopped.
 pub(crate) fn has_job_control() -> bool {
     let session = getsid(None);
     let parent = getppid().and_then(|parent| getsid(Some(parent)).ok());

@@ -11,7 +11,7 @@ use crate::jute::{
 };
 
 /// One session with one of the servers.
-pub(super) struct Client {
+pub(super) struct RecordingClient {
     hosts: String,
     stream: TcpStream,
     pub(super) session: i64,
@@ -22,7 +22,7 @@ pub(super) struct Client {
 
 /// What differs between the servers by right.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub(super) struct Differences {
     /// What is to be taken off a zxid.
     pub(super) shift: i64,
     /// The same number for the same session of a script.
@@ -43,7 +43,7 @@ pub(super) struct Heard {
     length: usize,
 }
 
-impl Client {
+impl RecordingClient {
     pub(super) fn connect(hosts: &str, timeout_ms: i32) -> io::Result<(Self, ConnectReply)> {
         Self::open(hosts, timeout_ms, 0, 0, vec![0; 16])
     }
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Waits for a reply, and keeps the events that come before it.
-    pub(super) fn hear(&mut self, request: &Request, names: &Names) -> io::Result<Heard> {
+    pub(super) fn hear(&mut self, request: &Request, names: &Differences) -> io::Result<Heard> {
         loop {
             let frame = read_frame(&self.stream)?;
             let (header, body) = ReplyHeader::decode(&frame).map_err(io::Error::other)?;
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    pub(super) fn call(&mut self, request: &Request, names: &Names) -> io::Result<Heard> {
+    pub(super) fn call(&mut self, request: &Request, names: &Differences) -> io::Result<Heard> {
         self.send(request, 7)?;
         self.hear(request, names)
     }
@@ -148,7 +148,7 @@ impl Heard {
     }
 }
 
-impl Names {
+impl Differences {
     /// Nodes that were there before the first change bear a 0.
     fn zxid(&self, zxid: i64) -> i64 {
         if zxid == 0 { 0 } else { zxid - self.shift }

@@ -1,19 +1,19 @@
-//! The embedded server and a real ZooKeeper 3.8, or newer, are asked the same things, and
-//! are to answer the same: replies, error codes, stats, zxids up to a shift, and watch events
-//! in their place between the replies.
+//! The embedded server and a real ZooKeeper 3.8, or newer, answer the same requests alike:
+//! replies, error codes, stats, zxids up to a shift, and watch events in their place between
+//! the replies.
 //!
-//! A script is a list of steps of three sessions, made by chance from a seed. It plays
-//! in a directory of its own, so that it can be played again without one step or
-//! another to find the shortest script on which the two differ.
+//! A script is a list of random steps of three sessions. It plays in its own directory, so
+//! that it can be played again without some of its steps, to find the shortest script on
+//! which the servers differ.
 
+mod both_servers;
 mod client;
 mod script;
-mod stage;
 
 use std::env;
 
-use self::script::{Step, random_script};
-use self::stage::{Stage, play};
+use self::both_servers::{BothServers, play};
+use self::script::{ScriptStep, random_script};
 use crate::support::zookeeper::ZooKeeper;
 
 const SCRIPTS: usize = 20;
@@ -48,7 +48,7 @@ fn the_nodes_of_a_new_server_are_those_of_a_real_zookeeper() {
     play_anew(&real, &script::on_a_new_server()).unwrap();
 }
 
-/// Containers are not reaped meanwhile: that comes at a time of its own.
+/// Starts a server that never removes containers, as the time of that is not fixed.
 fn start_real() -> ZooKeeper {
     let never = std::time::Duration::from_secs(24 * 60 * 60);
     ZooKeeper::builder()
@@ -57,11 +57,11 @@ fn start_real() -> ZooKeeper {
         .start()
 }
 
-fn play_anew(real: &ZooKeeper, script: &[Step]) -> Result<(), String> {
-    play(Stage::new(&real.hosts(), is_newer(real)), script)
+fn play_anew(real: &ZooKeeper, script: &[ScriptStep]) -> Result<(), String> {
+    play(BothServers::new(&real.hosts(), is_newer(real)), script)
 }
 
-/// Whether the real server is a 3.9 or later.
+/// Returns whether the real server is a 3.9 or later.
 fn is_newer(real: &ZooKeeper) -> bool {
     let report = real.four_letter("srvr").expect("a report");
     !["3.5.", "3.6.", "3.7.", "3.8."]
@@ -69,8 +69,8 @@ fn is_newer(real: &ZooKeeper) -> bool {
         .any(|old| report.contains(&format!("version: {old}")))
 }
 
-/// Leaves steps out, many at a time and then fewer, as long as there is a difference.
-fn shrink(real: &ZooKeeper, mut script: Vec<Step>) -> Vec<Step> {
+/// Leaves out steps, many at a time and then fewer, as long as there is a difference.
+fn shrink(real: &ZooKeeper, mut script: Vec<ScriptStep>) -> Vec<ScriptStep> {
     let mut chunk = script.len() / 2;
     while chunk > 0 {
         let mut start = 0;

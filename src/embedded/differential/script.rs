@@ -1,4 +1,4 @@
-//! What the sessions of a script do, and how chance makes it up.
+//! What the sessions of a script do, at random.
 
 use fastrand::Rng;
 
@@ -10,7 +10,7 @@ use crate::jute::{
 pub(super) const SESSIONS: usize = 3;
 
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     pub(super) session: usize,
     pub(super) act: Act,
 }
@@ -19,25 +19,25 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Ask(Request),
-    /// Sends all before it waits for the first reply.
+    /// Sends all requests before it waits for the first reply.
     AskAtOnce(Vec<Request>),
-    /// As `Ask`, about some child, whatever its name: the path gets it as its end.
+    /// As `Ask`, about a child: its name is appended to the path.
     AskAboutChild(usize, Request),
     /// Closes the session and begins another.
     Close,
     /// Reconnects and sets watches again, having missed this many changes or none.
     Reconnect(WatchLists),
-    /// Dies, and comes back to hear that it did.
+    /// Expires, and reconnects to hear of it.
     Expire,
 }
 
-/// Directories, files, and nodes that come and go.
+/// The paths of nodes that requests create and delete.
 const PATHS: [&str; 9] = [
     "/a", "/a/x", "/a/y", "/a/x/p", "/b", "/b/z", "/b/z/q", "/c", "",
 ];
 
-/// Watched for good: one-shot watches of the same path are kept away, since ZooKeeper
-/// 3.8 mistakes the one for the other.
+/// Has a persistent watch. No request sets a one-shot watch on the same path, because
+/// ZooKeeper 3.8 confuses the two.
 pub(super) const RECURSIVE: &str = "/w";
 const PERSISTENT: &str = "/w/c";
 
@@ -51,8 +51,8 @@ const WRONG: [&str; 7] = [
     "/\u{e000}",
 ];
 
-pub(super) fn random_script(chance: &mut Rng, steps: usize) -> Vec<Step> {
-    let step = |_| Step {
+pub(super) fn random_script(chance: &mut Rng, steps: usize) -> Vec<ScriptStep> {
+    let step = |_| ScriptStep {
         session: chance.usize(0..SESSIONS),
         act: random_act(chance),
     };
@@ -60,7 +60,7 @@ pub(super) fn random_script(chance: &mut Rng, steps: usize) -> Vec<Step> {
 }
 
 /// What can be asked only as long as a server is new.
-pub(super) fn on_a_new_server() -> Vec<Step> {
+pub(super) fn on_a_new_server() -> Vec<ScriptStep> {
     let paths = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
     let questions = paths.iter().flat_map(|path| {
         let path = || format!("!{path}");
@@ -82,7 +82,7 @@ pub(super) fn on_a_new_server() -> Vec<Step> {
             Request::CountDescendants { path: path() },
         ]
     });
-    let ask = |request| Step {
+    let ask = |request| ScriptStep {
         session: 0,
         act: Act::Ask(request),
     };

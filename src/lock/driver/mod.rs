@@ -5,6 +5,7 @@
 //! it ends, by a panic of the caller's closure too, what the attempt leaves in the
 //! directory is handed to the cleaner.
 
+mod hurry;
 mod steps;
 mod wait;
 mod watch;

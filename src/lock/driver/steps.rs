@@ -1,7 +1,7 @@
 //! What each action of an attempt means on the wire, and what its answer says.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::watched::Listing;
 use super::{Driver, Step, origin};
@@ -11,9 +11,8 @@ use crate::path;
 use crate::recipe::attempt::Event;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
-use crate::recipe::overdue::Verdict;
 use crate::recipe::queue::{Blocked, strangers};
-use crate::session::call_error::{CallError, not_made};
+use crate::session::call_error::not_made;
 use crate::session::grant_proof::pause_until;
 use crate::session::proof::{self, Proof};
 use crate::session::queries::Refusals;
@@ -185,48 +184,6 @@ impl Driver<'_, '_> {
         let status = &self.session.status;
         self.proven
             .is_some_and(|stamp| status.supports_a_grant(stamp, self.proofs))
-    }
-
-    /// Does something about a holder that has held for too long.
-    pub(super) fn hurry(&mut self) -> Result<Step> {
-        let names = match self.ask(Request::list(self.queue.dir)) {
-            Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Children { names, .. })) => names,
-            Ok(_) => return Ok(Step::Again),
-        };
-        let Some(head) = self.attempt.contest().contenders(&names).first().copied() else {
-            return Ok(Step::Again);
-        };
-        // What we wait for is no contender, or has just gone.
-        if self.attempt.node() == Some(head.text) {
-            return Ok(Step::Again);
-        }
-        let head = self.full(head.text);
-        let look = Request::Exists {
-            path: head.clone(),
-            watch: false,
-        };
-        let stat = match self.ask(look) {
-            Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            Ok(Ok(Reply::Stat(stat))) => stat,
-            Ok(_) => return Ok(Step::Again),
-        };
-        let overdue = self.request.overdue.as_mut();
-        let request = match overdue.map(|overdue| overdue.saw(stat.czxid, Instant::now())) {
-            None | Some(Verdict::Wait) => return Ok(Step::Again),
-            Some(Verdict::Ask) => {
-                log::warn!("{head} has held for too long: asking it to let go");
-                self.session.revocation(&head)
-            }
-            Some(Verdict::Evict) => {
-                log::warn!("{head} has not let go within its grace: evicting it");
-                self.session.eviction(&head)
-            }
-        };
-        match self.caller.call(&request, &head, &self.request.limit) {
-            Ok(_) | Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Step::Again),
-            Err(error) => error.or(&head, Step::Report(Event::Cancel)),
-        }
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago, and that the session will

@@ -9,7 +9,7 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
 use crate::recipe::attempt::Event;
-use crate::recipe::overdue::Overdue;
+use crate::recipe::overdue::Action;
 use crate::time::limit::LimitReached;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};
@@ -33,7 +33,12 @@ impl Driver<'_, '_> {
         if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
-        let period = self.request.overdue.as_ref().map(Overdue::period);
+        let period = self.request.overdue.as_ref().and_then(|overdue| {
+            let Action::Sleep(period) = overdue.action() else {
+                return None;
+            };
+            Some(period)
+        });
         let under = self.queue.under.map(|under| under.events().clone());
         let fired = match (period, under) {
             (None, None) => self

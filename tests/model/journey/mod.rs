@@ -1,20 +1,24 @@
 //! Locks that take more than one attempt: permits, downgrades, several at once, marks.
 //!
-//! The server and the sessions are those of the other model, made simpler: what is lost
-//! is a request or a reply, nobody lags, and nobody is evicted from a semaphore. What is new is what a client
-//! does before, between and after its attempts, and that there are two directories.
+//! What a client does before, between and after its attempts is decided by the machines of the
+//! protocol; [`plan`] drives them, as the locks do. The server and the sessions are those of the
+//! other model, made simpler: what is lost is a request or a reply, and nobody lags. There are
+//! two directories, and the data of one node: a semaphore's number, or a mutex's mark.
 
 mod mutant;
+mod plan;
 mod property;
-mod stages;
+mod requests;
 mod steps;
 mod travel;
-
-use std::mem;
 
 use zklock::recipe::attempt::{Attempt, Orphan, OwnNode, Patience};
 use zklock::recipe::cleanup::Cleanup;
 use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::downgrade::Downgrade;
+use zklock::recipe::mark::{CLEAN, Mark};
+use zklock::recipe::multi::Multi;
+use zklock::recipe::permit::Permit;
 use zklock::recipe::queue::Contest;
 
 pub(crate) use self::mutant::Detour;
@@ -29,31 +33,44 @@ use super::world::Budget;
 pub(crate) enum Goal {
     /// One lock.
     Lock(Role),
+    /// The mutex of the second directory.
+    Second,
     /// One of so many permits: the first directory is the line, the second has the leases.
-    Permit(Dialect, usize),
-    /// A writer's lock that becomes a reader's.
-    Downgrade,
-    /// The mutexes of both directories.
-    All,
+    Permit {
+        dialect: Dialect,
+        permits: usize,
+        /// It waits for those who go by another number.
+        limited: bool,
+        patience: Patience,
+    },
+    /// A writer's lock that becomes a reader's, in a transaction or without.
+    Downgrade { transacts: bool },
+    /// The mutexes of both directories, in a transaction or without.
+    All { transacts: bool, patience: Patience },
     /// A mutex, and to hear how the last holder went.
     Tracked,
+}
+
+/// What decides.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Plan {
+    /// The attempt alone.
+    Attempt,
+    Permit(Permit),
+    Downgrade(Downgrade),
+    Multi(Multi),
+    Mark(Mark),
 }
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Stage {
-    /// It is about to create its nodes in all queues; so many are there.
-    Place(usize),
     /// It goes through the queue of this directory.
     Queue(usize),
-    /// It has been through all queues, and is about to have its nodes confirmed.
-    Prove,
-    /// It is about to create the reader's node.
-    Downgrade,
-    /// It is about to read the mark.
-    Look,
-    /// It is about to set the mark.
-    Mark,
+    /// It is about to ask for what its plan asks for.
+    Ask,
+    /// It waits for a permit to be given back that goes by another number.
+    Await,
     /// The caller has its guard.
     Inside,
     Done,
@@ -62,8 +79,9 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Journey {
     pub(crate) dirs: [Directory; 2],
-    /// The data of the first directory: whose mark it is.
-    pub(crate) mark: Option<i64>,
+    /// The data of the lock's node, and its version.
+    pub(crate) data: Vec<u8>,
+    pub(crate) version: i32,
     pub(crate) travellers: Vec<Traveller>,
     pub(crate) budget: Budget,
     pub(crate) detour: Detour,
@@ -84,24 +102,31 @@ pub(crate) enum Last {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Traveller {
     pub(crate) goal: Goal,
+    pub(crate) plan: Plan,
     pub(crate) stage: Stage,
     pub(crate) attempt: Option<Attempt>,
     /// Counts what needs a fresh id.
     pub(crate) ids: u8,
-    /// The nodes that were created in all queues, and are not held yet.
-    pub(crate) standing: Vec<OwnNode>,
     pub(crate) holds: Vec<RawGuard>,
     pub(crate) partings: Vec<Parting>,
     pub(crate) session: i64,
     /// The server has closed the session, and the client has not heard of it.
     pub(crate) expired: bool,
     pub(crate) crashed: bool,
+    /// The guard of the line is lost.
+    pub(crate) line_lost: bool,
     pub(crate) watch: Option<Watch>,
     pub(crate) guard: Option<String>,
     pub(crate) events: Vec<Seen>,
     pub(crate) reconnected: bool,
     /// The mark that it found.
     pub(crate) told: Option<i64>,
+    /// How the last holder had gone when it set its mark, until it enters.
+    pub(crate) found: Option<Last>,
+    /// What a detour has made of a step so far.
+    pub(crate) half: Option<String>,
+    /// Somebody has deleted a node of its. For the properties.
+    pub(crate) evicted: bool,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -116,7 +141,10 @@ pub(crate) struct RawGuard {
 pub(crate) struct Parting {
     pub(crate) dir: usize,
     pub(crate) cleanup: Cleanup,
-    pub(crate) clears: bool,
+    /// What the transaction that deletes the node writes.
+    pub(crate) closing: Option<Vec<u8>>,
+    /// How the last holder had gone, if this one set its mark and did not enter.
+    pub(crate) found: Option<Last>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -134,16 +162,23 @@ pub(crate) enum Seen {
 }
 
 impl Journey {
-    /// `p2` wants one of two permits and `k2` one of kazoo's, `d` downgrades, `m` wants both
-    /// mutexes and `t` to hear how the last one went; `x`, `r` and `w` want the first
-    /// directory's lock.
+    /// `p2` wants one of two permits, `k2` one of kazoo's, `P2` has no time to wait for those who
+    /// go by another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
+    /// `D` and `M` do so without transactions; `t` wants to hear how the last one went; `x`, `r`
+    /// and `w` want the first directory's lock, and `y` the second's.
     pub(crate) fn new(goals: &str, mishaps: &str, detour: Detour) -> Self {
         let dir = || Directory::new(true, 10, Overflow::Sticks);
-        let goals = goals.split_whitespace().map(goal).enumerate();
+        let goals: Vec<_> = goals.split_whitespace().map(goal).collect();
         let mut journey = Self {
             dirs: [dir(), dir()],
-            mark: None,
+            data: match goals[0] {
+                Goal::Permit { permits, .. } => permits.to_string().into_bytes(),
+                _ => CLEAN.to_vec(),
+            },
+            version: 0,
             travellers: goals
+                .into_iter()
+                .enumerate()
                 .map(|(seat, goal)| Traveller::new(seat, goal))
                 .collect(),
             budget: budget(mishaps),
@@ -155,29 +190,6 @@ impl Journey {
             journey.begin(i);
         }
         journey
-    }
-
-    /// Begins, or begins anew.
-    pub(crate) fn begin(&mut self, i: usize) {
-        match self.travellers[i].goal {
-            Goal::All => {
-                let traveller = &mut self.travellers[i];
-                traveller.ids += 1;
-                traveller.stage = Stage::Place(0);
-            }
-            _ => self.enter(i, 0),
-        }
-    }
-
-    /// Queues in a directory.
-    pub(crate) fn enter(&mut self, i: usize, dir: usize) {
-        let traveller = &mut self.travellers[i];
-        traveller.ids += 1;
-        let (id, session) = (traveller.id(i), Some(traveller.session));
-        let attempt = Attempt::enter(traveller.contest(dir), &id, session, Patience::Waits);
-        traveller.attempt = Some(attempt);
-        traveller.stage = Stage::Queue(dir);
-        traveller.stop_watching();
     }
 
     pub(crate) fn maker(&self, i: usize, dir: usize) -> Maker {
@@ -193,20 +205,24 @@ impl Traveller {
     fn new(seat: usize, goal: Goal) -> Self {
         Self {
             goal,
+            plan: Plan::Attempt,
             stage: Stage::Done,
             attempt: None,
             ids: 0,
-            standing: Vec::new(),
             holds: Vec::new(),
             partings: Vec::new(),
             session: 100 * (seat as i64 + 1),
             expired: false,
             crashed: false,
+            line_lost: false,
             watch: None,
             guard: None,
             events: Vec::new(),
             reconnected: false,
             told: None,
+            found: None,
+            half: None,
+            evicted: false,
         }
     }
 
@@ -215,20 +231,29 @@ impl Traveller {
     }
 
     pub(crate) fn contest(&self, dir: usize) -> Contest {
-        let (role, permits) = match self.goal {
-            Goal::Lock(role) => (role, 0),
-            Goal::Downgrade => (Role::Write, 0),
-            Goal::Permit(_, permits) if dir == 1 => (Role::Permit, permits),
-            Goal::Permit(..) | Goal::All | Goal::Tracked => (Role::Exclusive, 0),
-        };
-        let dialect = match self.goal {
-            Goal::Permit(dialect, _) => dialect,
-            _ => Dialect::Curator,
+        let (dialect, role, permits) = match self.goal {
+            Goal::Lock(role) => (Dialect::Curator, role, 0),
+            Goal::Downgrade { .. } => (Dialect::Curator, Role::Write, 0),
+            Goal::Permit {
+                dialect, permits, ..
+            } if dir == 1 => (dialect, Role::Permit, permits),
+            Goal::Permit { dialect, .. } => (dialect, Role::Exclusive, 0),
+            Goal::Second | Goal::All { .. } | Goal::Tracked => {
+                (Dialect::Curator, Role::Exclusive, 0)
+            }
         };
         Contest {
             dialect,
             role,
             permits,
+        }
+    }
+
+    pub(crate) fn patience(&self, dir: usize) -> Patience {
+        match self.goal {
+            Goal::Permit { patience, .. } if dir == 1 => patience,
+            Goal::All { patience, .. } => patience,
+            _ => Patience::Waits,
         }
     }
 
@@ -243,32 +268,45 @@ impl Traveller {
         self.events.clear();
     }
 
-    pub(crate) fn part_from(&mut self, dir: usize, orphan: Orphan, clears: bool) {
-        let cleanup = Cleanup::new(orphan);
-        self.partings.push(Parting {
+    pub(crate) fn hold(&mut self, dir: usize, mine: OwnNode) {
+        self.holds.push(RawGuard {
             dir,
-            cleanup,
-            clears,
+            mine,
+            trusted: true,
         });
     }
 
-    /// Gives up what it holds, and the places where it waits for the rest.
-    pub(crate) fn leave(&mut self) {
-        for raw in mem::take(&mut self.holds) {
-            let clears = self.stage == Stage::Inside && self.goal == Goal::Tracked && raw.trusted;
-            self.part_from(raw.dir, Orphan::Node(raw.mine.name), clears);
-        }
-        for (dir, mine) in mem::take(&mut self.standing).into_iter().enumerate() {
-            self.part_from(dir, Orphan::Node(mine.name), false);
-        }
-        self.attempt = None;
+    pub(crate) fn part_from(&mut self, dir: usize, orphan: Orphan) {
+        self.partings.push(Parting {
+            dir,
+            cleanup: Cleanup::new(orphan),
+            closing: None,
+            found: None,
+        });
     }
 
-    /// Lets the next one in line go on.
-    pub(crate) fn release_line(&mut self) {
-        for raw in mem::take(&mut self.holds) {
-            self.part_from(raw.dir, Orphan::Node(raw.mine.name), false);
+    /// Gives up what it holds in one directory, or in both.
+    pub(crate) fn release(&mut self, dir: Option<usize>) {
+        let goes = |raw: &mut RawGuard| dir.is_none_or(|dir| raw.dir == dir);
+        let gone: Vec<_> = self.holds.extract_if(.., goes).collect();
+        for raw in gone {
+            let closing = match &self.plan {
+                Plan::Mark(mark) => mark.closing(false, !raw.trusted).map(<[u8]>::to_vec),
+                _ => None,
+            };
+            self.part_from(raw.dir, Orphan::Node(raw.mine.name));
+            let parting = self.partings.last_mut().expect("it was added");
+            parting.closing = closing;
+            parting.found = self.found;
         }
+    }
+
+    /// Gives up what it holds, and waits no longer.
+    pub(crate) fn leave(&mut self) {
+        self.release(None);
+        self.attempt = None;
+        self.found = None;
+        self.half = None;
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -277,17 +315,36 @@ impl Traveller {
 }
 
 fn goal(text: &str) -> Goal {
-    match text {
+    let letters = text.trim_end_matches('?');
+    let patience = match letters == text {
+        true => Patience::Waits,
+        false => Patience::Tries,
+    };
+    let permit = |dialect, limited| Goal::Permit {
+        dialect,
+        permits: letters[1..].parse().expect("a number of permits"),
+        limited,
+        patience,
+    };
+    match letters.split_at(1).0 {
         "x" => Goal::Lock(Role::Exclusive),
         "r" => Goal::Lock(Role::Read),
         "w" => Goal::Lock(Role::Write),
-        "d" => Goal::Downgrade,
-        "m" => Goal::All,
+        "y" => Goal::Second,
+        "d" => Goal::Downgrade { transacts: true },
+        "D" => Goal::Downgrade { transacts: false },
+        "m" => Goal::All {
+            transacts: true,
+            patience,
+        },
+        "M" => Goal::All {
+            transacts: false,
+            patience,
+        },
         "t" => Goal::Tracked,
-        "p1" => Goal::Permit(Dialect::Curator, 1),
-        "p2" => Goal::Permit(Dialect::Curator, 2),
-        "k1" => Goal::Permit(Dialect::Kazoo, 1),
-        "k2" => Goal::Permit(Dialect::Kazoo, 2),
+        "p" => permit(Dialect::Curator, true),
+        "P" => permit(Dialect::Curator, false),
+        "k" => permit(Dialect::Kazoo, true),
         _ => panic!("no goal is called {text}"),
     }
 }

@@ -1,4 +1,7 @@
 //! Wrong ways, which the checker has to notice.
+//!
+//! The machines are not touched: a wrong decision is brought about by showing a machine, or
+//! doing, something else than the real thing.
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Detour {
@@ -10,6 +13,11 @@ pub(crate) enum Detour {
     DoesNotWatchTheLeases,
     LetsTheNextInTooEarly,
     RestartsTheLeaseAlone,
+    OverlooksTheNumber,
+    OverlooksThoseOut,
+    WritesWithoutTheLine,
+    SleepsThroughTheLastOne,
+    OutlivesTheLine,
 
     // Permits in kazoo's layout.
     DoesNotLook,
@@ -19,13 +27,34 @@ pub(crate) enum Detour {
     DeletesTheWriterFirst,
     TakesANewNumber,
     DowngradesUnchecked,
+    DowngradesUnproved,
+    KeepsTheWriter,
+    ForgetsTheReader,
 
     // Several at once.
     PlacesOneByOne,
     HoldsAllUnproved,
+    KeepsHalf,
+    SkipsAQueue,
+    TakesOldPlaces,
+    ForgetsWhatWasPlaced,
+    ForgetsTheOtherQueue,
+    KeepsWhatItHas,
 
     // Marks.
     ClearsAfterwards,
     MarksInTheQueue,
     ClearsWithoutDeleting,
+    ClearsInAPanic,
+    DoesNotRead,
+    DoesNotMark,
+    MarksUnchecked,
+    LeavesAMarkBehind,
+}
+
+impl Detour {
+    /// The place in the line is taken for granted.
+    pub(crate) fn trusts_the_line(self) -> bool {
+        matches!(self, Self::RestartsTheLeaseAlone | Self::OutlivesTheLine)
+    }
 }

@@ -2,13 +2,14 @@
 
 use zklock::recipe::attempt::{Action, Event, Outcome};
 use zklock::recipe::dialect::{Dialect, Role};
+use zklock::recipe::permit;
 
-use super::{Goal, Journey, Last, Stage, Traveller};
+use super::{Goal, Journey, Last, Plan, Stage, Traveller, Watch};
 use crate::property::{Property, Violation, excludes, name};
 
 impl Journey {
     /// Looks at this journey; if it is `stuck`, nothing can happen any more but a mishap.
-    pub(crate) fn look(&mut self, stuck: bool) {
+    pub(crate) fn look_around(&mut self, stuck: bool) {
         for i in 0..self.travellers.len() {
             self.check_exclusion(i);
             self.check_sleep(i);
@@ -21,8 +22,9 @@ impl Journey {
 
     fn check_exclusion(&mut self, i: usize) {
         let clash = |j: &usize| {
-            let (one, other) = (self.travellers[*j].held(), self.travellers[i].held());
-            one.is_some_and(|one| other.is_some_and(|other| excludes(one, other)))
+            let (one, other) = (&self.travellers[*j], &self.travellers[i]);
+            let roles = (0..2).filter_map(|dir| Some((one.held(dir)?, other.held(dir)?)));
+            roles.into_iter().any(|(one, other)| excludes(one, other))
         };
         if let Some(j) = (0..i).find(clash) {
             let text = format!("{} and {} raw at once", name(j), name(i));
@@ -30,16 +32,21 @@ impl Journey {
         }
     }
 
-    /// Never more than so many permits are out.
+    /// Never more than so many permits are out, and all of them were given by one number.
     fn check_permits(&mut self) {
-        let out = |t: &&Traveller| {
-            let inside = t.stage == Stage::Inside && matches!(t.goal, Goal::Permit(..));
-            inside && t.holds.iter().all(|raw| raw.trusted)
+        let given = |t: &Traveller| match t.goal {
+            Goal::Permit { permits, .. } if t.stage == Stage::Inside => {
+                t.holds.iter().all(|raw| raw.trusted).then_some(permits)
+            }
+            _ => None,
         };
-        let out = self.travellers.iter().filter(out).count();
-        let few = |t: &Traveller| matches!(t.goal, Goal::Permit(_, permits) if permits < out);
-        if self.travellers.iter().any(few) {
-            self.blame(Property::Exclusion, format!("{out} permits are out"));
+        let out: Vec<_> = self.travellers.iter().filter_map(given).collect();
+        if out
+            .iter()
+            .any(|permits| *permits < out.len() || *permits != out[0])
+        {
+            let text = format!("permits are out that were given by the numbers {out:?}");
+            self.blame(Property::Exclusion, text);
         }
         self.check_room();
     }
@@ -47,19 +54,50 @@ impl Journey {
     /// kazoo counts before it makes a node, and not again: to it each one is a permit.
     fn check_room(&mut self) {
         let nodes = self.dirs[1].nodes.len();
-        let kazoo = |permits| Goal::Permit(Dialect::Kazoo, permits);
-        if self
-            .travellers
-            .iter()
-            .any(|t| (1..nodes).any(|few| t.goal == kazoo(few)))
-        {
+        let few = |t: &Traveller| match t.goal {
+            Goal::Permit {
+                dialect, permits, ..
+            } => dialect == Dialect::Kazoo && permits < nodes,
+            _ => false,
+        };
+        if self.travellers.iter().any(few) {
             self.blame(Property::Exclusion, format!("{nodes} permits are taken"));
+        }
+    }
+
+    /// Those who go by this number, and have permits, are why the client is turned away.
+    pub(crate) fn check_disagreement(&mut self, i: usize, number: u32) {
+        let Goal::Permit { permits, .. } = self.travellers[i].goal else {
+            return;
+        };
+        if usize::try_from(number) == Ok(permits) {
+            let text = format!("{} is told that {number} is another number", name(i));
+            self.blame(Property::Truth, text);
+        }
+    }
+
+    /// Who waits for others to give their permits back sleeps for a reason.
+    fn check_awaiting(&mut self, i: usize) {
+        let Plan::Permit(mut permit) = self.travellers[i].plan.clone() else {
+            return;
+        };
+        permit.handle(permit::Event::Woken);
+        permit.handle(permit::Event::Looked(self.look(i)));
+        match permit.action() {
+            permit::Action::Read(_) if self.travellers[i].line_lost || self.awaits(i) => {}
+            action => {
+                let text = format!("{} sleeps instead of {action:?}", name(i));
+                self.blame(Property::Sleep, text);
+            }
         }
     }
 
     fn check_sleep(&mut self, i: usize) {
         let traveller = &self.travellers[i];
         let stirred = !traveller.events.is_empty() || traveller.reconnected || traveller.expired;
+        if traveller.stage == Stage::Await && !stirred {
+            return self.check_awaiting(i);
+        }
         let (Stage::Queue(dir), true, false) = (traveller.stage, traveller.is_asleep(), stirred)
         else {
             return;
@@ -80,6 +118,14 @@ impl Journey {
         }
     }
 
+    /// The client will hear of the end of a permit.
+    fn awaits(&self, i: usize) -> bool {
+        match &self.travellers[i].watch {
+            Some(Watch::Node(dir, node)) => self.dirs[*dir].find(node).is_some(),
+            _ => false,
+        }
+    }
+
     /// Who is granted something has its nodes.
     pub(crate) fn check_nodes(&mut self, i: usize) {
         let mut holds = self.travellers[i].holds.iter();
@@ -92,7 +138,9 @@ impl Journey {
     /// The client enters, having been told how the last one went, or not.
     pub(crate) fn check_told(&mut self, i: usize) {
         let told = self.travellers[i].told;
-        let text = match (self.last, told) {
+        // It has set its own mark since.
+        let last = self.travellers[i].found.unwrap_or(self.last);
+        let text = match (last, told) {
             (Last::Died, None) => "is not told that the last holder died",
             (Last::Released, Some(_)) => "is told that the last holder died",
             _ => return,
@@ -113,16 +161,22 @@ impl Journey {
 }
 
 impl Traveller {
-    /// What it holds of the first directory's lock.
-    fn held(&self) -> Option<Role> {
+    /// What it holds of this directory's lock.
+    fn held(&self, dir: usize) -> Option<Role> {
         let role = match (self.goal, self.stage) {
-            (_, Stage::Place(_) | Stage::Queue(_) | Stage::Prove | Stage::Done)
-            | (Goal::Permit(..), _) => None,
-            (Goal::Downgrade, Stage::Inside) => Some(Role::Read),
-            (Goal::Downgrade, _) => Some(Role::Write),
+            (Goal::Permit { .. }, _) => None,
+            (Goal::Downgrade { .. }, Stage::Inside) => Some(Role::Read),
+            (Goal::Downgrade { .. }, Stage::Ask) => Some(Role::Write),
+            (Goal::Tracked, Stage::Ask) => Some(Role::Exclusive),
+            (_, Stage::Queue(_) | Stage::Ask | Stage::Await | Stage::Done) => None,
             (Goal::Lock(role), _) => Some(role),
-            (Goal::All | Goal::Tracked, _) => Some(Role::Exclusive),
+            (Goal::Second | Goal::All { .. } | Goal::Tracked, _) => Some(Role::Exclusive),
         };
-        role.filter(|_| self.holds.iter().all(|raw| raw.trusted))
+        let covers = match self.goal {
+            Goal::All { .. } => true,
+            Goal::Second => dir == 1,
+            _ => dir == 0,
+        };
+        role.filter(|_| covers && self.holds.iter().all(|raw| raw.trusted))
     }
 }

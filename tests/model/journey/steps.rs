@@ -4,8 +4,9 @@ use std::mem;
 
 use zklock::recipe::attempt::Action;
 use zklock::recipe::cleanup;
+use zklock::recipe::{downgrade, mark, multi, permit};
 
-use super::{Journey, Stage, Traveller};
+use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
 use crate::explore::Model;
 use crate::property::Violation;
 
@@ -17,6 +18,10 @@ pub(crate) enum Step {
     Wake(usize),
     /// The subscriber is told that the connection was made anew.
     WakeAfterReconnect(usize),
+    /// It has waited for the next lock long enough, with others in hand.
+    Yield(usize),
+    /// The guard of the line tells that it is lost.
+    Learn(usize),
     /// The guard is dropped.
     Release(usize),
     /// A cleanup's action is carried out and answered.
@@ -35,6 +40,8 @@ pub(crate) enum Step {
     Cancel(usize),
     Expire(usize),
     Crash(usize),
+    /// The guard is dropped by a panic.
+    Panic(usize),
     /// Somebody deletes this node of this directory.
     Evict(usize, usize),
 }
@@ -62,6 +69,12 @@ impl Model for Journey {
         owners.dedup();
         let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));
         steps.extend(dead.map(Step::Reap));
+        if !steps.iter().any(|step| Self::is_progress(*step)) {
+            // It takes long, compared with all that.
+            let yields =
+                |i: &usize| self.detour != Detour::KeepsWhatItHas && self.travellers[*i].yields();
+            steps.extend((0..self.travellers.len()).filter(yields).map(Step::Yield));
+        }
         steps
     }
 
@@ -80,6 +93,7 @@ impl Model for Journey {
                 | Step::Cancel(_)
                 | Step::Expire(_)
                 | Step::Crash(_)
+                | Step::Panic(_)
                 | Step::Evict(..)
         )
     }
@@ -90,7 +104,7 @@ impl Model for Journey {
     }
 
     fn check(&mut self, stuck: bool) {
-        self.look(stuck);
+        self.look_around(stuck);
     }
 
     fn violations(&mut self) -> Vec<Violation> {
@@ -107,6 +121,8 @@ impl Journey {
         } else if traveller.asks() && !traveller.expired {
             steps.push(Step::Run(i));
         }
+        let learns = traveller.may_learn() && !self.detour.trusts_the_line();
+        steps.extend(learns.then_some(Step::Learn(i)));
         steps.extend((traveller.stage == Stage::Inside).then_some(Step::Release(i)));
         if traveller.expired {
             steps.push(Step::Hear(i));
@@ -121,7 +137,7 @@ impl Journey {
         }
         let budget = self.budget;
         if 0 < budget.faults && !traveller.expired {
-            if traveller.attempt.is_some() {
+            if traveller.attempt.is_some() || traveller.stage == Stage::Await {
                 steps.push(Step::LoseRequest(i));
             }
             steps.extend(traveller.loses().then_some(Step::LoseReply(i)));
@@ -132,10 +148,11 @@ impl Journey {
             let deletes = (0..traveller.partings.len()).filter(deletes);
             steps.extend(deletes.map(|nth| Step::LosePart(i, nth)));
         }
-        let waits = traveller.attempt.is_some() || matches!(traveller.stage, Stage::Place(_));
-        steps.extend((0 < budget.cancels && waits).then_some(Step::Cancel(i)));
+        steps.extend((0 < budget.cancels && traveller.asks()).then_some(Step::Cancel(i)));
         steps.extend((0 < budget.expiries && !traveller.expired).then_some(Step::Expire(i)));
         steps.extend((0 < budget.crashes).then_some(Step::Crash(i)));
+        let inside = traveller.stage == Stage::Inside && traveller.goal == Goal::Tracked;
+        steps.extend((0 < budget.panics && inside).then_some(Step::Panic(i)));
     }
 
     pub(crate) fn is_live(&self, session: i64) -> bool {
@@ -150,19 +167,42 @@ impl Traveller {
     }
 
     pub(crate) fn is_asleep(&self) -> bool {
-        self.action() == Some(Action::Wait)
+        self.stage == Stage::Await || self.action() == Some(Action::Wait)
     }
 
-    /// It has something to ask of the server.
+    /// It waits for the next lock with others in hand.
+    fn yields(&self) -> bool {
+        let plan = match &self.plan {
+            Plan::Multi(multi) => multi.action(),
+            _ => return false,
+        };
+        self.is_asleep() && matches!(plan, multi::Action::Take { briefly: true, .. })
+    }
+
+    /// It goes on in vain, without its place in the line.
+    fn may_learn(&self) -> bool {
+        let waits = matches!(self.stage, Stage::Queue(1) | Stage::Await);
+        waits && self.line_lost && !self.expired && matches!(self.plan, Plan::Permit(_))
+    }
+
+    /// It has something to ask of the server, or to wait for.
     fn asks(&self) -> bool {
         !matches!(self.stage, Stage::Inside | Stage::Done)
     }
 
     /// It asks for a write, whose reply may be lost.
     fn loses(&self) -> bool {
-        match self.stage {
-            Stage::Place(_) | Stage::Downgrade | Stage::Mark => true,
-            _ => matches!(self.action(), Some(Action::Create(_))),
+        if self.stage != Stage::Ask {
+            return matches!(self.action(), Some(Action::Create(_)));
+        }
+        match &self.plan {
+            Plan::Attempt => false,
+            Plan::Multi(multi) => matches!(multi.action(), multi::Action::Place(_)),
+            Plan::Permit(permit) => matches!(permit.action(), permit::Action::Write(..)),
+            Plan::Downgrade(downgrade) => {
+                matches!(downgrade.action(), downgrade::Action::Make(_))
+            }
+            Plan::Mark(mark) => matches!(mark.action(), mark::Action::Set(_)),
         }
     }
 }

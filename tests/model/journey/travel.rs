@@ -1,11 +1,11 @@
 //! What a traveller does, and what happens to it.
 
-use zklock::recipe::attempt::{Action, Event, Origin, Orphan, Outcome};
-use zklock::recipe::cleanup;
+use zklock::recipe::attempt::{Action, Attempt, Event, Outcome};
 use zklock::recipe::dialect::Role;
-use zklock::recipe::name::NodeName;
+use zklock::recipe::mark::CLEAN;
+use zklock::recipe::{cleanup, downgrade, mark, multi, permit};
 
-use super::{Detour, Goal, Journey, Last, Seen, Stage, Step, Watch};
+use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
 use crate::property::Property;
 
 impl Journey {
@@ -14,6 +14,8 @@ impl Journey {
         match step {
             Step::Run(i) => self.run(i),
             Step::Wake(i) | Step::WakeAfterReconnect(i) => self.wake(i),
+            Step::Yield(i) => self.report(i, Event::Cancel),
+            Step::Learn(i) => self.learn(i),
             Step::Release(i) => self.end(i),
             Step::Part(i, nth) => self.part(i, nth),
             Step::Hear(i) => self.hear(i),
@@ -26,6 +28,7 @@ impl Journey {
             Step::Cancel(i) => self.cancel(i),
             Step::Expire(i) => self.expire(i),
             Step::Crash(i) => self.crash(i),
+            Step::Panic(i) => self.panic(i),
             Step::Evict(dir, nth) => self.evict(dir, nth),
         }
     }
@@ -37,6 +40,7 @@ impl Journey {
             Step::Cancel(_) => budget.cancels -= 1,
             Step::Expire(_) => budget.expiries -= 1,
             Step::Crash(_) => budget.crashes -= 1,
+            Step::Panic(_) => budget.panics -= 1,
             Step::Evict(..) => budget.evictions -= 1,
             _ => {}
         }
@@ -48,18 +52,8 @@ impl Journey {
                 let event = self.serve(i, dir);
                 self.report(i, event);
             }
-            Stage::Place(_) => self.place(i),
-            Stage::Prove => self.prove(i),
-            Stage::Downgrade => self.downgrade(i),
-            Stage::Look => {
-                self.travellers[i].told = self.mark;
-                self.travellers[i].stage = Stage::Mark;
-            }
-            Stage::Mark => match self.set_mark(i) {
-                true => self.go_inside(i),
-                false => self.end(i),
-            },
-            Stage::Inside | Stage::Done => unreachable!("it asks for nothing"),
+            Stage::Ask => self.ask(i),
+            Stage::Await | Stage::Inside | Stage::Done => unreachable!("it asks for nothing"),
         }
     }
 
@@ -69,7 +63,7 @@ impl Journey {
         match self.travellers[i].action().expect("it queues") {
             Action::Create(prefix) => {
                 if self.detour == Detour::MarksInTheQueue {
-                    self.mark = Some(0);
+                    self.data = b"{\"held\":0}".to_vec();
                 }
                 let (name, origin) = self.create(i, dir, &prefix);
                 Event::Created(name, Some(origin))
@@ -125,19 +119,6 @@ impl Journey {
         Event::Watching
     }
 
-    pub(crate) fn create(&mut self, i: usize, dir: usize, prefix: &str) -> (String, Origin) {
-        let (maker, session) = (self.maker(i, dir), self.travellers[i].session);
-        let contest = self.travellers[i].contest(dir);
-        if !contest.dialect.is_numbered(contest.role) {
-            let origin = self.dirs[dir].plant(prefix, session, maker);
-            self.fire(dir, None);
-            return (prefix.to_owned(), origin);
-        }
-        let made = self.dirs[dir].create(prefix, session, maker);
-        self.fire(dir, None);
-        made.expect("the directory is there")
-    }
-
     fn report(&mut self, i: usize, event: Event) {
         let traveller = &mut self.travellers[i];
         let Stage::Queue(dir) = traveller.stage else {
@@ -149,27 +130,18 @@ impl Journey {
         let action = attempt.action();
         let Action::Finish(outcome) = action else {
             if created && dir == 1 && self.detour == Detour::LetsTheNextInTooEarly {
-                self.travellers[i].release_line();
+                self.travellers[i].release(Some(0));
             }
             return;
         };
         for orphan in attempt.orphans() {
-            traveller.part_from(dir, orphan, false);
+            traveller.part_from(dir, orphan);
         }
         traveller.attempt = None;
         traveller.stop_watching();
         match outcome {
             Outcome::Held(mine) => self.arrive(i, dir, mine),
-            Outcome::Gone => self.end(i),
-            Outcome::Restart => self.restart(i, dir),
-            Outcome::Evicted(name) if self.dirs[dir].find(&name).is_none() => self.end(i),
-            outcome => {
-                self.blame(
-                    Property::Truth,
-                    format!("nobody has done that: {outcome:?}"),
-                );
-                self.end(i);
-            }
+            outcome => self.turned_away(i, dir, outcome),
         }
     }
 
@@ -187,30 +159,36 @@ impl Journey {
         self.answer(i, nth, event);
     }
 
-    /// Deletes a node and clears the mark, if that is due, in one transaction. Returns
-    /// whether that is all.
+    /// Deletes a node and writes what is due, in one transaction. Returns whether that is all.
     fn delete(&mut self, i: usize, nth: usize) -> bool {
         let parting = &mut self.travellers[i].partings[nth];
         let cleanup::Action::Delete(name) = parting.cleanup.action() else {
             return true;
         };
-        let (dir, clears) = (parting.dir, parting.clears);
+        let (dir, closing, found) = (parting.dir, parting.closing.clone(), parting.found);
         let there = self.dirs[dir].find(&name).is_some();
         self.remove(dir, &name);
+        if there && let Some(found) = found {
+            self.last = found;
+        }
+        let Some(closing) = closing else {
+            return true;
+        };
         match self.detour {
-            Detour::ClearsAfterwards if clears && there => return false,
-            Detour::ClearsAfterwards | Detour::ClearsWithoutDeleting if clears => self.clear(),
-            _ if clears && there => self.clear(),
+            Detour::ClearsAfterwards if there => return false,
+            Detour::LeavesAMarkBehind if found.is_some() => {}
+            Detour::ClearsAfterwards | Detour::ClearsWithoutDeleting => self.write(closing),
+            _ if there => self.write(closing),
             _ => {}
         }
         true
     }
 
-    fn clear(&mut self) {
-        self.mark = None;
-        if self.last == Last::Open {
+    fn write(&mut self, closing: Vec<u8>) {
+        if self.last == Last::Open && closing == CLEAN {
             self.last = Last::Released;
         }
+        self.data = closing;
     }
 
     fn answer(&mut self, i: usize, nth: usize, event: cleanup::Event) {
@@ -228,11 +206,12 @@ impl Journey {
     }
 
     /// Tells who watches: a node was deleted, or one was created.
-    fn fire(&mut self, dir: usize, deleted: Option<&str>) {
+    pub(crate) fn fire(&mut self, dir: usize, deleted: Option<&str>) {
         let mut woken = 0;
         for traveller in &mut self.travellers {
             let at = match traveller.stage {
                 Stage::Queue(at) => Some(at),
+                Stage::Await => Some(1),
                 _ => None,
             };
             if at == Some(dir) && deleted.is_some() && traveller.guard.as_deref() == deleted {
@@ -248,8 +227,12 @@ impl Journey {
                 _ => continue,
             };
             traveller.watch = None;
-            // Who has something else to hear of is awake.
-            let sleeps = traveller.events.is_empty() && traveller.contest(dir).role != Role::Read;
+            // Who has something else to hear of is awake, and one that was evicted in its sleep
+            // does not count.
+            let own = traveller.attempt.as_ref().and_then(Attempt::node);
+            let queues = own.is_none_or(|own| self.dirs[dir].find(own).is_some());
+            let alone = traveller.contest(dir).role != Role::Read;
+            let sleeps = traveller.events.is_empty() && alone && queues && !traveller.line_lost;
             traveller.events.push(seen);
             woken += usize::from(deleted.is_some() && sleeps);
         }
@@ -265,6 +248,9 @@ impl Journey {
             false => traveller.events.first().copied(),
         };
         traveller.stop_watching();
+        if traveller.stage == Stage::Await {
+            return self.tell_permit(i, permit::Event::Woken);
+        }
         self.report(
             i,
             match seen {
@@ -278,21 +264,39 @@ impl Journey {
         let traveller = &mut self.travellers[i];
         traveller.session += 1;
         traveller.expired = false;
-        // What they were to delete has gone with the session.
-        traveller.partings.clear();
         traveller.stop_watching();
-        match traveller.stage {
-            Stage::Queue(_) => self.report(i, Event::NewSession),
-            Stage::Place(_) => {
-                traveller.leave();
-                self.begin(i);
+        self.tell_of_session(i);
+        // What they were to delete has gone with the session.
+        self.travellers[i].partings.clear();
+    }
+
+    fn tell_of_session(&mut self, i: usize) {
+        let traveller = &mut self.travellers[i];
+        match (traveller.stage, traveller.goal) {
+            (
+                _,
+                Goal::All {
+                    transacts: true, ..
+                },
+            ) if self.detour == Detour::TakesOldPlaces => {
+                if traveller.attempt.is_some() {
+                    self.report(i, Event::Woken);
+                }
             }
-            Stage::Prove => {
-                self.travellers[i].leave();
-                self.begin(i);
-            }
-            Stage::Downgrade | Stage::Look | Stage::Mark | Stage::Inside => self.end(i),
-            Stage::Done => {}
+            (Stage::Queue(_), _) => self.report(i, Event::NewSession),
+            (Stage::Ask | Stage::Await, _) => self.tell_plan_of_session(i),
+            (Stage::Inside, _) => self.end(i),
+            (Stage::Done, _) => {}
+        }
+    }
+
+    fn tell_plan_of_session(&mut self, i: usize) {
+        match &self.travellers[i].plan {
+            Plan::Attempt => {}
+            Plan::Multi(_) => self.tell_multi(i, multi::Event::NewSession),
+            Plan::Permit(_) => self.tell_permit(i, permit::Event::Lost),
+            Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::NewSession),
+            Plan::Mark(_) => self.tell_mark(i, mark::Event::NoNode),
         }
     }
 
@@ -307,65 +311,92 @@ impl Journey {
 
     /// The connection breaks; an open request was carried out, or not.
     fn reconnect(&mut self, i: usize, carried_out: bool) {
-        let stage = self.travellers[i].stage;
         let asleep = self.travellers[i].is_asleep();
-        match stage {
-            Stage::Queue(dir) => {
-                if carried_out {
-                    let _ = self.serve(i, dir);
-                }
+        if let Stage::Queue(dir) = self.travellers[i].stage
+            && carried_out
+        {
+            let _ = self.serve(i, dir);
+        }
+        match self.travellers[i].stage {
+            Stage::Queue(_) | Stage::Await => {
                 self.travellers[i].lose_watches();
                 self.travellers[i].reconnected = asleep;
                 if !asleep {
                     self.report(i, Event::ReplyLost);
                 }
             }
-            Stage::Place(_) => {
-                for dir in 0..2 {
-                    let mine = self.stand(i, dir);
-                    let number = NodeName::parse(&mine.name).map(|name| name.sequence);
-                    let digits = format!("{:010}", number.unwrap_or(0));
-                    let prefix = mine.name.trim_end_matches(&digits).to_owned();
-                    self.travellers[i].part_from(dir, Orphan::Prefix(prefix), false);
-                }
-                self.travellers[i].leave();
-                self.begin(i);
-            }
-            Stage::Downgrade => {
-                self.make_reader(i);
-            }
-            Stage::Mark => {
-                self.set_mark(i);
-            }
-            _ => {}
+            Stage::Ask => self.ask_in_vain(i, carried_out),
+            Stage::Inside | Stage::Done => {}
         }
     }
 
     fn cancel(&mut self, i: usize) {
+        if let Some(mut attempt) = self.travellers[i].attempt.take() {
+            attempt.handle(Event::Cancel);
+            let Stage::Queue(dir) = self.travellers[i].stage else {
+                unreachable!("it queues")
+            };
+            for orphan in attempt.orphans() {
+                self.travellers[i].part_from(dir, orphan);
+            }
+        }
+        match &self.travellers[i].plan {
+            Plan::Attempt => self.end(i),
+            Plan::Multi(_) => self.tell_multi(i, multi::Event::Cancel),
+            Plan::Permit(_) => self.tell_permit(i, permit::Event::TimeOut),
+            Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Cancel),
+            Plan::Mark(_) => self.tell_mark(i, mark::Event::Cancel),
+        }
+    }
+
+    /// Who waits for a permit hears that its place in the line is lost.
+    fn learn(&mut self, i: usize) {
         match self.travellers[i].stage {
             Stage::Queue(_) => self.report(i, Event::Cancel),
-            _ => self.end(i),
+            _ => self.tell_permit(i, permit::Event::Lost),
         }
+    }
+
+    /// A critical section panics, which the next holder is to hear of.
+    fn panic(&mut self, i: usize) {
+        self.die(i);
+        if self.detour != Detour::ClearsInAPanic
+            && let Plan::Mark(mark) = &self.travellers[i].plan
+        {
+            let closing = mark.closing(true, false).map(<[u8]>::to_vec);
+            self.end(i);
+            for parting in &mut self.travellers[i].partings {
+                parting.closing.clone_from(&closing);
+            }
+            return;
+        }
+        self.end(i);
     }
 
     /// Who holds the node hears of it, now or from the next proof; it is outside the promise
     /// from here on.
     fn evict(&mut self, dir: usize, nth: usize) {
-        let name = self.dirs[dir].nodes[nth].name.clone();
-        for i in 0..self.travellers.len() {
-            let holds = self.travellers[i].holds.iter_mut();
-            let held = holds.filter(|raw| raw.dir == dir && raw.mine.name == name);
-            if held.map(|raw| raw.trusted = false).count() > 0 {
-                self.die(i);
-            }
+        let node = self.dirs[dir].nodes[nth].clone();
+        let (i, name) = (node.maker.client, node.name);
+        self.doubt(i);
+        let holds = |raw: &RawGuard| raw.dir == dir && raw.mine.name == name;
+        if self.travellers[i].holds.iter().any(holds) {
+            self.die(i);
+            let traveller = &mut self.travellers[i];
+            let held = traveller.holds.iter_mut().filter(|raw| holds(raw));
+            held.for_each(|raw| raw.trusted = false);
+            traveller.line_lost |= dir == 0;
         }
+        self.travellers[i].evicted = true;
         self.remove(dir, &name);
     }
 
     fn expire(&mut self, i: usize) {
         self.die(i);
+        self.doubt(i);
         let traveller = &mut self.travellers[i];
         traveller.expired = true;
+        traveller.line_lost = true;
         traveller.watch = None;
         traveller.guard = None;
         traveller
@@ -377,6 +408,7 @@ impl Journey {
     fn crash(&mut self, i: usize) {
         if !self.travellers[i].expired {
             self.die(i);
+            self.doubt(i);
         }
         let traveller = &mut self.travellers[i];
         traveller.leave();
@@ -386,10 +418,21 @@ impl Journey {
         traveller.stage = Stage::Done;
     }
 
+    /// What is under way may come too late: nobody can say how the holder went.
+    fn doubt(&mut self, i: usize) {
+        let traveller = &self.travellers[i];
+        let mut partings = traveller.partings.iter();
+        let closes = partings.any(|parting| parting.closing.is_some());
+        if (closes || traveller.found.is_some()) && self.last == Last::Released {
+            self.last = Last::Open;
+        }
+    }
+
     /// A holder goes without releasing.
     fn die(&mut self, i: usize) {
         let traveller = &self.travellers[i];
-        if (traveller.goal, traveller.stage) == (Goal::Tracked, Stage::Inside) {
+        let held = traveller.holds.iter().all(|raw| raw.trusted);
+        if held && (traveller.goal, traveller.stage) == (Goal::Tracked, Stage::Inside) {
             self.last = Last::Died;
         }
     }

@@ -1,26 +1,25 @@
-//! The words that an operator can send instead of a client's first frame.
+//! The four-letter words, which an operator sends instead of a client's first frame.
 //!
-//! The answers have ZooKeeper's shape, and bear what is so: a server that measures no
-//! latency leaves it out where that may be, and says 0 where a number has to be.
+//! The answers have ZooKeeper's format. What this server does not measure, such as latency,
+//! is left out where the format allows it, and 0 where it needs a number.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write;
 
 use super::date::date;
-use super::state::{Connection, State};
+use super::state::{ConnectionState, ServerState};
 use crate::jute::{OpCode, Request};
 
-/// What this server says it is.
 const VERSION: &str = concat!(
     "3.8.0-zklock-",
     env!("CARGO_PKG_VERSION"),
     ", built on 01/01/1970 00:00 UTC"
 );
 
-/// A word; it stands where a client's first frame has its length.
+/// A word, in the place of the length of a client's first frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Word {
+pub(super) enum FourLetterWord {
     Conf,
     Cons,
     Dump,
@@ -33,7 +32,7 @@ pub(super) enum Word {
     Wchs,
 }
 
-impl Word {
+impl FourLetterWord {
     pub(super) fn from_bytes(bytes: [u8; 4]) -> Option<Self> {
         Some(match &bytes {
             b"conf" => Self::Conf,
@@ -51,7 +50,7 @@ impl Word {
     }
 }
 
-/// What ZooKeeper's reports call a request.
+/// Returns what ZooKeeper's reports call a request.
 pub(super) fn name(request: &Request) -> &'static str {
     match request.op() {
         OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => "CREA",
@@ -78,21 +77,21 @@ pub(super) fn name(request: &Request) -> &'static str {
     }
 }
 
-impl State {
-    pub(super) fn tell_operator(&self, word: Word) -> String {
+impl ServerState {
+    pub(super) fn report(&self, word: FourLetterWord) -> String {
         let mut report = String::new();
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = match word {
-            Word::Conf => self.write_configuration(&mut report),
-            Word::Cons => self.write_connections(&mut report, true),
-            Word::Dump => self.write_sessions(&mut report),
-            Word::Envi => write_environment(&mut report),
-            Word::Isro => report.write_str("rw"),
-            Word::Mntr => self.write_numbers(&mut report),
-            Word::Ruok => report.write_str("imok"),
-            Word::Srvr => self.write_server(&mut report, false),
-            Word::Stat => self.write_server(&mut report, true),
-            Word::Wchs => self.write_watches(&mut report),
+            FourLetterWord::Conf => self.write_configuration(&mut report),
+            FourLetterWord::Cons => self.write_connections(&mut report, true),
+            FourLetterWord::Dump => self.write_sessions(&mut report),
+            FourLetterWord::Envi => write_environment(&mut report),
+            FourLetterWord::Isro => report.write_str("rw"),
+            FourLetterWord::Mntr => self.write_numbers(&mut report),
+            FourLetterWord::Ruok => report.write_str("imok"),
+            FourLetterWord::Srvr => self.write_server(&mut report, false),
+            FourLetterWord::Stat => self.write_server(&mut report, true),
+            FourLetterWord::Wchs => self.write_watches(&mut report),
         };
         report
     }
@@ -136,7 +135,6 @@ impl State {
         )
     }
 
-    /// Nothing is kept on a disk, and nothing is limited by address.
     fn write_configuration(&self, out: &mut String) -> std::fmt::Result {
         let timeouts = self.config.timeouts();
         writeln!(
@@ -157,7 +155,7 @@ impl State {
         )
     }
 
-    /// Of ZooKeeper's some 400 numbers those that this server knows.
+    /// Writes those of ZooKeeper's 400 metrics that this server has.
     fn write_numbers(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "zk_version\t{VERSION}\nzk_server_state\tstandalone")?;
         let numbers = [
@@ -209,11 +207,10 @@ impl State {
                 .ephemerals(id)
                 .try_for_each(|path| writeln!(out, "\t{path}"))?;
         }
-        self.write_who_is_connected(out)
+        self.write_open_connections(out)
     }
 
-    /// In ZooKeeper connections end at times of their own; here, with their sessions.
-    fn write_who_is_connected(&self, out: &mut String) -> std::fmt::Result {
+    fn write_open_connections(&self, out: &mut String) -> std::fmt::Result {
         let count = self.connections.len();
         writeln!(
             out,
@@ -227,7 +224,7 @@ impl State {
     }
 }
 
-impl Connection {
+impl ConnectionState {
     fn write(&self, out: &mut String, in_detail: bool) -> std::fmt::Result {
         let Self { peer, traffic, .. } = self;
         let interested = u8::from(self.session.is_some());
@@ -249,7 +246,7 @@ impl Connection {
     }
 }
 
-/// Of the process that the server is in; there is no Java.
+/// Writes the environment of the process; there is no Java in it.
 fn write_environment(out: &mut String) -> std::fmt::Result {
     writeln!(out, "Environment:\nzookeeper.version={VERSION}")?;
     let directory = env::current_dir().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Where a script is played: both servers, and the sessions with each.
+//! Both servers, the sessions with each, and how a script is played on them.
 
 use std::io;
 
 use std::time::Duration;
 
-use super::client::{Client, Heard, Names};
-use super::script::{Act, RECURSIVE, SESSIONS, Step};
-use crate::embedded::Server;
+use super::client::{Differences, Heard, RecordingClient};
+use super::script::{Act, RECURSIVE, SESSIONS, ScriptStep};
+use crate::embedded::server::Server;
 use crate::jute::{
     Access, CreateMode, EventKind, Op, Permissions, ReadOp, Request, WatchKind, WatchLists, xid,
 };
@@ -20,7 +20,7 @@ const TIMEOUT_MS: i32 = 10_000;
 
 const SHORT_MS: i32 = 1000;
 
-/// What requests are numbered with in turn, whatever they ask.
+/// The numbers that requests get in turn.
 const XIDS: [i32; 7] = [
     7,
     xid::AUTH,
@@ -31,17 +31,17 @@ const XIDS: [i32; 7] = [
     -1000,
 ];
 
-/// What both sides did.
+/// A value for each server.
 type Both<T> = [T; 2];
 
-pub(super) struct Stage {
-    /// Ended with the stage.
+pub(super) struct BothServers {
+    /// Kept to keep it running.
     embedded: Server,
     directory: String,
     sides: Both<Side>,
     /// The real server is a 3.9 or later.
     newer: bool,
-    /// Sessions that have events to come whose order is free.
+    /// The sessions with events to come whose order is free.
     in_any_order: [bool; SESSIONS],
     begun: i64,
     asked: usize,
@@ -49,11 +49,11 @@ pub(super) struct Stage {
 
 struct Side {
     hosts: String,
-    names: Names,
-    clients: Vec<Client>,
+    names: Differences,
+    clients: Vec<RecordingClient>,
 }
 
-impl Stage {
+impl BothServers {
     /// The real server is a 3.9 or later if it is `newer`.
     pub(super) fn new(real: &str, newer: bool) -> Self {
         let embedded = Server::builder()
@@ -66,9 +66,9 @@ impl Stage {
             directory: format!("/t{:016x}", fastrand::u64(..)),
             sides: hosts.map(|hosts| Side {
                 hosts,
-                names: Names {
+                names: Differences {
                     newer,
-                    ..Names::default()
+                    ..Differences::default()
                 },
                 clients: Vec::new(),
             }),
@@ -88,7 +88,9 @@ impl Stage {
         let create = create(&self.directory, CreateMode::Persistent);
         for side in &mut self.sides {
             let first = &mut side.clients[0];
-            let created = first.call(&create, &Names::default()).expect("a reply");
+            let created = first
+                .call(&create, &Differences::default())
+                .expect("a reply");
             assert_eq!(created.code(), 0);
             side.names.shift = first.seen;
         }
@@ -97,7 +99,7 @@ impl Stage {
     fn begin(&mut self, session: usize) {
         self.begun += 1;
         for side in &mut self.sides {
-            let (client, _) = Client::connect(&side.hosts, TIMEOUT_MS).expect("a session");
+            let (client, _) = RecordingClient::connect(&side.hosts, TIMEOUT_MS).expect("a session");
             side.names.sessions.insert(client.session, self.begun);
             match side.clients.get_mut(session) {
                 Some(place) => *place = client,
@@ -134,7 +136,7 @@ impl Stage {
         .map(drop)
     }
 
-    fn take(&mut self, step: &Step) -> Result<(), String> {
+    fn take(&mut self, step: &ScriptStep) -> Result<(), String> {
         let session = step.session;
         match &step.act {
             Act::Ask(request) => self.ask(session, &[self.placed(request)]),
@@ -270,16 +272,16 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for BothServers {
     /// Sessions left behind would end, and count, in the midst of another script.
     fn drop(&mut self) {
         for client in self.sides.iter_mut().flat_map(|side| &mut side.clients) {
-            let _ = client.call(&Request::Close, &Names::default());
+            let _ = client.call(&Request::Close, &Differences::default());
         }
     }
 }
 
-pub(super) fn play(mut stage: Stage, script: &[Step]) -> Result<(), String> {
+pub(super) fn play(mut stage: BothServers, script: &[ScriptStep]) -> Result<(), String> {
     for (number, step) in script.iter().enumerate() {
         let taken = stage.take(step);
         taken.map_err(|difference| format!("at step {number}, {step:?}:\n{difference}"))?;

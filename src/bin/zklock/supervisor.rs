@@ -1,7 +1,7 @@
-//! Looks after a command and its lock.
+//! Supervises a command and its lock.
 //!
-//! What stops the command comes before anything is said about it, and nothing in here waits
-//! for anything but news: what is said goes through `stderr`, which never blocks.
+//! The command is stopped before anything is said about it, and messages go through
+//! `stderr`, which never blocks: only the loop of [`Supervisor::run`] waits.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -11,73 +11,73 @@ use nix::sys::signal::Signal as Number;
 use rustix::process::{Signal, getpgrp, kill_process_group};
 use zklock::{GuardEvent, GuardState};
 
-use crate::acquire::Lease;
+use crate::acquire::HeldLock;
 use crate::args::{OnLost, Run};
 use crate::child::{Child, Variables};
-use crate::doubt::{Doubt, Verdict};
 use crate::ending::Ending;
 use crate::failure::{Failure, LOST};
-use crate::listener::Listener;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
+use crate::stop_policy::{StopAction, StopPolicy};
 use crate::terminal::{Terminal, has_job_control};
+use crate::terminal_listener::TerminalListener;
 
-/// How often the lock is looked at that nothing can be done for.
+/// How often the lock is looked at if its loss does not stop the command.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often the rest of a group is looked for when its head has ended.
-const LINGER: Duration = Duration::from_millis(20);
+/// How often processes are looked for that the command has left behind.
+const REST_POLL: Duration = Duration::from_millis(20);
 
-/// As above, for what has already stayed for a while.
-const LINGER_ON: Duration = Duration::from_millis(200);
+/// As above, after [`QUIET`].
+const SLOW_REST_POLL: Duration = Duration::from_millis(200);
 
-/// After this long somebody on a terminal wants to know what is going on.
-const CURIOUS: Duration = Duration::from_secs(2);
+/// How long processes are left behind before the user is told.
+const QUIET: Duration = Duration::from_secs(2);
 
-/// Looks after a command and its lock.
-pub(crate) struct Watch<'a> {
+/// See the module's documentation.
+pub(crate) struct Supervisor<'a> {
     run: &'a Run,
-    lease: Lease,
-    doubt: Doubt,
+    lock: HeldLock,
+    policy: StopPolicy,
     child: Child,
     terminal: Option<Terminal>,
     signals: &'a Signals,
-    /// When the command was told to stop because the lock was in doubt.
-    told: Option<Instant>,
+    /// When SIGTERM was sent because the lock was suspect.
+    term_sent: Option<Instant>,
     killed: bool,
-    /// What the user was warned of.
+    /// The last state that the user was warned of.
     warned: GuardState,
-    /// When the command ended and left something behind.
+    /// When the command ended and left processes behind.
     left: Option<Instant>,
-    /// There since the command has had the terminal.
-    listener: Option<Listener>,
+    /// Present once the command has the terminal.
+    listener: Option<TerminalListener>,
     had_terminal: bool,
     said_rest: bool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         run: &'a Run,
-        lease: Lease,
-        doubt: Doubt,
+        lock: HeldLock,
+        policy: StopPolicy,
         terminal: Option<Terminal>,
         signals: &'a Signals,
     ) -> Result<Self, Failure> {
         let variables = Variables {
             path: &run.path,
-            node: &lease.node,
-            token: lease.token.map(|token| token.to_string()),
+            node: &lock.node,
+            token: lock.token.map(|token| token.to_string()),
         };
         let child = Child::start(&run.command, &variables)
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
-        let mut watch = Self {
+        let mut supervisor = Self {
             run,
-            lease,
-            doubt,
+            lock,
+            policy,
             child,
             terminal,
             signals,
-            told: None,
+            term_sent: None,
             killed: false,
             warned: GuardState::Held,
             left: None,
@@ -85,19 +85,19 @@ impl<'a> Watch<'a> {
             had_terminal: false,
             said_rest: false,
         };
-        watch.begin()?;
-        Ok(watch)
+        supervisor.begin()?;
+        Ok(supervisor)
     }
 
-    /// Lets the command begin, unless the lock was lost meanwhile: starting takes a while
-    /// where the program is on a disk that is slow.
+    /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting
+    /// a program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.terminal.as_ref().is_some_and(Terminal::is_all_ours) {
             self.give_terminal();
         }
-        let guard = &self.lease.guard;
-        let verdict = self.doubt.judge(guard.state(), guard.valid_for(), None);
-        if !matches!(verdict, Verdict::Wait(_)) {
+        let guard = &self.lock.guard;
+        let action = self.policy.decide(guard.state(), guard.valid_for(), None);
+        if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
             self.take_terminal_back();
             let path = &self.run.path;
@@ -107,21 +107,21 @@ impl<'a> Watch<'a> {
         self.child.begin();
         log::info!(
             "got {}, the command is process {}",
-            self.lease.node,
+            self.lock.node,
             self.child.group()
         );
         Ok(())
     }
 
-    /// Returns how it ended when nothing is left of the command, and the lock.
-    pub(crate) fn watch(mut self) -> (Ending, Lease) {
-        let events = self.lease.guard.events().clone();
+    /// Waits until no process of the command is left; returns how it ended, and the lock.
+    pub(crate) fn run(mut self) -> (Ending, HeldLock) {
+        let events = self.lock.guard.events().clone();
         loop {
             if let Some(signal) = self.child.look() {
                 self.stopped(signal);
             }
             if self.child.is_gone() {
-                return (self.end(), self.lease);
+                return (self.end(), self.lock);
             }
             let wait = self.look_at_lock().min(self.look_at_rest());
             select! {
@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
         heard.unwrap_or_else(never)
     }
 
-    /// What the terminal told the command is for the others in the foreground, too.
+    /// Sends a signal of the terminal to the own process group, too.
     fn tell_foreground(&self, signal: Number) {
         if let Some(number) = Signal::from_named_raw(signal as i32) {
             self.signals.pass_over(signal);
@@ -164,10 +164,10 @@ impl<'a> Watch<'a> {
     fn end(&mut self) -> Ending {
         self.take_terminal_back();
         self.hear_the_rest();
-        if self.told.is_some() || self.killed {
+        if self.term_sent.is_some() || self.killed {
             return Ending::Code(LOST);
         }
-        if !self.lease.guard.is_held() {
+        if !self.lock.guard.is_held() {
             say(&format!(
                 "the lock {} was lost before the command ended: another may have run meanwhile",
                 self.run.path
@@ -183,7 +183,7 @@ impl<'a> Watch<'a> {
             };
             for typed in [Number::SIGINT, Number::SIGQUIT] {
                 if self.had_terminal && signal == typed as i32 {
-                    // Nobody could listen, so the command's end has to tell.
+                    // Without a listener, the signal shows in how the command ended.
                     self.tell_foreground(typed);
                 }
             }
@@ -194,34 +194,34 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Stops the command if the lock demands it; returns when to look again.
+    /// Stops the command if the lock is about to be lost; returns when to look again.
     fn look_at_lock(&mut self) -> Duration {
-        let guard = &self.lease.guard;
+        let guard = &self.lock.guard;
         let (state, valid_for) = (guard.state(), guard.valid_for());
-        let told = self.told.map(|told| told.elapsed());
+        let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
         if self.run.on_lost == OnLost::Warn {
             self.warn(state);
             return LOOK;
         }
         if self.killed {
-            // Until nothing is left, whatever becomes of the lock.
+            // Repeated until no process is left, whatever becomes of the lock.
             self.child.kill();
-            return LINGER;
+            return REST_POLL;
         }
         let path = &self.run.path;
-        match self.doubt.judge(state, valid_for, told) {
-            Verdict::Wait(wait) => return wait,
-            Verdict::Tell => {
+        match self.policy.decide(state, valid_for, term_sent) {
+            StopAction::Wait(wait) => return wait,
+            StopAction::Terminate => {
                 self.child.signal(Signal::TERM);
-                // A process that was stopped by its terminal hears nothing otherwise.
+                // A process that was stopped does not get SIGTERM before it continues.
                 self.child.signal(Signal::CONT);
-                self.told = Some(Instant::now());
+                self.term_sent = Some(Instant::now());
                 say(&format!(
                     "the lock {path} is in doubt, stopping the command"
                 ));
                 return Duration::ZERO;
             }
-            Verdict::Kill => self.child.kill(),
+            StopAction::Kill => self.child.kill(),
         }
         self.killed = true;
         let what = match state {
@@ -229,7 +229,7 @@ impl<'a> Watch<'a> {
             _ => "is about to be lost",
         };
         say(&format!("the lock {path} {what}, killed the command"));
-        LINGER
+        REST_POLL
     }
 
     fn warn(&mut self, state: GuardState) {
@@ -245,14 +245,14 @@ impl<'a> Watch<'a> {
         say(&format!("the lock {} {what}", self.run.path));
     }
 
-    /// Looks for what the command left in the background, which keeps the lock.
+    /// Looks for processes that the command has left behind, which keep the lock.
     fn look_at_rest(&mut self) -> Duration {
         if !self.child.has_ended() {
             return Duration::MAX;
         }
         let left = *self.left.get_or_insert_with(Instant::now);
-        if left.elapsed() < CURIOUS {
-            return LINGER;
+        if left.elapsed() < QUIET {
+            return REST_POLL;
         }
         if !self.said_rest {
             self.said_rest = true;
@@ -265,7 +265,7 @@ impl<'a> Watch<'a> {
                 false => log::info!("{message}"),
             }
         }
-        LINGER_ON
+        SLOW_REST_POLL
     }
 
     fn signalled(&mut self, signal: Number) {
@@ -286,30 +286,30 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The command was stopped, so we stop, too, and the shell takes over.
+    /// The command was stopped: stops this process, too, so that the shell takes over.
     fn stopped(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
         };
         let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-        // It may have been given while the command was about to stop for want of it.
+        // The command may have got the terminal while it was being stopped for it.
         if wants_terminal && terminal.is_with(&[getpgrp(), self.child.group()]) {
             self.give_terminal();
             self.child.signal_group(Signal::CONT);
             return;
         }
         if signal == Signal::STOP.as_raw() {
-            // That was meant for the command alone; its lock is kept for it.
+            // SIGSTOP was sent to the command alone; its lock is kept.
             return;
         }
         if has_job_control() {
-            // With us stops whoever waits for us, a script for example.
+            // The group includes a script that waits for this process.
             let _ = kill_process_group(getpgrp(), Signal::STOP);
         }
         self.continued(wants_terminal);
     }
 
-    /// Somebody continued us. What must not run any more is killed before it can.
+    /// This process was continued: continues the command, unless its lock is lost.
     fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
         if let Some(terminal) = &self.terminal

@@ -1,15 +1,15 @@
-//! Since when nobody answers, so that nothing old is shown as if it were new.
+//! Since when no server answers, so that nothing old is shown as if it were new.
 
 use std::time::{Duration, SystemTime};
 
 use zklock::{Client, SessionState};
 
-/// Servers that are away.
+/// The time without a connection, if there is none.
 #[derive(Debug, Default)]
-pub(crate) struct Away(Option<SystemTime>);
+pub(crate) struct Outage(Option<SystemTime>);
 
-impl Away {
-    /// Looks whether a server is there; returns for how long none is.
+impl Outage {
+    /// Looks at the connection; returns how long there has been none.
     pub(crate) fn look(&mut self, client: &Client) -> Option<Duration> {
         if client.state() == SessionState::Connected {
             self.0 = None;
@@ -19,7 +19,7 @@ impl Away {
         Some(since.elapsed().unwrap_or_default())
     }
 
-    /// Since when none was there when we looked.
+    /// Returns since when there was no connection, as of the last look.
     pub(crate) fn since(&self) -> Option<SystemTime> {
         self.0
     }

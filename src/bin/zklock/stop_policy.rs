@@ -1,4 +1,4 @@
-//! When a lock in doubt stops the command. Decides, and does nothing else.
+//! When a suspect lock stops the command: a decision, without I/O.
 //!
 //! ```text
 //! last proof                                              valid_for() = 0
@@ -8,38 +8,38 @@
 //! ```
 //!
 //! SIGTERM comes as late as the grace allows, but not before the lock is suspect: a
-//! connection that breaks and comes back in time costs nothing. Who was told to stop is
-//! stopped, even if the lock is held again: half a group may have gone by then.
+//! connection that breaks and comes back in time costs nothing. SIGKILL follows even if the
+//! lock is held again: half of the group may have ended by then.
 
 use std::time::Duration;
 
 use zklock::GuardState;
 
-/// How often the lock is looked at, even when nobody tells us anything: timers stand
-/// still while a machine sleeps, and the lock's own clock does not.
+/// How often the lock is looked at without news: timers stand still while the machine
+/// sleeps, and the clock of the lock does not.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct StopPolicy {
     grace: Duration,
     margin: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
-    /// Looks again after this long.
+pub(crate) enum StopAction {
+    /// Look again after this long.
     Wait(Duration),
-    /// Tells the command to stop.
-    Tell,
-    /// Does not give it any more time.
+    /// Send SIGTERM.
+    Terminate,
+    /// Send SIGKILL.
     Kill,
 }
 
-impl Doubt {
-    /// Leaves a margin of a tenth of the time that a proof lasts, for the killing itself.
+impl StopPolicy {
+    /// Leaves a margin of a tenth of the time that a proof lasts, for killing the command.
     ///
-    /// The default grace is what is left when the quorum has been silent for so long that
-    /// the lock is suspect for that reason alone.
+    /// The default grace is what is left when the lock becomes suspect because the quorum is
+    /// silent.
     pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
         Self {
             grace: grace.unwrap_or(session_timeout / 8),
@@ -47,28 +47,28 @@ impl Doubt {
         }
     }
 
-    /// Decides by what the guard says, and by how long ago the command was told to stop.
-    pub(crate) fn judge(
+    /// Decides by the state of the guard, and by how long ago SIGTERM was sent.
+    pub(crate) fn decide(
         self,
         state: GuardState,
         valid_for: Duration,
-        told: Option<Duration>,
-    ) -> Verdict {
+        term_sent: Option<Duration>,
+    ) -> StopAction {
         let left = valid_for.saturating_sub(self.margin);
         if state == GuardState::Lost || left.is_zero() {
-            return Verdict::Kill;
+            return StopAction::Kill;
         }
-        match told {
-            Some(told) => {
-                let grace = self.grace.saturating_sub(told);
+        match term_sent {
+            Some(term_sent) => {
+                let grace = self.grace.saturating_sub(term_sent);
                 match grace.is_zero() {
-                    true => Verdict::Kill,
-                    false => Verdict::Wait(grace.min(left).min(LOOK)),
+                    true => StopAction::Kill,
+                    false => StopAction::Wait(grace.min(left).min(LOOK)),
                 }
             }
-            None if state == GuardState::Held => Verdict::Wait(left.min(LOOK)),
-            None if left <= self.grace => Verdict::Tell,
-            None => Verdict::Wait((left - self.grace).min(LOOK)),
+            None if state == GuardState::Held => StopAction::Wait(left.min(LOOK)),
+            None if left <= self.grace => StopAction::Terminate,
+            None => StopAction::Wait((left - self.grace).min(LOOK)),
         }
     }
 }
@@ -77,7 +77,7 @@ impl Doubt {
 mod tests {
     use super::*;
     use GuardState::{Held, Lost, Suspect};
-    use Verdict::{Kill, Tell, Wait};
+    use StopAction::{Kill, Terminate, Wait};
 
     fn tenths(tenths: u64) -> Duration {
         Duration::from_millis(100 * tenths)
@@ -86,15 +86,15 @@ mod tests {
     #[test]
     fn the_command_is_told_in_time_and_killed_before_the_lock_is_lost() {
         // A session of 20 s: a proof lasts 10 s, the margin is 1 s.
-        let doubt = Doubt::new(tenths(200), Some(tenths(50)));
+        let policy = StopPolicy::new(tenths(200), Some(tenths(50)));
         let table = [
-            // state  valid told     verdict
+            // state  valid  term_sent  action
             (Held, 100, None, Wait(LOOK)),
             (Held, 15, None, Wait(tenths(5))),
             (Suspect, 95, None, Wait(LOOK)),
             (Suspect, 65, None, Wait(tenths(5))),
-            (Suspect, 60, None, Tell),
-            (Suspect, 33, None, Tell),
+            (Suspect, 60, None, Terminate),
+            (Suspect, 33, None, Terminate),
             (Suspect, 60, Some(0), Wait(LOOK)),
             (Suspect, 14, Some(5), Wait(tenths(4))),
             (Suspect, 10, Some(5), Kill),
@@ -105,9 +105,9 @@ mod tests {
             (Lost, 0, None, Kill),
             (Lost, 0, Some(1), Kill),
         ];
-        for (state, valid, told, verdict) in table {
-            let judged = doubt.judge(state, tenths(valid), told.map(tenths));
-            assert_eq!(judged, verdict, "{state:?} {valid} {told:?}");
+        for (state, valid, term_sent, action) in table {
+            let decided = policy.decide(state, tenths(valid), term_sent.map(tenths));
+            assert_eq!(decided, action, "{state:?} {valid} {term_sent:?}");
         }
     }
 
@@ -115,20 +115,20 @@ mod tests {
     fn a_silent_quorum_costs_the_command_no_time_to_stop() {
         for seconds in [1, 2, 4, 10, 20, 60] {
             let timeout = Duration::from_secs(seconds);
-            let doubt = Doubt::new(timeout, None);
+            let policy = StopPolicy::new(timeout, None);
             // Suspect for its silence alone, a third of the timeout after the last proof.
-            let silent = doubt.judge(Suspect, timeout / 2 - timeout / 3, None);
-            assert_eq!(silent, Tell, "{timeout:?}");
+            let silent = policy.decide(Suspect, timeout / 2 - timeout / 3, None);
+            assert_eq!(silent, Terminate, "{timeout:?}");
             // Suspect since the connection broke, right before another proof was due.
-            let broken = doubt.judge(Suspect, timeout / 2 - timeout / 6, None);
+            let broken = policy.decide(Suspect, timeout / 2 - timeout / 6, None);
             assert!(matches!(broken, Wait(_)), "{timeout:?}: {broken:?}");
         }
     }
 
     #[test]
     fn without_grace_the_command_is_killed_at_the_margin() {
-        let doubt = Doubt::new(tenths(200), Some(Duration::ZERO));
-        assert_eq!(doubt.judge(Suspect, tenths(11), None), Wait(tenths(1)));
-        assert_eq!(doubt.judge(Suspect, tenths(10), None), Kill);
+        let policy = StopPolicy::new(tenths(200), Some(Duration::ZERO));
+        assert_eq!(policy.decide(Suspect, tenths(11), None), Wait(tenths(1)));
+        assert_eq!(policy.decide(Suspect, tenths(10), None), Kill);
     }
 }

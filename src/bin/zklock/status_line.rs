@@ -1,4 +1,4 @@
-//! The one line that a terminal shows while we wait.
+//! The line that a terminal shows during the wait for a lock.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -8,36 +8,36 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use indicatif::{ProgressBar, ProgressStyle};
 use zklock::{Client, Waiting};
 
-use crate::away::Away;
+use crate::outage::Outage;
 use crate::plain::plain;
 use crate::table::{brief, who};
 
-/// How often the line moves.
+/// How often the line is drawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Draws nothing if nobody looks: not on a terminal, or in the background of one.
+/// Draws nothing unless stderr is a terminal, and this process in its foreground.
 #[derive(Debug)]
-pub(crate) struct Line(Option<Drawing>);
+pub(crate) struct StatusLine(Option<Drawing>);
 
 #[derive(Debug)]
 struct Drawing {
     to: Sender<Seen>,
-    /// Told when the line is gone.
+    /// Disconnected when the line is erased.
     ended: Receiver<()>,
 }
 
-/// How long the end of the wait waits for the line to be gone. A terminal that shows
-/// nothing any more, after Ctrl-S, must not keep us from what comes next.
+/// How long to wait for the line to be erased. A terminal that was stopped with Ctrl-S must
+/// not delay what comes next.
 const ERASE: Duration = Duration::from_millis(100);
 
-/// What the line is about.
+/// What the line shows.
 #[derive(Clone, Debug)]
 struct Seen {
     place: String,
     since: SystemTime,
 }
 
-impl Line {
+impl StatusLine {
     pub(crate) fn new(path: &str, foreground: bool, client: &Client) -> Self {
         if !foreground || !io::stderr().is_terminal() {
             return Self(None);
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if let Some(Drawing { to, ended }) = self.0.take() {
             drop(to);
@@ -87,14 +87,14 @@ impl Seen {
     }
 }
 
-/// Draws until nobody tells anything any more.
+/// Draws until the sender is gone.
 fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
-    // Who gets the lock at once sees nothing.
+    // Without a wait there is no line.
     let Ok(mut now) = seen.recv() else { return };
-    let (started, mut away) = (Instant::now(), Away::default());
+    let (started, mut outage) = (Instant::now(), Outage::default());
     let bar = bar();
     loop {
-        let silent = away.look(client);
+        let silent = outage.look(client);
         bar.set_message(text(path, &now, started.elapsed(), silent));
         bar.tick();
         match seen.recv_timeout(TICK) {
@@ -116,7 +116,7 @@ fn bar() -> ProgressBar {
 
 fn text(path: &str, seen: &Seen, waited: Duration, silent: Option<Duration>) -> String {
     let waited = brief(waited);
-    // Another machine's clock may be ahead of ours.
+    // The clock of the other machine may be ahead.
     let since = seen.since.elapsed().unwrap_or_default();
     match silent {
         None => format!(

@@ -1,17 +1,4 @@
-//! What `zklock run` starts of itself, beside the user's command.
-//!
-//! ```text
-//! zklock run ──┬── zklock __exec  ──► becomes the command, the head of a process group
-//!              ├── zklock __watch     outlives us, and kills that group
-//!              └── zklock __listen    hears what a terminal sends to it
-//! ```
-//!
-//! The first lets the kernel kill the command when we die, which can only be said from
-//! inside the process. That says nothing of what the command started, and that is what
-//! the second is for: it waits for the end of its input, which comes with our end,
-//! whatever it is. It is there first, and the command does not begin before it knows the
-//! group. What has left the group it knows by a variable, because whose descendant it was
-//! nobody can tell any more. See `listener` for the third.
+//! What a helper process does: becomes the command, or watches over it.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,49 +8,41 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 
+use crate::descendants;
+use crate::helper::{EXEC, LISTEN, NODE, WATCH};
+use crate::signals;
 use crate::stderr::{flush, say};
-use crate::{descendants, listener, signals};
-
-pub(crate) const EXEC: &str = "__exec";
-pub(crate) const WATCH: &str = "__watch";
-pub(crate) const LISTEN: &str = "__listen";
-
-/// The variable that tells the command, and us, which node its lock is.
-pub(crate) const NODE: &str = "ZKLOCK_NODE";
-
-/// What the watching process is sent, after the group, when it is no longer needed.
-pub(crate) const DONE: &[u8] = b".";
 
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// Does such a part, if this process was started for one.
+/// Runs the helper that this process was started as, if it was.
 pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    let part = args.next()?;
+    let helper = args.next()?;
     let number = |args: &mut dyn Iterator<Item = OsString>| {
         let number = args.next()?.to_str()?.parse().ok();
         number.filter(|id| *id > 0).and_then(Pid::from_raw)
     };
-    if part == EXEC {
+    if helper == EXEC {
         let parent = number(&mut args)?;
         return Some(exec(parent, args.next()?, args));
     }
-    if part == LISTEN {
-        return Some(listener::main());
+    if helper == LISTEN {
+        return Some(listen());
     }
     let node = args.next();
-    (part == WATCH).then(|| watch(&node.unwrap_or_default().to_string_lossy()))
+    (helper == WATCH).then(|| watch(&node.unwrap_or_default().to_string_lossy()))
 }
 
 /// Becomes the command.
 fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) -> ExitCode {
     die_with_the_parent();
     if getppid() != Some(parent) {
-        // It died before the kernel knew that this matters to us.
+        // The parent died before the kernel was asked to kill this process with it.
         return ExitCode::from(NOT_RUN);
     }
-    // Until the watching process knows of us.
+    // Until `__watch` knows the group.
     let _ = kill_process(getpid(), Signal::STOP);
     signals::unblock();
     let error = Command::new(&program).args(args).exec();
@@ -77,16 +56,27 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
 
 #[cfg(target_os = "linux")]
 fn die_with_the_parent() {
-    // Where it fails, the watching process is left.
+    // If it fails, `__watch` still kills the command.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 #[cfg(not(target_os = "linux"))]
 fn die_with_the_parent() {}
 
-/// Waits for the end of `zklock run`, and leaves nothing of its command.
+#[cfg(target_os = "linux")]
+fn listen() -> ExitCode {
+    crate::helper::listen::main()
+}
+
+/// Without siginfo, a signal of the terminal cannot be told from others.
+#[cfg(not(target_os = "linux"))]
+fn listen() -> ExitCode {
+    ExitCode::FAILURE
+}
+
+/// Waits for the end of `zklock run`, and kills what is left of its command.
 fn watch(node: &str) -> ExitCode {
-    // A folder in use cannot be unmounted.
+    // Otherwise the file system of the current folder could not be unmounted.
     drop(env::set_current_dir("/"));
     let mut said = String::new();
     let read = io::stdin().read_to_string(&mut said);

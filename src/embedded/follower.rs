@@ -1,0 +1,79 @@
+//! A follower that lags behind its leader.
+//!
+//! Its clients see one older state, whatever they read, and no event of a later change.
+//! When the follower catches up, it goes through the changes it has missed in their order,
+//! and fires the watches on each.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::change::TreeChange;
+use super::tree::Tree;
+use super::watches::{ConnectionId, Notice, ServerWatches};
+
+/// A follower that lagged for ever would let its clients wait for ever.
+const LIMIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct LaggingFollower {
+    /// The state up to `zxid`.
+    pub(super) tree: Tree,
+    pub(super) zxid: i64,
+    /// The watches of the follower's clients.
+    pub(super) watches: ServerWatches,
+    pub(super) ends: Instant,
+    /// The directory that is out of date.
+    pub(super) directory: String,
+    /// A client has listed it, so the follower catches up.
+    pub(super) listed: bool,
+    clients: BTreeSet<ConnectionId>,
+    missed: Vec<TreeChange>,
+}
+
+impl LaggingFollower {
+    pub(super) fn new(
+        tree: Tree,
+        zxid: i64,
+        directory: &str,
+        clients: BTreeSet<ConnectionId>,
+        watches: ServerWatches,
+    ) -> Self {
+        Self {
+            tree,
+            zxid,
+            watches,
+            ends: Instant::now() + LIMIT,
+            directory: directory.to_owned(),
+            listed: false,
+            clients,
+            missed: Vec::new(),
+        }
+    }
+
+    pub(super) fn has(&self, client: ConnectionId) -> bool {
+        self.clients.contains(&client)
+    }
+
+    /// Connects a client to this follower, unless it has seen a later change.
+    pub(super) fn connect(&mut self, client: ConnectionId, seen: i64) {
+        if seen <= self.zxid {
+            self.clients.insert(client);
+        }
+    }
+
+    pub(super) fn forget(&mut self, client: ConnectionId) {
+        self.clients.remove(&client);
+        self.watches.forget(client);
+    }
+
+    pub(super) fn miss(&mut self, change: &TreeChange) {
+        self.missed.push(change.clone());
+    }
+
+    /// Returns the events of the changes it has missed, and the watches that are left.
+    pub(super) fn catch_up(mut self) -> (Vec<Notice>, ServerWatches) {
+        let fire = |change| self.watches.fire(change);
+        let notices = self.missed.iter().flat_map(fire).collect();
+        (notices, self.watches)
+    }
+}

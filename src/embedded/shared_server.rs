@@ -1,0 +1,16 @@
+//! What the threads of a server share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::config::ServerConfig;
+use super::faults::NetworkFaults;
+use super::state::ServerState;
+
+/// See the module's documentation.
+pub(super) struct SharedServer {
+    pub(super) config: ServerConfig,
+    pub(super) state: Mutex<ServerState>,
+    pub(super) network: Arc<NetworkFaults>,
+}

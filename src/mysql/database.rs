@@ -1,0 +1,161 @@
+//! The database as the rest of a client sees it: work to be done there, and rows to be
+//! renewed or deleted.
+//!
+//! It owns the worker threads and the channel to the renewal thread, and it lives as long
+//! as any guard does. The line of threads that want a lock is not here, see `shared_client`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex as Lock;
+
+use crate::error::{Error, Result};
+use crate::mysql::connection::{DatabaseConnection, Source};
+use crate::mysql::deletion::{Backlog, Deletion};
+use crate::mysql::renewal::{self, Command};
+use crate::mysql::schema::{self, Schema};
+use crate::mysql::statement_error::StatementError;
+use crate::mysql::worker::WorkerPool;
+
+/// How many connections a client uses at most, apart from the one that renews leases.
+const WORKERS: usize = 4;
+
+/// The pause between tries to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The durations that a client is configured with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timings {
+    pub(super) lease: Duration,
+    pub(super) connect_timeout: Duration,
+    /// The pause between two looks at a lock that is taken, at first and at most.
+    pub(super) poll: (Duration, Duration),
+    pub(super) clean_every: Duration,
+}
+
+/// See the module's documentation. No thread owns it, so that they end with it.
+#[derive(Debug)]
+pub(super) struct Database {
+    pub(super) timings: Timings,
+    workers: Arc<WorkerPool>,
+    backlog: Arc<Backlog>,
+    commands: Sender<Command>,
+    /// Dropped when the client is closed.
+    open: Lock<Option<Sender<()>>>,
+    closed: Receiver<()>,
+}
+
+impl Database {
+    pub(super) fn start(source: Source, timings: Timings) -> Result<Self> {
+        let source = Arc::new(source);
+        let lease = timings.lease;
+        let limit = answer_limit(lease);
+        let workers = WorkerPool::new("zklock-mysql", source.clone(), limit, WORKERS);
+        let workers = Arc::new(workers);
+        let renewer = WorkerPool::new("zklock-mysql-sql", source, limit.min(lease / 4), 1);
+        let commands = renewal::start(lease, timings.clean_every, workers.clone(), renewer)
+            .map_err(|error| Error::Database {
+                what: "start a thread",
+                message: error.to_string(),
+            })?;
+        let (open, closed) = bounded(0);
+        Ok(Self {
+            timings,
+            workers,
+            backlog: Arc::default(),
+            commands,
+            open: Lock::new(Some(open)),
+            closed,
+        })
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        self.timings.lease
+    }
+
+    /// How long an answer may take for a call without a deadline.
+    pub(super) fn answer_limit(&self) -> Duration {
+        answer_limit(self.timings.lease)
+    }
+
+    pub(super) fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
+    }
+
+    /// Returns a channel that is disconnected when the client is closed.
+    pub(super) fn closed(&self) -> &Receiver<()> {
+        &self.closed
+    }
+
+    /// Hands a command to the renewal thread.
+    pub(super) fn command(&self, command: Command) {
+        // The thread lives as long as the sender.
+        let _ = self.commands.send(command);
+    }
+
+    /// Has a row deleted in the background.
+    pub(super) fn delete(&self, deletion: Deletion) {
+        let commands = self.commands.clone();
+        self.workers.submit(move |connection| {
+            if let Some(retry) = deletion.run(connection) {
+                let _ = commands.send(Command::DeleteLater(retry));
+            }
+        });
+    }
+
+    /// Has a worker do the job.
+    pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        self.workers.submit(job);
+    }
+
+    /// Runs work on a worker, and waits for it until the deadline.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        what: &'static str,
+        work: impl FnOnce(&mut DatabaseConnection) -> std::result::Result<T, StatementError>
+        + Send
+        + 'static,
+    ) -> Result<T> {
+        let (to, answer) = bounded(1);
+        self.submit(move |connection| {
+            let _ = to.send(work(connection));
+        });
+        answer
+            .recv_deadline(deadline)
+            .unwrap_or_else(|_| Err(StatementError::no_answer()))
+            .map_err(|error| error.into_error(what))
+    }
+
+    /// Opens the first connection, and looks at the tables.
+    pub(super) fn connect(&self) -> Result<()> {
+        let deadline = Instant::now() + self.timings.connect_timeout;
+        let next_try = || Instant::now() + CONNECT_PAUSE;
+        let found = self.ask(deadline, "connect to the database", move |connection| {
+            loop {
+                match connection.run(schema::inspect) {
+                    Err(error) if error.class.is_transient() && next_try() < deadline => {
+                        std::thread::sleep(CONNECT_PAUSE);
+                    }
+                    other => return other,
+                }
+            }
+        })?;
+        match found {
+            Schema::Missing => Ok(()),
+            found => found.usable(),
+        }
+    }
+
+    /// Loses all locks, and disconnects [`closed`](Self::closed).
+    pub(super) fn close(&self) {
+        self.open.lock().take();
+        self.command(Command::Close);
+    }
+}
+
+/// Longer than the second that a statement waits for a locked row.
+fn answer_limit(lease: Duration) -> Duration {
+    (lease / 4).clamp(Duration::from_secs(2), Duration::from_secs(5))
+}

@@ -1,0 +1,157 @@
+//! The deletion of a row in the background, repeated until it is certain.
+//!
+//! A deletion that got no answer is repeated until it gets one, or until the lease has
+//! ended, when the row no longer keeps anybody out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::{Condvar, Mutex};
+
+use crate::mysql::connection::DatabaseConnection;
+use crate::mysql::statement::{self, Key};
+use crate::mysql::statement_error::StatementError;
+use crate::time::clock::Moment;
+
+/// The pause before a deletion that failed is repeated, at first and at most.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// One row that is to be deleted.
+#[derive(Debug)]
+pub(super) struct Deletion {
+    name: Arc<str>,
+    owner: String,
+    /// When the row's lease has ended, whatever was sent to the database.
+    lease_end: Moment,
+    /// A statement may be on its way that creates the row after the deletion.
+    in_doubt: bool,
+    /// An earlier try got no answer.
+    tried: bool,
+    pause: Duration,
+    /// The turn among the threads of the client, if the lock was held; dropped after the
+    /// first try, whatever came of it.
+    turn: Option<Box<dyn fmt::Debug + Send>>,
+    answer: Option<Sender<bool>>,
+    pending: Option<PendingRow>,
+}
+
+/// A deletion that is to be tried again after a pause.
+#[derive(Debug)]
+pub(super) struct Retry {
+    pub(super) deletion: Deletion,
+    pub(super) pause: Duration,
+}
+
+impl Deletion {
+    pub(super) fn new(
+        name: Arc<str>,
+        owner: String,
+        lease_end: Moment,
+        in_doubt: bool,
+        backlog: Arc<Backlog>,
+    ) -> Self {
+        Self {
+            name,
+            owner,
+            lease_end,
+            in_doubt,
+            tried: false,
+            pause: PAUSE,
+            turn: None,
+            answer: None,
+            pending: Some(PendingRow::new(backlog)),
+        }
+    }
+
+    /// Keeps other threads of the client waiting until the first try.
+    pub(super) fn before(mut self, turn: Option<impl fmt::Debug + Send + 'static>) -> Self {
+        self.turn = turn.map(|turn| -> Box<dyn fmt::Debug + Send> { Box::new(turn) });
+        self
+    }
+
+    /// Returns the channel that will tell whether the row was still there.
+    pub(super) fn answer(&mut self) -> Receiver<bool> {
+        let (to, answer) = bounded(1);
+        self.answer = Some(to);
+        answer
+    }
+
+    /// Tries to delete the row; returns what is left to do, if anything is.
+    pub(super) fn run(mut self, connection: &mut DatabaseConnection) -> Option<Retry> {
+        let key = Key {
+            name: &self.name,
+            owner: &self.owner,
+        };
+        let done = connection.run(|conn| statement::delete(conn, key));
+        self.turn = None;
+        match done {
+            Ok(deleted) => self.answered(deleted),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn answered(mut self, deleted: bool) -> Option<Retry> {
+        if let Some(answer) = self.answer.take() {
+            // Nobody takes the row before its lease ends: an earlier try deleted it.
+            let ours = deleted || self.tried && Moment::now() < self.lease_end;
+            let _ = answer.send(ours);
+        }
+        self.pending = None;
+        let done = !self.in_doubt || deleted || Moment::now() >= self.lease_end;
+        (!done).then_some(Retry {
+            deletion: self,
+            pause: LONGEST_PAUSE,
+        })
+    }
+
+    fn failed(mut self, error: &StatementError) -> Option<Retry> {
+        if Moment::now() >= self.lease_end {
+            return None;
+        }
+        log::debug!("cannot delete the row of {} yet: {error}", self.name);
+        self.tried = true;
+        let pause = self.pause;
+        self.pause = (2 * pause).min(LONGEST_PAUSE);
+        Some(Retry {
+            deletion: self,
+            pause,
+        })
+    }
+}
+
+/// The number of rows still to be deleted.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    rows: Mutex<usize>,
+    fewer: Condvar,
+}
+
+impl Backlog {
+    /// Waits until it is empty, or for `limit`.
+    pub(super) fn wait(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let mut rows = self.rows.lock();
+        while *rows > 0 && !self.fewer.wait_until(&mut rows, deadline).timed_out() {}
+    }
+}
+
+/// Counts one row of a backlog.
+#[derive(Debug)]
+struct PendingRow(Arc<Backlog>);
+
+impl PendingRow {
+    fn new(backlog: Arc<Backlog>) -> Self {
+        *backlog.rows.lock() += 1;
+        Self(backlog)
+    }
+}
+
+impl Drop for PendingRow {
+    fn drop(&mut self) {
+        *self.0.rows.lock() -= 1;
+        self.0.fewer.notify_all();
+    }
+}

@@ -1,0 +1,85 @@
+//! The methods that all guards over a database have, as a macro.
+
+/// Gives a guard with a field `held` its methods, without `unlock`.
+macro_rules! guard_methods {
+    ($guard:ty) => {
+        impl $guard {
+            /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
+            ///
+            /// # Errors
+            ///
+            /// Fails with [`Error::Lost`](crate::Error::Lost) once the lock is lost.
+            pub fn check(&self) -> $crate::Result<()> {
+                self.held.check()
+            }
+
+            /// Renews the lease now, which fails if the row was taken over or deleted.
+            ///
+            /// Blocks for a round trip, five seconds at most.
+            ///
+            /// # Errors
+            ///
+            /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and with
+            /// [`Error::Suspect`](crate::Error::Suspect) when there was no answer in time.
+            pub fn verify(&self) -> $crate::Result<()> {
+                self.held.verify()
+            }
+
+            /// Returns `true` as long as nobody else can have the lock.
+            pub fn is_held(&self) -> bool {
+                self.held.check().is_ok()
+            }
+
+            /// Returns the state of the guard.
+            pub fn state(&self) -> $crate::GuardState {
+                self.held.lease.state($crate::time::clock::Moment::now())
+            }
+
+            /// Returns how long the lock can be trusted without another renewal.
+            pub fn valid_for(&self) -> std::time::Duration {
+                self.held
+                    .lease
+                    .valid_for($crate::time::clock::Moment::now())
+            }
+
+            /// Returns the number of this grant; the next one of the same name is greater.
+            ///
+            /// Compare tokens of one name in one database only.
+            pub fn fencing_token(&self) -> $crate::FencingToken {
+                $crate::FencingToken::new(self.held.lease.token)
+            }
+
+            /// Returns the channel with the changes of the guard's state.
+            pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
+                self.held.lease.events()
+            }
+        }
+
+        impl $crate::LockGuard for $guard {
+            fn check(&self) -> $crate::Result<()> {
+                self.check()
+            }
+
+            fn verify(&self) -> $crate::Result<()> {
+                self.verify()
+            }
+
+            fn state(&self) -> $crate::GuardState {
+                self.state()
+            }
+
+            fn valid_for(&self) -> std::time::Duration {
+                self.valid_for()
+            }
+
+            fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
+                self.events()
+            }
+
+            fn unlock(self) -> $crate::Result<()> {
+                self.unlock()
+            }
+        }
+    };
+}
+pub(super) use guard_methods;

@@ -1,0 +1,49 @@
+//! What the clones of a client and the mutexes made from it share.
+//!
+//! Guards and jobs share only the [`Database`] and, while they have it, a turn in the line.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::local::turnstile::Turnstile;
+use crate::mysql::connection::Source;
+use crate::mysql::database::{Database, Timings};
+use crate::mysql::held::Held;
+
+/// How long the last clone waits for the rows of released locks to be deleted.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(2);
+
+/// See the module's documentation.
+pub(super) struct SharedClient {
+    pub(super) database: Arc<Database>,
+    /// One thread of the client at a time asks the database for a name.
+    pub(super) turnstile: Turnstile<(), Held>,
+}
+
+impl SharedClient {
+    pub(super) fn start(source: Source, timings: Timings) -> Result<Self> {
+        Ok(Self {
+            database: Arc::new(Database::start(source, timings)?),
+            turnstile: Turnstile::default(),
+        })
+    }
+
+    pub(super) fn close(&self) {
+        self.database.close();
+        self.turnstile.close();
+    }
+}
+
+impl Drop for SharedClient {
+    fn drop(&mut self) {
+        self.database.backlog().wait(CLEANUP_LIMIT);
+    }
+}
+
+impl fmt::Debug for SharedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.database, f)
+    }
+}

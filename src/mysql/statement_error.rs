@@ -1,0 +1,190 @@
+//! What the errors of the database mean for a lock.
+//!
+//! Two questions decide: whether to try again, and whether a statement that failed may
+//! have been carried out. The connection itself is in `connection`.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+
+use ::mysql::Error as DriverError;
+use log::warn;
+
+use crate::error::Error;
+
+/// A statement that failed, or a connection that could not be made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct StatementError {
+    pub(super) class: ErrorClass,
+    /// What the server or the connection said.
+    pub(super) message: String,
+}
+
+/// What an error means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum ErrorClass {
+    /// There was no connection: nothing was sent.
+    Unreachable,
+    /// The answer did not come: the statement may have been carried out, or may be later.
+    InDoubt,
+    /// The server rolled the statement back, and it may succeed when tried again.
+    Busy,
+    /// The server rolled the statement back, because another transaction has the row.
+    Locked,
+    /// The server takes no writes.
+    ReadOnly,
+    /// The server refused the credentials.
+    Denied,
+    /// The tables are missing.
+    NoTable,
+    /// Trying again does not help.
+    Refused,
+}
+
+impl ErrorClass {
+    /// Returns `true` if the same statement may succeed later.
+    pub(super) fn is_transient(self) -> bool {
+        self.is_the_connection() || self.is_rolled_back()
+    }
+
+    /// Returns `true` if the server did not say that nothing was done.
+    pub(super) fn may_be_done(self) -> bool {
+        matches!(self, Self::InDoubt | Self::Refused)
+    }
+
+    /// Returns `true` if the server rolled the statement back, and is otherwise well.
+    pub(super) fn is_rolled_back(self) -> bool {
+        matches!(self, Self::Busy | Self::Locked)
+    }
+
+    /// Returns `true` if the connection failed, whatever the statement.
+    pub(super) fn is_the_connection(self) -> bool {
+        matches!(self, Self::Unreachable | Self::InDoubt)
+    }
+
+    /// The codes of MySQL, MariaDB and Galera.
+    fn of_code(code: u16) -> Self {
+        match code {
+            1205 => Self::Locked,
+            // A row that changed under a snapshot, a deadlock (Galera reports every conflict
+            // between two nodes as one), a conflict in group replication.
+            1020 | 1213 | 3101 => Self::Busy,
+            // Too many connections, a node that is not ready, shutdown, a killed or
+            // timed-out connection, errors in its packets.
+            1040
+            | 1047
+            | 1053
+            | 1152..=1161
+            | 1180
+            | 1203
+            | 1226
+            | 1317
+            | 1927
+            | 2006
+            | 2013
+            | 3169
+            | 4031 => Self::InDoubt,
+            1290 | 1792 | 1836 => Self::ReadOnly,
+            1044 | 1045 | 1698 => Self::Denied,
+            1146 => Self::NoTable,
+            _ => Self::Refused,
+        }
+    }
+}
+
+impl StatementError {
+    /// The error of a call whose time is up.
+    pub(super) fn no_answer() -> Self {
+        Self {
+            class: ErrorClass::Unreachable,
+            message: "no answer from the database in time".to_owned(),
+        }
+    }
+
+    /// The connection could not be made.
+    pub(super) fn before_sending(error: &DriverError) -> Self {
+        let sent = Self::after_sending(error);
+        let class = match sent.class {
+            ErrorClass::InDoubt | ErrorClass::Busy | ErrorClass::Locked => ErrorClass::Unreachable,
+            class => class,
+        };
+        Self { class, ..sent }
+    }
+
+    /// A statement failed.
+    pub(super) fn after_sending(error: &DriverError) -> Self {
+        let class = match error {
+            DriverError::MySqlError(error) => ErrorClass::of_code(error.code),
+            DriverError::UrlError(_)
+            | DriverError::FromValueError(_)
+            | DriverError::FromRowError(_) => ErrorClass::Refused,
+            _ => ErrorClass::InDoubt,
+        };
+        Self {
+            class,
+            message: message(error),
+        }
+    }
+
+    /// Returns the error that the caller gets, who wanted to do `what`.
+    pub(super) fn into_error(self, what: &'static str) -> Error {
+        let hint = match self.class {
+            ErrorClass::Denied => {
+                warn!("{self}");
+                return Error::AuthFailed;
+            }
+            ErrorClass::ReadOnly => "; this server takes no writes: connect to the primary",
+            ErrorClass::NoTable => {
+                "; create the tables with Client::create_table or mysql::CREATE_TABLE"
+            }
+            _ => "",
+        };
+        Error::Database {
+            what,
+            message: format!("{}{hint}", self.message),
+        }
+    }
+}
+
+impl fmt::Display for StatementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Returns what an error says, without the driver's wrapping.
+fn message(error: &DriverError) -> String {
+    match error {
+        DriverError::IoError(error) => io_message(error),
+        DriverError::CodecError(error) => {
+            match error.source().and_then(|source| source.downcast_ref()) {
+                Some(error) => io_message(error),
+                None => error.to_string(),
+            }
+        }
+        DriverError::MySqlError(error) => format!("{} ({})", error.message, error.code),
+        DriverError::DriverError(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn io_message(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_before_it_was_sent_leaves_no_doubt() {
+        let error = || DriverError::from(io::Error::other("refused"));
+        let before = StatementError::before_sending(&error());
+        let after = StatementError::after_sending(&error());
+        assert_eq!(before.class, ErrorClass::Unreachable);
+        assert_eq!(after.class, ErrorClass::InDoubt);
+    }
+}

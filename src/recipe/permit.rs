@@ -1,0 +1,350 @@
+//! One of a semaphore's permits.
+//!
+//! ```text
+//!  Open ──► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
+//!            ▲       │ ▲ ▲  agreed          ▲          │
+//!            │       ▼ │ │                  │          │ the place in the line
+//!            │    Read │ └── Write ─────────┤          │ was lost
+//!            │       ▼ │     (none is out)  │          │
+//!            │     Await                Make (kazoo)   │
+//!            │   (others go by another number)         │
+//!            └─────────────── Inspect ◄────────────────┘
+//!                             └──► Finish(Evicted)
+//!
+//!  Others go by another number, and there is no time to wait: Finish(Disagrees).
+//!  Cancel, from anywhere: Finish(Gone).
+//! ```
+//!
+//! The line is a mutex: its first compares the number of permits that is written in the
+//! semaphore's node with its own, and waits for a permit. It stays first until it has one, or
+//! two of them could wait for each other. Whether it is still first, the driver tells by the
+//! clock, as for any guard.
+//!
+//! The driver owns what it holds: at [`Action::Line`] it lets go of all of it, at
+//! [`Outcome::Held`] of the place in the line, and at any other [`Action::Finish`] of all again.
+
+use std::mem;
+
+use super::attempt::{OwnNode, Patience};
+use super::dialect::{Dialect, Role};
+use super::name::NodeName;
+use super::permits::{Agreement, compare};
+use super::queue::{Contest, Foreign, beside_semaphore};
+use crate::jute::Names;
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Permit {
+    contest: Contest,
+    wish: Wish,
+    state: State,
+}
+
+/// How somebody wants a permit.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Wish {
+    /// Whether to wait for a permit.
+    pub patience: Patience,
+    /// There is a time limit. Without, what may be a mistake is not waited for: that others go
+    /// by another number.
+    pub limited: bool,
+    /// The numbers agreed the last time.
+    pub agreed: bool,
+}
+
+/// What is known of a semaphore at one moment.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// The data of the semaphore's node, if it is there and may be read, and its version.
+    pub number: Option<(Vec<u8>, i32)>,
+    /// The semaphore has no node.
+    pub absent: bool,
+    /// What is in the semaphore's own directory, where the permits are kazoo's.
+    pub own: Names,
+    /// The permits that are out, and those that the first in the line asks for.
+    pub out: Names,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Open,
+    Meet(Others),
+    Line,
+    Look(OwnNode),
+    Make(OwnNode),
+    Read(OwnNode, Others),
+    Await(OwnNode, Others),
+    Write(OwnNode, i32, Agreement),
+    Permit(OwnNode),
+    Check(OwnNode, Option<OwnNode>),
+    Inspect(OwnNode),
+    Finish(Outcome),
+}
+
+/// Those who go by another number.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Others {
+    /// The number.
+    pub number: u32,
+    /// The node of the one who has had a permit for longest.
+    pub oldest: String,
+    /// The node of the last one: when that has gone, it is worth a look.
+    pub last: String,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// What the driver is to do next.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// Read the number, and list the permits that are out.
+    Look,
+    /// Let go of what there is, and go through the line.
+    Line,
+    /// Create the semaphore's node, with our number.
+    Make,
+    /// Read the node of the oldest permit, to say whose it is.
+    Read(Others),
+    /// Wait until the last of these permits has gone.
+    Await(Others),
+    /// Write our number into the semaphore's node if that has this version and this node of
+    /// ours is in the line, in one transaction. If there was a number, it is this one.
+    Write(String, i32, Option<u32>),
+    /// Go through the permits. It is of no use to go on when the place in the line is lost.
+    Permit,
+    /// Tell whether the place in the line is still held, by the clock.
+    Check,
+    /// Ask for this node of ours in the line.
+    Inspect(String),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// This is known of the semaphore.
+    Looked(Look),
+    /// It is our turn in the line, on the strength of this node.
+    First(OwnNode),
+    /// The semaphore's node is made, or was there.
+    IsMade,
+    /// The oldest permit is there.
+    IsThere,
+    /// The node that we asked about is not there, in our own session.
+    NoNode,
+    /// The number is written.
+    Written,
+    /// The semaphore's node has another version.
+    BadVersion,
+    /// We may not write into the semaphore's node.
+    NoAuth,
+    /// The permit that we waited for has gone, or something else happened.
+    Woken,
+    /// A permit is ours, on the strength of this node; or we do not wait for one any more.
+    Permit(Option<OwnNode>),
+    /// The place in the line is still held.
+    IsFirst,
+    /// The place in the line was lost.
+    Lost,
+    /// The caller's time is over.
+    TimeOut,
+    /// The caller gives up.
+    Cancel,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The permit is ours, on the strength of this node.
+    Held(OwnNode),
+    /// We gave up, or found all of them taken.
+    Gone,
+    /// Somebody deleted this node of ours in the line.
+    Evicted(String),
+    /// There is no exclusion with somebody who stands in the semaphore's own directory.
+    Foreign(Foreign),
+    /// These have permits by another number.
+    Disagrees(Others),
+    /// Nobody goes by another number, and we may not write ours.
+    NoAuth,
+}
+
+impl Permit {
+    /// Someone who wants one of so many permits.
+    pub fn new(dialect: Dialect, permits: usize, wish: Wish) -> Self {
+        let looks = wish.patience == Patience::Tries || !wish.agreed;
+        Self {
+            contest: Contest {
+                dialect,
+                role: Role::Permit,
+                permits,
+            },
+            wish,
+            state: match looks {
+                true => State::Open,
+                false => State::Line,
+            },
+        }
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::Open | State::Look(_) => Action::Look,
+            State::Line => Action::Line,
+            State::Make(_) => Action::Make,
+            State::Meet(others) | State::Read(_, others) => Action::Read(others.clone()),
+            State::Await(_, others) => Action::Await(others.clone()),
+            State::Write(line, version, agreement) => {
+                let before = match agreement {
+                    Agreement::Replace(theirs) => Some(*theirs),
+                    _ => None,
+                };
+                Action::Write(line.name.clone(), *version, before)
+            }
+            State::Permit(_) => Action::Permit,
+            State::Check(..) => Action::Check,
+            State::Inspect(line) => Action::Inspect(line.name.clone()),
+            State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// Our node in the line, while we count on it.
+    pub fn line(&self) -> Option<&OwnNode> {
+        match &self.state {
+            State::Look(line)
+            | State::Make(line)
+            | State::Read(line, _)
+            | State::Await(line, _)
+            | State::Write(line, ..)
+            | State::Permit(line)
+            | State::Check(line, _)
+            | State::Inspect(line) => Some(line),
+            State::Open | State::Meet(_) | State::Line | State::Finish(_) => None,
+        }
+    }
+
+    /// Takes in what came of the last action, or what happened meanwhile.
+    pub fn handle(&mut self, event: Event) {
+        let state = mem::replace(&mut self.state, State::Line);
+        self.state = self.next(state, event);
+    }
+
+    fn next(&self, state: State, event: Event) -> State {
+        match (state, event) {
+            (state @ State::Finish(_), _) => state,
+            (State::Await(_, others), Event::TimeOut) => State::Finish(Outcome::Disagrees(others)),
+            (_, Event::Cancel | Event::TimeOut) => State::Finish(Outcome::Gone),
+
+            (State::Open, Event::Looked(look)) => self.opened(&look),
+            (State::Meet(others), Event::IsThere) => State::Finish(Outcome::Disagrees(others)),
+            // Who has gone meanwhile need not be waited for.
+            (State::Meet(_), Event::NoNode) => State::Open,
+            (State::Line, Event::First(line)) => State::Look(line),
+
+            (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
+            (State::Make(line), Event::IsMade) => State::Look(line),
+            (State::Read(line, others), Event::IsThere) => match self.is_patient() {
+                true => State::Await(line, others),
+                false => State::Finish(Outcome::Disagrees(others)),
+            },
+            (State::Read(line, _), Event::NoNode) => State::Look(line),
+            (State::Await(line, _), Event::Woken) => State::Look(line),
+
+            (State::Write(line, ..), Event::Written) => State::Permit(line),
+            // Somebody else has written: see what.
+            (State::Write(line, ..), Event::BadVersion) => State::Look(line),
+            (State::Write(line, ..), Event::NoNode) => State::Inspect(line),
+            // It is ours to count if it is nobody else's.
+            (State::Write(line, _, Agreement::Write), Event::NoAuth) => State::Permit(line),
+            (State::Write(..), Event::NoAuth) => State::Finish(Outcome::NoAuth),
+
+            (State::Permit(line), Event::Permit(permit)) => State::Check(line, permit),
+            // If the place was lost meanwhile, another client may have counted the permits,
+            // too: begin anew, or both could wait for each other.
+            (State::Check(_, permit), Event::IsFirst) => {
+                State::Finish(permit.map_or(Outcome::Gone, Outcome::Held))
+            }
+            (
+                State::Look(line)
+                | State::Make(line)
+                | State::Read(line, _)
+                | State::Await(line, _)
+                | State::Write(line, ..)
+                | State::Permit(line)
+                | State::Check(line, _),
+                Event::Lost,
+            ) => State::Inspect(line),
+            // It did not just go with its session.
+            (State::Inspect(line), Event::NoNode) => State::Finish(Outcome::Evicted(line.name)),
+            (State::Inspect(_), Event::IsThere | Event::Lost) => State::Line,
+
+            // A question whose answer was lost is asked again, and a stale event changes
+            // nothing.
+            (state, _) => state,
+        }
+    }
+
+    /// Looks before there is a node of ours anywhere.
+    fn opened(&self, look: &Look) -> State {
+        if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
+            return State::Finish(Outcome::Foreign(foreign));
+        }
+        if let Agreement::Differs(number) = self.compare(look) {
+            return match others(number, &look.out).filter(|_| !self.is_patient()) {
+                Some(others) => State::Meet(others),
+                None => State::Line,
+            };
+        }
+        if self.wish.patience == Patience::Waits {
+            return State::Line;
+        }
+        match self.contest.is_taken(&look.out) {
+            Ok(false) => State::Line,
+            Ok(true) => State::Finish(Outcome::Gone),
+            Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
+        }
+    }
+
+    /// Looks as the first in the line.
+    fn looked(&self, line: OwnNode, look: &Look) -> State {
+        if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
+            return State::Finish(Outcome::Foreign(foreign));
+        }
+        if look.absent && self.contest.dialect == Dialect::Kazoo {
+            // Whoever makes it says how many permits there are, and nobody else does.
+            return State::Make(line);
+        }
+        let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
+        match self.compare(look) {
+            Agreement::Agreed | Agreement::Unknown => State::Permit(line),
+            Agreement::Differs(number) => match others(number, &look.out) {
+                Some(others) => State::Read(line, others),
+                None => State::Look(line),
+            },
+            agreement => State::Write(line, version, agreement),
+        }
+    }
+
+    fn compare(&self, look: &Look) -> Agreement {
+        let data = look.number.as_ref().map(|(data, _)| &data[..]);
+        let permits = u32::try_from(self.contest.permits).unwrap_or(u32::MAX);
+        compare(self.contest.dialect, data, permits, look.out.len())
+    }
+
+    /// Without a limit, what may be a mistake would be waited for without end.
+    fn is_patient(&self) -> bool {
+        self.wish.patience == Patience::Waits && self.wish.limited
+    }
+}
+
+fn others(number: u32, out: &Names) -> Option<Others> {
+    let order = |name: &&str| NodeName::parse(name).map_or(0, |name| name.sequence);
+    Some(Others {
+        number,
+        oldest: out.iter().min_by_key(order)?.to_owned(),
+        last: out.iter().max_by_key(order)?.to_owned(),
+        count: out.len(),
+    })
+}
