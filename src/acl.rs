@@ -1,32 +1,32 @@
-//! Who may do what to the nodes of a lock.
+//! Access control lists of nodes.
 
 use crate::jute::{Access, Permissions};
 
 /// The access control list of the nodes that a client creates.
 ///
-/// A lock needs CREATE, DELETE and READ on its directory; a waiter needs READ of its own node,
-/// and READ or at least the existence of those ahead. The list goes to the nodes and to the
-/// directories that are created on the way.
+/// A lock needs CREATE, DELETE and READ on its directory. A waiter needs READ on its own node;
+/// of the nodes ahead it needs READ, or at least to see that they exist. The list applies to
+/// the nodes, and to the directories that are created for them.
 ///
 /// # Example
 ///
 /// ```
 /// use zklock::{Acl, Permission};
 ///
-/// // Whoever connects with our credentials may do everything, the world may look.
+/// // Clients with the same credentials may do everything, all others may read.
 /// let acl = Acl::creator_all().with(&[Permission::Read], "world", "anyone");
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Acl(Vec<Access>);
 
-/// One thing that an [`Acl`] can allow.
+/// A permission that an [`Acl`] can grant.
 ///
 /// # Example
 ///
 /// ```
 /// use zklock::{Acl, Permission};
 ///
-/// // Anybody may lock, and look at the queue; nobody else may change the list.
+/// // Every client may lock and list the queue; only the creator may change the list.
 /// let lock = [Permission::Read, Permission::Create, Permission::Delete];
 /// let acl = Acl::creator_all().with(&lock, "world", "anyone");
 /// ```
@@ -45,24 +45,24 @@ pub enum Permission {
 }
 
 impl Acl {
-    /// Everybody may do everything.
+    /// Allows every client everything.
     pub fn open() -> Self {
         Self(vec![access(Permissions::ALL, "world", "anyone")])
     }
 
-    /// Everybody may read, and nobody may do more: of use with [`with`](Self::with) only.
+    /// Allows every client to read, and nothing else; extend it by [`with`](Self::with).
     pub fn read_only() -> Self {
         Self(vec![access(Permissions::READ, "world", "anyone")])
     }
 
-    /// Whoever has the credentials that the creator connected with may do everything.
+    /// Allows everything to clients that have the creator's credentials.
     ///
     /// Needs [`ClientBuilder::auth`](crate::ClientBuilder::auth).
     pub fn creator_all() -> Self {
         Self(vec![access(Permissions::ALL, "auth", "")])
     }
 
-    /// Allows more, to whoever `scheme` knows as `id`: `digest` and `user:hash`, for example.
+    /// Also allows this to what `scheme` knows as `id`: `digest` and `user:hash`, for example.
     #[must_use]
     pub fn with(mut self, allowed: &[Permission], scheme: &str, id: &str) -> Self {
         let bits = allowed.iter().map(|permission| permission.bits().0);

@@ -1,4 +1,4 @@
-//! How a client connects, and as whom.
+//! The settings of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::transport::status::Status;
 /// The longest session timeout that the protocol can express.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// How to connect; see [`Client::builder`].
+/// The settings of a client, before it connects; see [`Client::builder`](crate::Client::builder).
 ///
 /// # Example
 ///
@@ -53,7 +53,7 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Everything but the servers has a default.
+    /// A builder with a default for everything but the servers.
     pub(crate) fn new(hosts: &str) -> Self {
         Self {
             hosts: hosts.to_owned(),
@@ -70,41 +70,42 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks for a session that the server ends when it has not heard of us for this long.
+    /// Asks for a session that the server ends after this long without a message of the client.
     ///
-    /// The server has limits, 2 to 20 of its ticks unless it says otherwise;
-    /// [`Client::session_timeout`] tells what became of it. A short timeout frees the
-    /// locks of a dead process soon, and leaves less time to survive a disconnect. More
-    /// than the protocol can say, 24 days, is asked for as that. Defaults to 20 s.
+    /// The server has limits, by default 2 to 20 of its ticks;
+    /// [`Client::session_timeout`](crate::Client::session_timeout) returns what it granted. A
+    /// short timeout frees the locks of a dead process soon, and leaves less time to survive a
+    /// disconnect. More than the protocol can express counts as the most it can, 24 days.
+    /// Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
         self
     }
 
-    /// Gives up connecting after this long; [`Duration::MAX`] is never. Defaults to 15 s.
+    /// Stops trying to connect after this long; never if it is [`Duration::MAX`]. Defaults to
+    /// 15 s.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Sends no request of more bytes than this, and accepts no reply that is much longer
-    /// (by 64 KiB).
+    /// Limits requests to this many bytes, and replies to 64 KiB more.
     ///
-    /// It is what `jute.maxbuffer` is to ZooKeeper's own client and to its servers, which cut
-    /// the connection of a client that sends more; give all of them the same. A request or a
-    /// reply that is too long fails alone, with [`Error::RequestTooLong`] or
-    /// [`Error::ReplyTooLong`], and the connection goes on. From 256 KiB to 512 MiB. Defaults
-    /// to 1,048,575, as there.
+    /// It is the `jute.maxbuffer` of ZooKeeper's own client and servers. Servers cut the
+    /// connection of a client that sends more, so set all to the same value. A request or a reply
+    /// that is too long fails alone, with [`Error::RequestTooLong`] or [`Error::ReplyTooLong`],
+    /// and the connection goes on. From 256 KiB to 512 MiB, or connecting fails with
+    /// [`Error::BadArgument`]. Defaults to 1,048,575, as there.
     #[doc(alias = "jute.maxbuffer")]
     pub fn max_buffer(mut self, bytes: usize) -> Self {
         self.max_buffer = bytes;
         self
     }
 
-    /// Tells each server who we are: `digest` and `user:password`, for example.
+    /// Sends these credentials to each server: `digest` and `user:password`, for example.
     ///
-    /// May be called several times. The credentials are in no log and no `Debug` output.
-    /// Defaults to nobody.
+    /// May be called several times. The credentials appear in no log and no `Debug` output.
+    /// Defaults to none.
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         self.auth.push(Credentials {
             scheme: scheme.to_owned(),
@@ -113,51 +114,52 @@ impl ClientBuilder {
         self
     }
 
-    /// Protects the nodes that this client creates. Defaults to [`Acl::open`].
+    /// Protects the nodes that this client creates by this list. Defaults to [`Acl::open`].
     pub fn acl(mut self, acl: Acl) -> Self {
         self.acl = acl;
         self
     }
 
-    /// Speaks this dialect, which decides with whose locks ours exclude. Defaults to
-    /// [`Dialect::Curator`].
+    /// Uses this dialect, which decides with which libraries' locks this client's exclude.
+    /// Defaults to [`Dialect::Curator`].
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// Shows this text to others who wait for us, its first 512 characters. Defaults to
+    /// Shows this text, its first 512 characters, to clients that wait for this one. Defaults to
     /// none.
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
         self
     }
 
-    /// Lets a mutex go from thread to thread of this client so many times in a row before
-    /// the server hears of it.
+    /// Lets a mutex pass from thread to thread of this client up to `most` times in a row
+    /// without the server.
     ///
-    /// Such a hand-off costs no request, only a look at whether the lock is still held,
-    /// beyond doubt. It serves the threads in the order in which they came, but before
-    /// other processes that have come earlier: those wait for up to so many critical
-    /// sections more. All guards of such a row have the node and the fencing token of the
-    /// first one. A lock goes back to the server early when the connection is in doubt, when
-    /// somebody asks for it ([`Contender::revoke`](crate::Contender::revoke)), and when the thread that is next wants
-    /// what needs a node of its own: a note, a minimum time to hold, to track abandonment.
-    /// Counts for [`Mutex`](crate::Mutex) and [`ReentrantMutex`](crate::ReentrantMutex). Defaults to 0: strict order among
-    /// processes.
+    /// Such a hand-off costs no request, only a check that the lock is held. It serves the threads
+    /// in the order of their arrival, but before other processes that came earlier: those wait
+    /// for up to `most` critical sections more. All guards of such a row have the node and the
+    /// fencing token of the first one.
+    ///
+    /// The lock goes back to the server early when it is suspect, when another client asks for
+    /// it ([`Contender::revoke`](crate::Contender::revoke)), and when the next thread needs a
+    /// node of its own: for a note, a minimum time to hold, or to track abandonment. Applies to
+    /// [`Mutex`](crate::Mutex) and [`ReentrantMutex`](crate::ReentrantMutex). Defaults to 0: strict
+    /// order among processes.
     pub fn local_handoffs(mut self, most: u32) -> Self {
         self.local_handoffs = most;
         self
     }
 
-    /// Encrypts the connection and checks who the server is. Defaults to no encryption.
+    /// Encrypts the connection and checks the server's certificate. Defaults to no encryption.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Begins to connect, and does not wait.
+    /// Starts to connect, and does not wait.
     pub(crate) fn open(self) -> Result<Opened> {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::BadArgument {
@@ -191,7 +193,7 @@ impl ClientBuilder {
         })
     }
 }
-
+/// A session whose connection is being made.
 /// A session that is being made.
 pub(crate) struct Opened {
     pub(crate) session: Session,

@@ -15,45 +15,43 @@ use crate::mutex::Mutex;
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::session::{CLOSE_LIMIT, Session, Settings};
+use crate::session::{CLOSE_LIMIT, Session};
 use crate::time::limit::Limit;
 use crate::transport::session_state::{SessionEvent, SessionState};
-use crate::transport::status::Status;
 
 /// A session with ZooKeeper, shared by all clones.
 ///
-/// It connects again by itself, to any server of the list, and keeps its session as long
-/// as the ensemble does. When the last clone, lock and guard of it is dropped, the
-/// end of the session is sent, and the drop does not wait for an answer (only for the time
-/// of [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close)
-/// does. After [`std::process::exit`] or an abort its locks become free only when the session
-/// has timed out.
+/// The client reconnects by itself, to any server of the list, and keeps its session as long as
+/// the ensemble does. Dropping the last of its clones, locks and guards sends the end of the
+/// session and does not wait for the answer (only for the time of
+/// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close)
+/// does. After [`std::process::exit`] or an abort, its locks are free when the session has
+/// timed out.
 ///
 /// # When the ensemble was set up anew or restored
 ///
-/// Servers whose data is older than what a client has seen hang up on it. When none of them
-/// has served it for longer than the session timeout, it asks for a new session:
-/// [`SessionEvent::Expired`] and [`SessionEvent::Connected`] tell so, its guards are lost,
-/// and who waits for a lock queues again. Guards trust the servers to keep what they have
-/// committed: one that was confirmed just before passes
-/// [`check`](crate::MutexGuard::check) for up to half a session timeout, whatever the
-/// servers have forgotten meanwhile.
+/// Servers hang up on a client that has seen newer data than theirs. If none of them serves it
+/// for longer than the session timeout, the client asks for a new session:
+/// [`SessionEvent::Expired`] and [`SessionEvent::Connected`] report it, its guards are lost, and
+/// its waiters queue again. Guards trust the servers to keep what they committed: a guard that
+/// was confirmed just before passes [`check`](crate::MutexGuard::check) for up to half a
+/// session timeout, even if the servers have forgotten its node.
 ///
-/// # What is expected of the servers
+/// # Requirements on the servers
 ///
-/// That `minSessionTimeout` is two ticks or more, as it is by default. A server counts a
+/// `minSessionTimeout` must be two ticks or more, which is the default. A server counts a
 /// session's time in whole ticks, and a follower tells the leader every half tick which
-/// sessions it has heard of; with a shorter timeout a lock may go to somebody else before its
-/// holder can know it.
+/// sessions it has heard of; with a shorter timeout a lock may be granted to another client
+/// before its holder can know it.
 ///
 /// # After a fork
 ///
-/// A session belongs to the process that has made it. In a forked child its clients and
-/// guards must not be used: a request fails with [`Error::Closed`], or hangs if another
-/// thread of the parent was in the middle of one at the fork; to drop them gives nothing up,
-/// for the locks are the parent's. A guard's `check`, which does no I/O, may go
-/// on passing there for up to half a session timeout, though the parent has released the
-/// lock. Starting programs with [`std::process::Command`] is no such fork.
+/// A session belongs to the process that made it. A forked child must not use its clients and
+/// guards: a request fails with [`Error::Closed`], or hangs if another thread of the parent
+/// was in the middle of one at the fork. Dropping them there releases nothing, because the locks
+/// are the parent's. A guard's `check`, which does no I/O, may pass there for up to half a
+/// session timeout after the parent has released the lock. Starting a program with
+/// [`std::process::Command`] is no such fork.
 ///
 /// # Example
 ///
@@ -78,10 +76,9 @@ pub struct Client {
 impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
-    /// `hosts` is `host:port,host:port/chroot`; the port defaults to 2181, IPv6 addresses
-    /// stand in brackets, and everything happens below the chroot if there is one, which must
-    /// exist. Blocks
-    /// until there is a session, for 15 s at most.
+    /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, an IPv6 address is in
+    /// brackets, and all paths are below the chroot, if there is one, which must exist. Blocks
+    /// until there is a session, at most for 15 s.
     ///
     /// # Errors
     ///
@@ -93,25 +90,26 @@ impl Client {
         Self::builder(hosts).connect()
     }
 
-    /// Returns a builder, for what [`connect`](Self::connect) does not say.
+    /// Returns a builder, for settings other than the defaults of [`connect`](Self::connect).
     pub fn builder(hosts: &str) -> ClientBuilder {
         ClientBuilder::new(hosts)
     }
 
     /// Uses a handle of the `zookeeper` crate, for programs that own one already.
     ///
-    /// `session_timeout` is what the handle was connected with: it does not tell. Nor does it
-    /// tell what the server granted, so no more than 4 s of it are believed, which servers
-    /// grant under their default limits whatever they are asked for; with
-    /// [`from_zookeeper_within`](Self::from_zookeeper_within) you say what yours grant.
+    /// `session_timeout` is the timeout that the handle was connected with, which the handle does
+    /// not tell. Nor does it tell what the server granted. So guards rely on at most 4 s of it,
+    /// which servers grant under their default limits whatever they are asked for;
+    /// [`from_zookeeper_within`](Self::from_zookeeper_within) states what yours grant.
     ///
-    /// Such a client is safe, but modest: its guards are lost on the first disconnect, because
-    /// the handle does not say whether the session survived it, and a handle that hangs
-    /// is given up after a session timeout. The crate documentation has a table. Does not
-    /// block, but the first lock is granted a third of the believed timeout later, because
-    /// it takes two answers to know how long the session lasts. A handle that has been connected for a while can be used a tenth of a second
-    /// later; one that was just made must not be asked anything before it is connected, or
-    /// it may never answer.
+    /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
+    /// because the handle does not tell whether the session survived, and a handle that hangs is
+    /// given up after a session timeout. The crate documentation has a table.
+    ///
+    /// Does not block. The first lock is granted after a third of the timeout that guards rely
+    /// on, because it takes two answers to know how long the session lasts. A handle
+    /// that is connected can be used a tenth of a second later; a new one is not used before it
+    /// is connected, because it might never answer.
     ///
     /// # Errors
     ///
@@ -139,11 +137,11 @@ impl Client {
         Self::from_zookeeper_within(handle, session_timeout, safe)
     }
 
-    /// As [`from_zookeeper`](Self::from_zookeeper), for servers that are known to grant up to
-    /// `server_maximum`: their `maxSessionTimeout`, twenty ticks unless it is configured.
+    /// As [`from_zookeeper`](Self::from_zookeeper), for servers that grant up to
+    /// `server_maximum`: their `maxSessionTimeout`, by default twenty ticks.
     ///
-    /// The session timeout that guards go by is the smaller of the two. A maximum that some
-    /// server of the ensemble does not grant breaks the promise of exclusion.
+    /// Guards rely on the smaller of the two timeouts. A maximum that some server of the ensemble
+    /// does not grant breaks the promise of exclusion.
     ///
     /// # Errors
     ///
@@ -156,14 +154,14 @@ impl Client {
     ) -> Result<Self> {
         let session_timeout = session_timeout.min(crate::builder::LONGEST_TIMEOUT);
         let believed = session_timeout.min(server_maximum);
-        let status = Arc::new(Status::new(believed, false));
+        let status = Arc::new(crate::transport::status::Status::new(believed, false));
         let transport = crate::transport::zookeeper_crate::open(
             handle,
             session_timeout,
             believed,
             status.clone(),
         );
-        Session::new(status, transport, Settings::default()).map(Self::over)
+        Session::new(status, transport, crate::session::Settings::default()).map(Self::over)
     }
 
     fn over(session: Session) -> Self {
@@ -204,7 +202,7 @@ impl Client {
         RwLock::new(&self.locks, path)
     }
 
-    /// Returns the semaphore at `path`, of which `permits` may be out at a time.
+    /// Returns the semaphore at `path`, which has `permits` permits.
     ///
     /// Costs no I/O; the path is created when the semaphore is used for the first time.
     ///
@@ -229,29 +227,29 @@ impl Client {
         MultiLock::new(&self.locks, paths)
     }
 
-    /// Lists who holds the lock at `path` or waits for it, in the order of the queue.
+    /// Lists the holders of the lock at `path` and its waiters, in the order of the queue.
     ///
-    /// Blocks for a few round trips, 15 s each at most. A path that does not exist has no
-    /// contenders; it is not created.
+    /// Blocks for a few round trips, at most 15 s each. A path that does not exist has no
+    /// contenders, and is not created.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and if the server
-    /// turns a request down or does not answer.
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and if the server refuses a
+    /// request or does not answer in time.
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         crate::path::check(path)?;
         self.locks.session.contenders(path)
     }
 
-    /// Waits until other contenders are at `path` than the `known` ones, and lists them.
+    /// Waits until the contenders at `path` are not the `known` ones, and lists them.
     ///
-    /// Costs no request while nothing changes. Blocks for `limit` at most as long as
-    /// nothing does, and returns them as they are then; otherwise for as long as
-    /// [`contenders`](Self::contenders). The path need not exist, and is not created.
+    /// Blocks for at most `limit` while nothing changes, and then returns the contenders as they
+    /// are; after a change, as long as [`contenders`](Self::contenders). Costs no request while
+    /// nothing changes. The path need not exist, and is not created.
     ///
     /// # Errors
     ///
-    /// As [`contenders`](Self::contenders). That the connection is lost is not an error.
+    /// As [`contenders`](Self::contenders). A lost connection is not an error.
     ///
     /// # Example
     ///
@@ -279,15 +277,15 @@ impl Client {
             .contenders_changed(path, known, &Limit::after(limit))
     }
 
-    /// Returns the id of the current session, or 0 while there is none.
+    /// Returns the id of the current session, or 0 if there is none.
     pub fn session_id(&self) -> i64 {
         self.locks.session.status.snapshot().session
     }
 
     /// Returns the shortest session timeout that was negotiated in this session.
     ///
-    /// A server that grants a longer one later does not change it: guards, pings and checks
-    /// go by this one until there is another session.
+    /// A server that later grants a longer one does not change it: guards, pings and checks
+    /// rely on the shortest until there is another session.
     pub fn session_timeout(&self) -> Duration {
         self.locks.session.status.snapshot().timeout
     }
@@ -297,14 +295,14 @@ impl Client {
         self.locks.session.status.snapshot().state
     }
 
-    /// Returns a channel with everything that happens to the session from now on.
+    /// Returns a channel of the session's events from now on.
     ///
-    /// It keeps the first 1,024 events that are not taken out of it.
+    /// It keeps the first 1,024 unread events, and drops later ones.
     pub fn events(&self) -> Receiver<SessionEvent> {
         self.locks.session.status.events()
     }
 
-    /// Returns what this client has done so far, in numbers. Costs no I/O.
+    /// Returns this client's counters. Costs no I/O.
     pub fn metrics(&self) -> Metrics {
         let status = &self.locks.session.status;
         let mut metrics = self.locks.session.counters.snapshot();
@@ -313,19 +311,17 @@ impl Client {
         metrics
     }
 
-    /// Ends the session: its locks become free, and who waits gets [`Error::Closed`].
+    /// Ends the session: its locks become free, and its waiters get [`Error::Closed`].
     ///
-    /// Its guards fail [`check`](crate::MutexGuard::check) from then on, before the server
-    /// hears of it.
-    ///
-    /// Blocks for one round trip, three seconds at most when the connection is lost; the
-    /// locks become free when the session has timed out then.
+    /// Its guards fail [`check`](crate::MutexGuard::check) before the server learns of the end.
+    /// Blocks for one round trip, at most three seconds when the connection is lost; the locks
+    /// are then free when the session has timed out. A second call does nothing.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::Unconfirmed`] if the server did not confirm the end of the
-    /// session in time. A connection that the server ends is taken for that, because some
-    /// servers answer in no other way. To close a client twice is no error.
+    /// session in time. A connection that the server closes counts as a confirmation, because
+    /// some servers give no other answer.
     pub fn close(&self) -> Result<()> {
         match self.locks.session.close() {
             true => Ok(()),
@@ -337,7 +333,8 @@ impl Client {
 impl ClientBuilder {
     /// Connects to the first server that answers.
     ///
-    /// Blocks until there is a session, at most for the connect timeout.
+    /// Blocks until there is a session, at most for the
+    /// [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Errors
     ///
@@ -353,7 +350,7 @@ impl ClientBuilder {
             return Ok(Client::over(session));
         }
         let tried = session.status.trouble();
-        // There is no session whose end could be waited for.
+        // There is no session to wait for.
         session.transport.close(Duration::ZERO);
         Err(Error::ConnectTimeout {
             limit: connect_timeout,

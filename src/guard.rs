@@ -1,4 +1,4 @@
-//! What all guards share.
+//! What the guards of all locks have in common.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 use crate::error::Result;
 pub use crate::recipe::validity::GuardState;
 
-/// What a holder is told while it holds; see [`LockGuard::events`].
+/// An event of a held lock; see [`LockGuard::events`].
 ///
 /// # Example
 ///
@@ -19,7 +19,7 @@ pub use crate::recipe::validity::GuardState;
 /// use zklock::GuardEvent;
 ///
 /// let guard = client.mutex("/locks/nightly-report")?.lock()?;
-/// server.disconnect_all(); // the network fails, and is well again
+/// server.disconnect_all(); // the connection breaks, and the client reconnects
 /// assert_eq!(guard.events().recv()?, GuardEvent::Suspect);
 /// assert_eq!(guard.events().recv()?, GuardEvent::Held);
 /// # Ok(())
@@ -28,21 +28,21 @@ pub use crate::recipe::validity::GuardState;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum GuardEvent {
-    /// The lock is no longer confirmed: begin to stop.
+    /// The lock is no longer confirmed: prepare to stop.
     Suspect,
     /// The lock is confirmed again.
     Held,
-    /// The lock is lost: nothing more may be done under it.
+    /// The lock is lost: stop.
     Lost,
-    /// Somebody asks the holder to let go; the holder decides.
+    /// Another client asks the holder to release the lock; the holder decides.
     RevokeRequested,
 }
 
 /// A number that grows with every grant of one lock.
 ///
-/// Hand it to whatever the lock protects, and let that refuse a number lower than one
-/// it has seen: that is the only protection against a holder that was paused and acts
-/// late. Compare tokens of one path on one ensemble only.
+/// Send it along with each write to what the lock protects, which refuses a number lower than
+/// one it has seen. Nothing else protects against a holder that was paused and acts late.
+/// Compare only tokens of one path on one ensemble.
 ///
 /// # Example
 ///
@@ -51,10 +51,10 @@ pub enum GuardEvent {
 /// # let server = zklock::embedded::Server::start()?;
 /// # let client = zklock::Client::connect(server.hosts())?;
 /// let mutex = client.mutex("/locks/nightly-report")?;
-/// let late = mutex.lock()?.fencing_token(); // and then it is paused
+/// let late = mutex.lock()?.fencing_token(); // and then the holder is paused
 /// let newer = mutex.lock()?.fencing_token();
 ///
-/// // What the storage does: it keeps the highest token, and refuses a lower one.
+/// // The storage keeps the highest token, and refuses a lower one.
 /// let mut highest = late;
 /// for (token, accepted) in [(newer, true), (late, false)] {
 ///     assert_eq!(highest <= token, accepted);
@@ -83,7 +83,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// What the guards of all locks have in common, so that a batch loop can be written once.
+/// The operations of every guard, so that a batch loop can be written once.
 ///
 /// # Example
 ///
@@ -107,50 +107,50 @@ impl fmt::Display for FencingToken {
 /// # }
 /// ```
 pub trait LockGuard: fmt::Debug {
-    /// Returns `Ok` as long as nobody else can have the lock.
+    /// Returns `Ok` as long as no other client can have the lock.
     ///
-    /// Costs no I/O: a look at a clock that counts suspend, and at what the session knows.
+    /// Costs no I/O: it reads a clock that counts suspend, and the session's state.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) from then on when the lock is lost.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) once the lock is lost.
     fn check(&self) -> Result<()>;
 
-    /// Asks the server, through its quorum, whether the lock is still ours.
+    /// Asks the quorum whether the lock is still held.
     ///
     /// Blocks for one committed round trip, at most until the guard's deadline.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if it is not, and with
-    /// [`Error::Suspect`](crate::Error::Suspect) when no quorum answered in time.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and with
+    /// [`Error::Suspect`](crate::Error::Suspect) if no quorum answered in time.
     fn verify(&self) -> Result<()>;
 
-    /// Returns what the guard knows about its lock.
+    /// Returns the state of the lock, without I/O.
     fn state(&self) -> GuardState;
 
-    /// Returns how long the lock can be trusted if nothing more is heard of the server.
+    /// Returns how long the lock can be trusted if the server sends nothing more.
     fn valid_for(&self) -> Duration;
 
-    /// Returns the channel that tells of changes, to be used in `select!`.
+    /// Returns the channel of events, for use in `select!`.
     fn events(&self) -> &Receiver<GuardEvent>;
 
-    /// Releases the lock and waits for the answer.
+    /// Releases the lock and waits for the server to confirm it.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if it was lost before.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
     fn unlock(self) -> Result<()>
     where
         Self: Sized;
 
-    /// Returns `true` as long as nobody else can have the lock.
+    /// Returns `true` as long as no other client can have the lock.
     fn is_held(&self) -> bool {
         self.check().is_ok()
     }
 }
 
-/// Gives a guard the methods that all guards share; its hold is in the field `hold`, or
+/// Gives a guard the methods that all guards share. Its raw guard is in the field `raw`, or
 /// where the second argument says.
 macro_rules! guard_methods {
     ($guard:ident) => {
@@ -158,50 +158,48 @@ macro_rules! guard_methods {
     };
     ($guard:ident, $($raw:ident).+) => {
         impl $guard {
-            /// Returns `Ok` as long as nobody else can have the lock.
+            /// Returns `Ok` as long as no other client can have the lock.
             ///
-            /// Costs no I/O: a look at a clock that counts suspend. When the connection is
-            /// lost it goes on to pass until the deadline, which is half a session timeout
-            /// after the last time that a quorum confirmed the lock.
+            /// Costs no I/O: it reads a clock that counts suspend. When the connection is lost, it
+            /// passes until the deadline: half a session timeout after the quorum last confirmed
+            /// the lock, or earlier.
             ///
             /// # Errors
             ///
-            /// Fails with [`Error::Lost`](crate::Error::Lost) when the lock is lost, and
-            /// from then on.
+            /// Fails with [`Error::Lost`](crate::Error::Lost) once the lock is lost.
             pub fn check(&self) -> $crate::Result<()> {
                 self.$($raw).+.check()
             }
 
-            /// Asks the quorum whether the lock is still ours.
+            /// Asks the quorum whether the lock is still held.
             ///
-            /// Blocks for one committed round trip; when the connection is lost, until
-            /// the guard's deadline at most.
+            /// Blocks for one committed round trip; when the connection is lost, at most until the
+            /// guard's deadline.
             ///
             /// # Errors
             ///
             /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and
-            /// with [`Error::Suspect`](crate::Error::Suspect) when no quorum answered.
+            /// with [`Error::Suspect`](crate::Error::Suspect) if no quorum answered in time.
             pub fn verify(&self) -> $crate::Result<()> {
                 self.$($raw).+.verify()
             }
 
-            /// Returns `true` as long as nobody else can have the lock.
+            /// Returns `true` as long as no other client can have the lock.
             pub fn is_held(&self) -> bool {
                 self.check().is_ok()
             }
 
-            /// Returns what is known of the lock, without I/O.
+            /// Returns the state of the lock, without I/O.
             pub fn state(&self) -> $crate::GuardState {
                 self.$($raw).+.state()
             }
 
-            /// Returns how long the lock can be trusted if nothing more is heard of the
-            /// server.
+            /// Returns how long the lock can be trusted if the server sends nothing more.
             pub fn valid_for(&self) -> ::std::time::Duration {
                 self.$($raw).+.valid_for()
             }
 
-            /// Returns the channel that tells of changes, to be used in `select!`.
+            /// Returns the channel of events, for use in `select!`.
             ///
             /// It keeps the sixteen newest events.
             pub fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {

@@ -1,43 +1,42 @@
-//! What a client has done so far, in numbers.
+//! A client's counters.
 //!
-//! Counting costs an atomic addition. With the feature `metrics` every number goes to the
-//! recorder of the `metrics` crate as well, under names that begin with `zklock_`.
+//! Counting costs one atomic addition. With the feature `metrics`, every number also goes to the
+//! recorder of the `metrics` crate, under names that begin with `zklock_`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::jute::{OpCode, Request};
 
-/// The number of buckets of a histogram; the last one holds all that takes longer.
+/// The number of buckets of a histogram; the last one holds all longer durations.
 const BUCKETS: usize = 32;
 
-/// What a client has done since it was made; see [`Client::metrics`](crate::Client::metrics).
+/// The counters of a client; see [`Client::metrics`](crate::Client::metrics).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
     /// Locks and permits that were granted.
     pub acquires: u64,
-    /// Those among them that waited in the queue on the server.
+    /// Grants among them that waited in the queue on the server.
     pub waits: u64,
-    /// How long it took from the call to the grant.
+    /// The time from the call to the grant.
     pub wait_time: Histogram,
-    /// How long locks were held.
+    /// The time that locks were held.
     pub hold_time: Histogram,
-    /// Locks that went from thread to thread without the server; see
+    /// Locks that passed from thread to thread without the server; see
     /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs).
     pub local_handoffs: u64,
     /// Locks that were lost while they were held.
     pub losses: u64,
-    /// How many times a held lock came into doubt.
+    /// How many times a held lock became suspect.
     pub suspicions: u64,
     /// Connections that were made after the first one.
     pub reconnects: u64,
     /// Sessions that expired.
     pub expiries: u64,
-    /// Nodes that were given up otherwise than by a guard, and are gone: after a timeout, an
-    /// error or a lost reply.
+    /// Nodes that were deleted after a timeout, an error or a lost reply, not by a guard.
     pub leftovers_deleted: u64,
-    /// Requests by kind; pings are not among them.
+    /// Requests by kind, without pings.
     pub requests: Requests,
 }
 
@@ -45,21 +44,21 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Requests {
-    /// Nodes to be created, those of locks and their directories.
+    /// Creations of nodes and directories.
     pub creates: u64,
-    /// Nodes to be deleted.
+    /// Deletions.
     pub deletes: u64,
-    /// Directories to be listed.
+    /// Listings of directories.
     pub listings: u64,
-    /// Nodes to be read or looked at.
+    /// Reads of nodes.
     pub reads: u64,
-    /// Proofs of life, and several changes at once.
+    /// Transactions, among them the proofs that locks are held.
     pub multis: u64,
     /// All others.
     pub others: u64,
 }
 
-/// How often something took how long.
+/// How many durations fell into each bucket.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
@@ -67,18 +66,18 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Returns how many durations were recorded.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// Returns the sum of all durations.
+    /// Returns their sum.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// Returns, for each bucket, the duration below which all in it lie, and their number.
-    /// The bounds are powers of two of microseconds; the last bucket has none.
+    /// Returns, for each bucket, its upper bound and the number of durations in it. The
+    /// bounds are powers of two of microseconds; the last bucket has none.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let bounds = (0..BUCKETS).map(|at| match at + 1 {
             BUCKETS => Duration::MAX,
@@ -87,7 +86,7 @@ impl Histogram {
         bounds.zip(self.buckets.iter().copied())
     }
 
-    /// Returns the bound of the bucket that holds this quantile, from 0 to 1; zero if
+    /// Returns the upper bound of the bucket that has this quantile, from 0 to 1; zero if
     /// nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let wanted = (self.count() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
@@ -100,7 +99,7 @@ impl Histogram {
     }
 }
 
-/// The numbers of one client, as they are counted.
+/// The counters of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     acquires: AtomicU64,
@@ -125,7 +124,7 @@ struct Buckets {
     micros: AtomicU64,
 }
 
-/// Counts, and tells the recorder if there is one.
+/// Counts, for the client and for the recorder.
 macro_rules! count {
     ($counter:expr, $name:literal $(, $label:literal => $value:literal)?) => {{
         $counter.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +185,7 @@ impl Counters {
         }
     }
 
-    /// What was counted so far; what the status knows is not in it.
+    /// The present numbers, without those that the status counts.
     pub(crate) fn snapshot(&self) -> Metrics {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {

@@ -14,15 +14,14 @@ use crate::recipe::attempt::Patience;
 
 /// Several mutexes that are locked together: all or none.
 ///
-/// Each of them excludes with [`Mutex`](crate::Mutex) on its path. The nodes of all
-/// queues are created in one transaction, so any two multi-lockers stand in the same order
-/// in every queue that they share, and no two of them can wait for each other, whatever
-/// order they name the paths in. That does not cover a thread that holds one lock and then
-/// asks for another.
+/// Each of them excludes with [`Mutex`](crate::Mutex) on its path. One transaction creates
+/// the nodes of all queues, so any two multi-locks are in the same order in every queue that
+/// they share, and never wait for each other, whatever order they name the paths in. A
+/// thread that holds one lock and then asks for another is not covered.
 ///
-/// On a client from [`Client::from_zookeeper`](crate::Client::from_zookeeper), which has no
-/// transactions, the locks are taken in the order of their paths, and given back for a
-/// moment when one does not come.
+/// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no
+/// transactions: it locks in the order of the paths, and releases its locks for a moment when
+/// it has to wait for the next.
 ///
 /// # Example
 ///
@@ -46,8 +45,8 @@ pub struct MultiLock {
     paths: Arc<[String]>,
 }
 
-/// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless it says
-/// that they are lost. When one is lost, all are.
+/// The guard of a [`MultiLock`]: while it lives, all its mutexes are held, unless the guard says
+/// that they are lost. If one is lost, all are.
 ///
 /// # Example
 ///
@@ -65,7 +64,7 @@ pub struct MultiLock {
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
-    // Fields drop in this order: leave the queues first, then let the next threads in.
+    // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
     turns: Vec<Turn>,
     tokens: Vec<(String, FencingToken)>,
@@ -97,9 +96,9 @@ impl MultiLock {
 
     /// Acquires all mutexes.
     ///
-    /// Blocks until it is our turn in every queue. A lost connection does not end the
-    /// wait, and does not cost the places as long as the session lives; when it expires we
-    /// queue again, at the ends.
+    /// Blocks until it is this thread's turn in every queue. A lost connection does not end the
+    /// wait. The places in the queues stay as long as the session; if that expires, the client
+    /// queues again, at the ends.
     ///
     /// # Errors
     ///
@@ -109,13 +108,13 @@ impl MultiLock {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
-    /// Acquires all mutexes if nobody has any of them or waits for one.
+    /// Acquires all mutexes if no other client or thread has any of them or waits for one.
     ///
     /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). That a mutex is taken is not an error.
+    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries))
@@ -123,7 +122,7 @@ impl MultiLock {
 
     /// Acquires all mutexes, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -145,8 +144,8 @@ impl MultiLock {
 
     /// Acquires all mutexes as the `options` say.
     ///
-    /// Blocks until it is our turn everywhere, or until a limit of the options is reached,
-    /// which gives `None`.
+    /// Blocks until it is this thread's turn in every queue. Returns `None` if a limit of the
+    /// options is reached first.
     ///
     /// # Errors
     ///
@@ -198,14 +197,14 @@ impl MultiGuard {
         self.raw.nodes()
     }
 
-    /// Releases all mutexes and waits until the server has confirmed it.
+    /// Releases all mutexes and waits until the server confirms it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if one of them was lost before: what was done under this
-    /// guard may have overlapped with another holder.
+    /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
+    /// overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         let Self { raw, turns, .. } = self;
         let released = raw.release();

@@ -16,13 +16,13 @@ use crate::session::queries::Lasting;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
-/// Whoever locks the same path on the same ensemble excludes everyone else, in the order
-/// of arrival. The threads of one client queue in the order of arrival, too, and show the
-/// server one node at a time. The mutex is not reentrant: a thread that locks it twice
-/// gets [`Error::WouldDeadlock`].
+/// All clients that lock the same path on the same ensemble exclude each other, in the order
+/// of arrival. The threads of one client queue in the order of arrival too, with one node at a
+/// time on the server. The mutex is not reentrant: a thread that locks it twice gets
+/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
 ///
-/// Keep it for as long as you use it, or a clone: it remembers when it was locked last, and
-/// spares the server a look at the queue where nobody else has come since.
+/// Keep it, or a clone, for as long as you use it: it remembers when it was locked last, which
+/// saves a look at the queue if no other client has come since.
 ///
 /// # Example
 ///
@@ -32,7 +32,7 @@ use crate::session::queries::Lasting;
 /// # let client = zklock::Client::connect(server.hosts())?;
 /// let zk_mutex = client.mutex("/locks/nightly-report")?;
 /// let guard = zk_mutex.lock()?;
-/// // Nobody else in the cluster is here.
+/// // No other client in the cluster is here.
 /// guard.unlock()?;
 /// # Ok(())
 /// # }
@@ -45,9 +45,10 @@ pub struct Mutex {
     last: Arc<LastTurn>,
 }
 
-/// An RAII guard: while it lives, the mutex is held, unless it says that it is lost.
+/// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard says that it is
+/// lost.
 ///
-/// Dropping it sends the release and does not wait for the answer;
+/// Dropping it sends the release and does not wait for the answer.
 /// [`unlock`](Self::unlock) waits, and tells whether the mutex was held to the end.
 ///
 /// Beware of `let _ = mutex.lock()?`, which drops the guard at once: write `let _guard`.
@@ -60,7 +61,7 @@ pub struct Mutex {
 /// # let client = zklock::Client::connect(server.hosts())?;
 /// let guard = client.mutex("/locks/nightly-report")?.lock()?;
 /// for page in 1..=3 {
-///     guard.check()?; // no I/O; fails once somebody else may have the lock
+///     guard.check()?; // no I/O; fails once another client may have the lock
 ///     println!("page {page}, written with token {}", guard.fencing_token());
 /// }
 /// guard.verify()?; // asks the quorum
@@ -73,11 +74,11 @@ pub struct Mutex {
 pub struct MutexGuard {
     grant: Grant,
     abandoned: Option<FencingToken>,
-    /// The thread that locked it is the one that would wait for itself.
+    /// A guard stays with the thread that locked, which would wait for itself.
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
-/// The guard of a [`Mutex`] that is free to change threads; see [`MutexGuard::into_send`].
+/// The guard of a [`Mutex`] that may change threads; see [`MutexGuard::into_send`].
 ///
 /// # Example
 ///
@@ -112,26 +113,25 @@ impl Mutex {
         })
     }
 
-    /// Learns whether the predecessor went without releasing, and lets the successor learn
-    /// it of us; see [`MutexGuard::abandoned`].
+    /// Learns whether the last holder left without releasing, and lets the next one learn the
+    /// same of this client; see [`MutexGuard::abandoned`].
     ///
-    /// It did if its session expired, its process died or its critical section panicked,
-    /// but also if it has lost the lock. Every client that locks this path should track:
-    /// one that does not, of this library or another, neither learns nor tells. The mark is
-    /// the data of the lock's directory, which must have been made by a client that tracks,
-    /// so that the server does not remove it when it is empty; otherwise locking fails with
-    /// [`Error::Unsupported`]. Costs two round trips when the mutex is locked. Defaults to
-    /// no.
+    /// A holder leaves without releasing if its session expires, its process dies, its critical
+    /// section panics or it loses the lock. Every client that locks this path should track: one
+    /// that does not, of this library or another, neither learns nor reports it. The mark is
+    /// the data of the lock's directory. A client that tracks must have created the directory,
+    /// so that the server does not delete it when it is empty; otherwise locking fails with
+    /// [`Error::Unsupported`](crate::Error::Unsupported). Costs two round trips when the mutex
+    /// is locked. Defaults to no.
     #[must_use]
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();
         self
     }
 
-    /// Waits for `delay` before entering after a predecessor that went without releasing,
-    /// so that what it has begun and cannot be fenced off can come to an end; Chubby's
-    /// lock-delay. Tracks abandonment, see
-    /// [`track_abandonment`](Self::track_abandonment). Defaults to zero.
+    /// Waits for `delay` before locking after a holder that left without releasing, so that
+    /// operations which it began and which cannot be fenced off can end; Chubby's lock-delay.
+    /// Tracks abandonment, see [`track_abandonment`](Self::track_abandonment). Defaults to zero.
     #[must_use]
     pub fn successor_delay(mut self, delay: Duration) -> Self {
         self.tracking.get_or_insert_default().delay = delay;
@@ -140,29 +140,31 @@ impl Mutex {
 
     /// Acquires the mutex.
     ///
-    /// Blocks until it is our turn: first behind the other threads of this client, then
-    /// in the queue on the server. A lost connection does not end the wait, and does not
-    /// cost the place in the queue as long as the session lives; when it expires we queue
-    /// again, at the end.
+    /// Blocks until it is this thread's turn, first behind the other threads of this client,
+    /// then in the queue on the server. A lost connection does not end the wait. The place in
+    /// the queue stays as long as the session; if that expires, the client queues again, at
+    /// the end.
     ///
     /// # Errors
     ///
-    /// Fails if this thread holds the mutex already ([`Error::WouldDeadlock`]), if
-    /// somebody in the queue would not wait for us ([`Error::ForeignContender`]) or
-    /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
-    /// the client is closed. Nothing is left in the queue then.
+    /// Fails if this thread holds the mutex already
+    /// ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)), if a contender in the queue
+    /// would not wait for this client
+    /// ([`Error::ForeignContender`](crate::Error::ForeignContender)), if another client deleted
+    /// the waiter's node ([`Error::Evicted`](crate::Error::Evicted)), if the server refuses a
+    /// request, and if the client is closed. Nothing is left in the queue then.
     pub fn lock(&self) -> Result<MutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
-    /// Acquires the mutex if nobody has it or waits for it.
+    /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
-    /// Blocks for one round trip if it is taken, which costs the server no write, and for
-    /// two if it is free. When there is no connection, at most for the session timeout.
+    /// Blocks for one round trip if the mutex is taken, which costs the server no write, and
+    /// for two if it is free; without a connection, at most for the session timeout.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). That the mutex is taken is not an error.
+    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries))
@@ -170,7 +172,7 @@ impl Mutex {
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -192,8 +194,8 @@ impl Mutex {
 
     /// Acquires the mutex as the `options` say.
     ///
-    /// Blocks until it is our turn, or until a limit of the options is reached, which
-    /// gives `None`.
+    /// Blocks until it is this thread's turn. Returns `None` if a limit of the options is
+    /// reached first.
     ///
     /// # Errors
     ///
@@ -211,10 +213,10 @@ impl Mutex {
         let mut queue = Queue::of(&self.path, Role::Exclusive);
         match self.tracking {
             None => queue.last = Some(&self.last),
-            // Who tracks must see the last node gone, and its mark with it.
+            // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => queue.lasting = Lasting::Always(CLEAN),
         }
-        // A node of another thread's would not say or do what these ask for.
+        // The node of another thread would not show or do what these ask for.
         let inherits = self.tracking.is_none() && request.is_plain();
         let locked = self
             .locks
@@ -248,15 +250,15 @@ impl MutexGuard {
 
     /// Returns a number that grows with every grant of this lock by the server.
     ///
-    /// The threads that hand the lock on inside this process, see
-    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), have the
-    /// same number.
+    /// Threads that hand the lock on inside this process (see
+    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)) have the same
+    /// number.
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.raw.token()
     }
 
-    /// Returns the token of the predecessor if it went without releasing: what it has
-    /// begun may be half done. `None` without [`Mutex::track_abandonment`].
+    /// Returns the token of the last holder if it left without releasing: what it began may be
+    /// half done. `None` without [`Mutex::track_abandonment`].
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.abandoned
     }
@@ -266,26 +268,25 @@ impl MutexGuard {
         self.grant.raw.node()
     }
 
-    /// Releases the mutex and waits until the server has confirmed it.
+    /// Releases the mutex and waits until the server confirms it.
     ///
-    /// Blocks for one round trip, or not at all if the mutex goes to another thread of this
-    /// client (see
-    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)); when the
-    /// connection is lost, until the guard's deadline
-    /// at most. The release goes on in the background after that.
+    /// Blocks for one round trip, or not at all if the mutex passes to another thread of this
+    /// client (see [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs));
+    /// when the connection is lost, at most until the guard's deadline. The release then goes on
+    /// in the background.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
-    /// guard may have overlapped with another holder.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
+    /// holder may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         self.grant.release()
     }
 
     /// Turns the guard into one that may change threads.
     ///
-    /// In exchange nobody can tell any more whose it is: a thread that locks the mutex
-    /// again waits, for itself if it has the guard.
+    /// In exchange the mutex no longer knows its thread: a thread that has such a guard and
+    /// locks the mutex again waits for itself.
     pub fn into_send(self) -> SendGuard {
         self.grant.turn.detach();
         SendGuard { grant: self.grant }

@@ -1,4 +1,4 @@
-//! How to wait for a lock, when `lock` and the `try_` methods do not say enough.
+//! The options of a wait for a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::recipe::overdue::{Overdue, Rule};
 use crate::session::Session;
 use crate::time::limit::Limit;
 
-/// How to wait for a lock.
+/// Options of a wait for a lock, for the `_with` methods.
 ///
 /// # Example
 ///
@@ -24,7 +24,7 @@ use crate::time::limit::Limit;
 /// let options = LockOptions::new()
 ///     .deadline(Instant::now() + Duration::from_secs(60))
 ///     .note("monthly report, ask Jo")
-///     .on_wait(|waiting| println!("{} ahead of us", waiting.position()));
+///     .on_wait(|waiting| println!("{} ahead", waiting.position()));
 /// ```
 #[derive(Default)]
 #[must_use = "options do nothing until they are passed to a lock"]
@@ -32,15 +32,15 @@ pub struct LockOptions<'a> {
     deadline: Option<Instant>,
     cancel: Option<Receiver<()>>,
     note: Option<String>,
-    on_wait: Option<Box<Told<'a>>>,
+    on_wait: Option<Box<WaitCallback<'a>>>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
 }
 
-/// What is called when there is news of a wait.
-type Told<'a> = dyn FnMut(&Waiting) + 'a;
+/// What runs when the place of a waiter changes.
+type WaitCallback<'a> = dyn FnMut(&Waiting) + 'a;
 
-/// What a waiting thread is told about its place; see [`LockOptions::on_wait`].
+/// The place of a waiting thread; see [`LockOptions::on_wait`].
 ///
 /// # Example
 ///
@@ -53,7 +53,7 @@ type Told<'a> = dyn FnMut(&Waiting) + 'a;
 ///
 /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
 ///
-/// // Says who is ahead, and does not wait for ourselves.
+/// // Prints who is ahead, and does not wait for this process itself.
 /// let (cancel, cancelled) = crossbeam_channel::bounded(1);
 /// let options = LockOptions::new()
 ///     .cancel(cancelled)
@@ -76,65 +76,65 @@ pub struct Waiting {
 }
 
 impl<'a> LockOptions<'a> {
-    /// Waits for as long as it takes.
+    /// Options of a wait without a limit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives up at this time; the lock then returns `Ok(None)`. Defaults to never.
+    /// Stops waiting at this time; the result is then `Ok(None)`. Defaults to never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Gives up when something comes through this channel, or when its senders are gone;
-    /// the lock then returns `Ok(None)`. Defaults to never.
+    /// Stops waiting when this channel has a message, or when its senders are dropped; the
+    /// result is then `Ok(None)`. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
         self.cancel = Some(cancel);
         self
     }
 
-    /// Shows this text to those who wait for us, instead of the client's; the first 512
-    /// characters of it. Defaults to [`ClientBuilder::note`](crate::ClientBuilder::note).
+    /// Shows this text, its first 512 characters, to clients that wait for this one, instead of the
+    /// client's note. Defaults to [`ClientBuilder::note`](crate::ClientBuilder::note).
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
         self
     }
 
-    /// Calls this when the wait begins, and again when who is next ahead of us, or the number
-    /// ahead that we know of, changes.
+    /// Calls this when the wait begins, and again when the nearest contender ahead, or the known
+    /// number of those ahead, changes.
     ///
     /// It runs on the waiting thread, and the wait goes on when it returns. Defaults to
     /// nothing.
-    pub fn on_wait(mut self, told: impl FnMut(&Waiting) + 'a) -> Self {
-        self.on_wait = Some(Box::new(told));
+    pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
+        self.on_wait = Some(Box::new(callback));
         self
     }
 
-    /// Keeps the lock for at least this long, even if the guard is dropped before.
+    /// Keeps the lock for at least this long, even if the guard is dropped earlier.
     ///
-    /// For short jobs that several machines start at the same time by clocks that differ:
-    /// the one that comes late finds the lock still taken. Dropping the guard does not
-    /// block, but unlocking it does, as long as the lock is not lost, and so does closing the
-    /// client or dropping its last owner, since a lock does not outlive its session. More
-    /// than a clock can count, such as [`Duration::MAX`], is as long as there is the client:
-    /// its end does not wait for that. Not for multi-locks and semaphores. Defaults to zero.
+    /// For short jobs that several machines start at the same time, by clocks that differ: a late
+    /// machine finds the lock still taken. Dropping the guard does not block. Unlocking it does,
+    /// as long as the lock is not lost; so does closing the client or dropping its last owner,
+    /// because a lock ends with its session. A time that is too long to be counted, such as
+    /// [`Duration::MAX`], lasts until the client ends, which does not wait for it. Multi-locks
+    /// and semaphores ignore it. Defaults to zero.
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.hold_at_least = Some(time);
         self
     }
 
-    /// Removes a holder that has held for too long, after asking it to let go.
+    /// Evicts a holder that has held for too long, after asking it to release the lock.
     ///
-    /// While we wait, whoever is at the head of the queue for longer than
-    /// `held_longer_than` is asked to let go, and after another `grace` its node is
-    /// deleted. The time counts from when this thread saw it there first. Both sides log
-    /// it.
+    /// While this thread waits, a contender that is at the head of the queue for longer than
+    /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
+    /// deleted. The time counts from when this thread first saw it there. Both sides log the
+    /// eviction.
     ///
-    /// **Dangerous**: a holder that does not listen to its guard goes on, beside the next
-    /// one. Use it where the holder checks its guard, or where what the lock protects
-    /// checks fencing tokens. Costs the server a listing every half of the shorter time.
-    /// [`Duration::MAX`] is never. Defaults to never.
+    /// **Dangerous**: a holder that does not watch its guard goes on, beside the next one. Use it
+    /// where the holder checks its guard, or where what the lock protects checks fencing
+    /// tokens. Costs the server a listing every half of the shorter time. [`Duration::MAX`] means
+    /// never. Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
             held_longer_than,
@@ -143,7 +143,7 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Gives up after this long; so long that it cannot be counted means never.
+    /// Stops waiting after this long; never if that is too long to be counted.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
             deadline: Instant::now().checked_add(limit),
@@ -151,30 +151,30 @@ impl<'a> LockOptions<'a> {
         }
     }
 
-    /// What the locks make of it.
+    /// The request that the locks carry out.
     pub(crate) fn request(self, session: &Arc<Session>, patience: Patience) -> LockRequest<'a> {
         LockRequest {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
-            on_wait: self.on_wait.map(|told| told_by(session, told)),
+            on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
         }
     }
 }
 
-/// Turns what the locks see into what a user is told.
-fn told_by<'a>(session: &Arc<Session>, mut told: Box<Told<'a>>) -> Box<OnWait<'a>> {
+/// Turns the user's callback into the driver's.
+fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
     let session = session.clone();
     Box::new(move |ahead| {
         let contender = || {
             let (node, holds) = (ahead.nearest.clone(), ahead.holds);
             Contender::new(&session, node, holds, ahead.stat, &ahead.data)
         };
-        told(&Waiting {
+        callback(&Waiting {
             position: ahead.count,
-            // A crowd has no nearest one.
+            // A permit that waits for any of several has no nearest one ahead.
             ahead: (ahead.stat.czxid != 0).then(contender),
             since: ahead.since,
         });
@@ -182,12 +182,12 @@ fn told_by<'a>(session: &Arc<Session>, mut told: Box<Told<'a>>) -> Box<OnWait<'a
 }
 
 impl Waiting {
-    /// Returns how many are ahead that the lock cannot be shared with, as of the last look.
+    /// Returns how many conflicting contenders were ahead at the last look.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Returns the one whose departure is waited for: the nearest ahead.
+    /// Returns the nearest contender ahead, which has to leave first.
     pub fn ahead(&self) -> Option<&Contender> {
         self.ahead.as_ref()
     }

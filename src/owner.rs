@@ -1,7 +1,7 @@
-//! The card that a contender leaves in its node: who it is, for those who wait for it.
+//! The data that a contender writes into its node: who it is, for the clients that wait for it.
 //!
-//! Ours is a small JSON text. Others write what they like: Curator an address, kazoo an
-//! identifier, some nothing at all, so whatever is not ours is shown as it stands.
+//! This library writes a small JSON object. Curator writes an address, kazoo an identifier,
+//! some clients nothing; such data is shown unchanged.
 
 use std::process;
 use std::thread;
@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-/// How much of a note or of a foreign text is kept.
+/// How many characters of a note or of a foreign text are kept.
 const LONGEST_TEXT: usize = 512;
 
-/// Who made a contender's node, as told by its data.
+/// Who made a contender's node, according to its data.
 ///
-/// Anybody who may write to the node could have written it: it is there to be read by
-/// people, not to be trusted.
+/// Any client that may write to the node could have written it: it is for people to read, not
+/// to be trusted.
 ///
 /// # Example
 ///
@@ -25,7 +25,7 @@ const LONGEST_TEXT: usize = 512;
 /// # let client = zklock::Client::builder(server.hosts()).note("ask Jo").connect()?;
 /// let _guard = client.mutex("/locks/nightly-report")?.lock()?;
 /// let contenders = client.contenders("/locks/nightly-report")?;
-/// let owner = contenders.first().expect("we are there").owner();
+/// let owner = contenders.first().expect("a holder").owner();
 /// assert_eq!(owner.pid, Some(std::process::id()));
 /// assert_eq!(owner.note.as_deref(), Some("ask Jo"));
 /// # Ok(())
@@ -43,14 +43,14 @@ pub struct Owner {
     pub thread: Option<String>,
     /// When the process was started, by its host's clock.
     pub started: Option<SystemTime>,
-    /// What the contender has to say to those who wait.
+    /// What the contender tells the clients that wait for it.
     pub note: Option<String>,
     /// The node's data, if it was not written by this library.
     pub text: Option<String>,
 }
 
 impl Owner {
-    /// Reads a node's data, whoever wrote it.
+    /// Reads a node's data, of this library or another.
     pub(crate) fn parse(data: &[u8]) -> Self {
         match serde_json::from_slice(data) {
             Ok(Value::Object(card)) => Self::read(&card),
@@ -62,7 +62,7 @@ impl Owner {
         }
     }
 
-    /// Says who it is in a message, as `db1 pid 4711 (report.sh)`, if it says so itself.
+    /// Names the owner in a message, as `db1 pid 4711 (report.sh)`, if the data does.
     pub(crate) fn named(&self) -> Option<String> {
         let named = match (&self.text, &self.host, self.pid) {
             (Some(text), ..) => text.clone(),
@@ -73,7 +73,7 @@ impl Owner {
             }
             _ => return None,
         };
-        // Others wrote this, and it may come to a terminal.
+        // The data may come from another client, and go to a terminal.
         Some(named.replace(char::is_control, "\u{fffd}"))
     }
 
@@ -93,7 +93,7 @@ impl Owner {
     }
 }
 
-/// What this process writes into its nodes.
+/// The data of this process's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Card {
     host: String,
@@ -150,7 +150,7 @@ fn program() -> String {
     name.map_or_else(String::new, |name| shorten(&name.to_string_lossy()))
 }
 
-/// Cuts a text at a character's border.
+/// Keeps the first characters of a text.
 fn shorten(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
 }

@@ -1,4 +1,4 @@
-//! Which paths can name a lock.
+//! The paths that can name a lock.
 
 use crate::error::{Error, Result};
 

@@ -15,9 +15,9 @@ use crate::recipe::dialect::Role;
 
 /// A mutex that the thread which holds it may lock again.
 ///
-/// As [`Mutex`](crate::Mutex), and it excludes with it on the same path. Locking it again
-/// costs no request, but fails if the lock has been lost meanwhile. It is free when the
-/// last of the thread's guards is gone.
+/// It excludes with [`Mutex`](crate::Mutex) on the same path. Locking it again costs no
+/// request, but fails if the lock has been lost. It is released when the last of the
+/// thread's guards is dropped.
 ///
 /// # Example
 ///
@@ -39,7 +39,7 @@ pub struct ReentrantMutex {
     path: Arc<str>,
 }
 
-/// One of the guards of a thread that holds a [`ReentrantMutex`].
+/// One of the guards of the thread that holds a [`ReentrantMutex`].
 ///
 /// # Example
 ///
@@ -83,21 +83,22 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if this thread has the mutex and has lost it: drop all
-    /// its guards first. Otherwise as [`Mutex::lock`](crate::Mutex::lock);
-    /// [`Error::WouldDeadlock`] is for a thread that has locked a plain
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if this thread has guards of the mutex
+    /// and the mutex was lost: drop them first. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock);
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) is for a thread that holds a plain
     /// [`Mutex`](crate::Mutex) on this path.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
 
-    /// Acquires the mutex if nobody else has it or waits for it.
+    /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). That the mutex is taken is not an error.
+    /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.enter(options.request(&self.locks.session, Patience::Tries))
@@ -105,7 +106,7 @@ impl ReentrantMutex {
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -127,8 +128,8 @@ impl ReentrantMutex {
 
     /// Acquires the mutex as the `options` say.
     ///
-    /// Blocks until it is our turn, or until a limit of the options is reached, which
-    /// gives `None`.
+    /// Blocks until it is this thread's turn. Returns `None` if a limit of the options is
+    /// reached first.
     ///
     /// # Errors
     ///
@@ -171,8 +172,8 @@ impl ReentrantMutex {
 guard_methods!(ReentrantMutexGuard, held.raw);
 
 impl ReentrantMutexGuard {
-    /// Returns a number that grows with every grant of this lock; the same for all guards
-    /// of one grant.
+    /// Returns a number that grows with every grant of this lock; all guards of one grant have
+    /// the same.
     pub fn fencing_token(&self) -> FencingToken {
         self.held.raw.token()
     }
@@ -182,16 +183,16 @@ impl ReentrantMutexGuard {
         self.held.raw.node()
     }
 
-    /// Gives this guard up; the last one releases the mutex and waits until the server has
-    /// confirmed it.
+    /// Gives this guard up; the last one releases the mutex and waits until the server confirms
+    /// it.
     ///
-    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock) for the last guard, and
-    /// not at all for the others.
+    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock) for the last guard, and not at
+    /// all for the others.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the mutex was lost before: what was done under this
-    /// guard may have overlapped with another holder.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
+    /// holder may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         let still = self.check();
         match Arc::try_unwrap(self.held) {

@@ -16,11 +16,11 @@ use crate::recipe::dialect::Role;
 
 /// A read-write lock that works across processes and machines.
 ///
-/// Any number of readers share it, a writer has it alone, in the order of arrival: a
+/// Any number of readers share it; a writer has it alone. Both queue in the order of arrival: a
 /// reader that comes after a waiting writer waits behind it, so writers do not starve, and
-/// readers that become free together wake together. A thread that holds the lock in either
-/// way and comes again gets [`Error::WouldDeadlock`]: a reader cannot become a writer. A
-/// writer can become a reader, see [`RwLockWriteGuard::downgrade`].
+/// readers that are next to each other wake together. A thread that holds the lock and locks it
+/// again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a
+/// writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
 ///
 /// # Example
 ///
@@ -31,12 +31,12 @@ use crate::recipe::dialect::Role;
 /// let catalogue = client.rwlock("/locks/catalogue")?;
 /// {
 ///     let _reading = catalogue.read()?;
-///     // Others may read at the same time.
+///     // Other readers may be here at the same time.
 /// }
 /// let writing = catalogue.write()?;
-/// // Nobody else is here.
+/// // No other client or thread is here.
 /// let reading = writing.downgrade()?;
-/// // Other readers are let in, and no writer came between.
+/// // Other readers may enter, and no writer came between.
 /// # drop(reading);
 /// # Ok(())
 /// # }
@@ -47,7 +47,8 @@ pub struct RwLock {
     path: Arc<str>,
 }
 
-/// The guard of a reader: while it lives, no writer is in, unless it says that it is lost.
+/// The guard of a reader: while it lives, no writer has the lock, unless the guard says that it
+/// is lost.
 ///
 /// # Example
 ///
@@ -68,14 +69,14 @@ pub struct RwLock {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockReadGuard {
-    // Fields drop in this order: leave the queue first, then let this thread come again.
+    // Fields drop in this order: leave the queue first, then let this thread enter again.
     raw: RawGuard,
     entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
-/// The guard of a writer: while it lives, nobody else is in, unless it says that it is
-/// lost.
+/// The guard of a writer: while it lives, no other client or thread has the lock, unless the
+/// guard says that it is lost.
 ///
 /// # Example
 ///
@@ -94,7 +95,7 @@ pub struct RwLockReadGuard {
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct RwLockWriteGuard {
-    // Fields drop in this order: leave the queue first, then let this thread come again.
+    // Fields drop in this order: leave the queue first, then let this thread enter again.
     raw: RawGuard,
     entered: Entered,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
@@ -111,16 +112,18 @@ impl RwLock {
 
     /// Acquires the lock for reading.
     ///
-    /// Blocks until every writer that came before is gone. A lost connection does not end
-    /// the wait, and does not cost the place in the queue as long as the session lives;
-    /// when it expires we queue again, at the end.
+    /// Blocks until every writer that came before has left. A lost connection does not end the
+    /// wait. The place in the queue stays as long as the session; if that expires, the client
+    /// queues again, at the end.
     ///
     /// # Errors
     ///
-    /// Fails if this thread holds the lock already ([`Error::WouldDeadlock`]), if
-    /// somebody in the queue would not wait for us ([`Error::ForeignContender`]) or
-    /// deleted our node ([`Error::Evicted`]), if the server turns a request down, and if
-    /// the client is closed. Nothing is left in the queue then.
+    /// Fails if this thread holds the lock already
+    /// ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)), if a contender in the queue
+    /// would not wait for this client
+    /// ([`Error::ForeignContender`](crate::Error::ForeignContender)), if another client deleted
+    /// the waiter's node ([`Error::Evicted`](crate::Error::Evicted)), if the server refuses a
+    /// request, and if the client is closed. Nothing is left in the queue then.
     pub fn read(&self) -> Result<RwLockReadGuard> {
         lock::for_ever(|| self.read_with(LockOptions::new()))
     }
@@ -131,7 +134,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read). That the lock is taken is not an error.
+    /// As [`read`](Self::read). A lock that is taken is not an error.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.reader(options.request(&self.locks.session, Patience::Tries))
@@ -139,7 +142,7 @@ impl RwLock {
 
     /// Acquires the lock for reading, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -161,8 +164,8 @@ impl RwLock {
 
     /// Acquires the lock for reading as the `options` say.
     ///
-    /// Blocks until it is our turn, or until a limit of the options is reached, which
-    /// gives `None`.
+    /// Blocks until it is this thread's turn. Returns `None` if a limit of the options is
+    /// reached first.
     ///
     /// # Errors
     ///
@@ -173,7 +176,8 @@ impl RwLock {
 
     /// Acquires the lock for writing.
     ///
-    /// Blocks until everybody who came before is gone; otherwise as [`read`](Self::read).
+    /// Blocks until every contender that came before has left; otherwise as
+    /// [`read`](Self::read).
     ///
     /// # Errors
     ///
@@ -182,13 +186,13 @@ impl RwLock {
         lock::for_ever(|| self.write_with(LockOptions::new()))
     }
 
-    /// Acquires the lock for writing if nobody has it or waits for it.
+    /// Acquires the lock for writing if no other client or thread has it or waits for it.
     ///
     /// Blocks as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read). That the lock is taken is not an error.
+    /// As [`read`](Self::read). A lock that is taken is not an error.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
         self.writer(options.request(&self.locks.session, Patience::Tries))
@@ -196,7 +200,7 @@ impl RwLock {
 
     /// Acquires the lock for writing, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -218,8 +222,8 @@ impl RwLock {
 
     /// Acquires the lock for writing as the `options` say.
     ///
-    /// Blocks until it is our turn, or until a limit of the options is reached, which
-    /// gives `None`.
+    /// Blocks until it is this thread's turn. Returns `None` if a limit of the options is
+    /// reached first.
     ///
     /// # Errors
     ///
@@ -269,8 +273,8 @@ guard_methods!(RwLockReadGuard);
 guard_methods!(RwLockWriteGuard);
 
 impl RwLockReadGuard {
-    /// Returns a number that is higher than that of every writer before; readers that
-    /// share the lock come in no particular order.
+    /// Returns a number that is higher than that of every earlier writer. The numbers of readers
+    /// that share the lock are in no particular order.
     pub fn fencing_token(&self) -> FencingToken {
         self.raw.token()
     }
@@ -280,14 +284,14 @@ impl RwLockReadGuard {
         self.raw.node()
     }
 
-    /// Releases the lock and waits until the server has confirmed it.
+    /// Releases the lock and waits until the server confirms it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before: a writer may have changed
-    /// what was read.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
+    /// have changed what was read.
     pub fn unlock(self) -> Result<()> {
         let Self { raw, entered, .. } = self;
         let released = raw.release();
@@ -307,14 +311,14 @@ impl RwLockWriteGuard {
         self.raw.node()
     }
 
-    /// Releases the lock and waits until the server has confirmed it.
+    /// Releases the lock and waits until the server confirms it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before: what was done under this
-    /// guard may have overlapped with others.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
+    /// holders may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         let Self { raw, entered, .. } = self;
         let released = raw.release();
@@ -322,17 +326,18 @@ impl RwLockWriteGuard {
         released
     }
 
-    /// Turns the writer into a reader, and lets other readers in, without a gap: no
-    /// writer can come between, and those who wait go on to wait for us.
+    /// Turns the writer into a reader, so that other readers can enter. There is no gap: no
+    /// writer can come between, and waiting writers wait for the reader.
     ///
-    /// The new guard keeps the writer's token. Blocks for one round trip; when the
-    /// connection is lost, until the guard's deadline at most.
+    /// The new guard keeps the writer's token. Blocks for one round trip; when the connection is
+    /// lost, at most until the guard's deadline.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if the lock was lost before, with [`Error::Suspect`] if
-    /// the server did not answer in time, and with [`Error::Exhausted`] near the end of
-    /// the directory's sequence numbers. The lock is released then.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, with
+    /// [`Error::Suspect`](crate::Error::Suspect) if the server did not answer in time, and with
+    /// [`Error::Exhausted`](crate::Error::Exhausted) near the end of the directory's sequence
+    /// numbers. The lock is released then.
     pub fn downgrade(self) -> Result<RwLockReadGuard> {
         let Self {
             raw,

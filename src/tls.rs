@@ -1,6 +1,6 @@
-//! How to encrypt the connection to ZooKeeper.
+//! The user's settings of encrypted connections.
 //!
-//! This is what the user says; `transport/native/cipher.rs` does it.
+//! `transport/native/cipher.rs` uses them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::transport::native::Security;
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.
 ///
-/// The server's certificate must be signed by a known authority and be for the host name
-/// (or the address) in the list of servers; there is no way to switch that off.
+/// The server's certificate must be signed by a trusted authority, for the host name (or the
+/// address) in the list of servers. This check cannot be disabled.
 ///
 /// # Example
 ///
@@ -39,12 +39,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the authorities that the system trusts, and shows no certificate.
+    /// Trusts the system's authorities, and has no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts the authorities in this PEM file, instead of those of the system.
+    /// Trusts the authorities in this PEM file instead of the system's.
     ///
     /// May be called several times. Defaults to the system's authorities.
     pub fn ca_file(mut self, pem: impl Into<PathBuf>) -> Self {
@@ -52,8 +52,8 @@ impl Tls {
         self
     }
 
-    /// Shows the server a certificate: a PEM file with the chain, our own certificate
-    /// first, and one with its private key. Defaults to none.
+    /// Shows the server this certificate: a PEM file with the chain, the client's own
+    /// certificate first, and a PEM file with its private key. Defaults to none.
     pub fn client_cert(mut self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.client = Some((chain.into(), key.into()));
         self

@@ -1,8 +1,8 @@
-//! Watches a lock without being in its queue.
+//! Waits for a change of a lock's contenders.
 //!
-//! One watch on each directory that there is, or on its coming into being, and a look at all
-//! of them whenever one fires or the connection was made anew: no event can be missed,
-//! because a watch is set by the request that lists.
+//! There is one watch on each directory, or on its creation, and all are listed again
+//! whenever one fires or the connection is made again. No event is missed, because the
+//! request that lists sets the watch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::{Fired, Watch, WatchId};
 
-/// One watch on each of several nodes; forgotten when dropped.
+/// One watch on each of several nodes; dropping it removes them.
 struct Watcher<'a> {
     session: &'a Session,
     id: WatchId,
@@ -31,7 +31,7 @@ struct Watcher<'a> {
 }
 
 impl Session {
-    /// Returns the contenders as soon as they are not the `known` ones, or at the limit.
+    /// Returns the contenders once they are not the `known` ones, or at the limit.
     pub(crate) fn contenders_changed(
         self: &Arc<Self>,
         path: &str,
@@ -48,7 +48,7 @@ impl Session {
             };
             if !is_known(&spots, known) {
                 let present = self.contenders(path)?;
-                // Who came may have gone before he was looked at.
+                // A new contender may have left before it was read.
                 if !is_same(&present, known) {
                     return Ok(present);
                 }
@@ -59,8 +59,8 @@ impl Session {
         }
     }
 
-    /// Returns whether something has happened to a node or to a guard, or the node is not
-    /// there, before the limit was reached.
+    /// Returns whether the node was changed or deleted, does not exist, or the guard had an
+    /// event, before the limit was reached.
     pub(crate) fn touched(
         &self,
         node: &str,
@@ -94,7 +94,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Sets the watches and tells who is there.
+    /// Sets the watches and lists the contenders.
     fn look(
         &mut self,
         path: &str,
@@ -106,7 +106,7 @@ impl<'a> Watcher<'a> {
             own: self.list(&dirs.own, caller, limit)?,
             ..Places::default()
         };
-        // When one of the others comes, the path's own children tell, but for kazoo's line.
+        // The path's own children show when another directory is created, but for kazoo's.
         let others = [
             (places.is_curators(), &dirs.leases),
             (places.is_curators() && places.has("locks"), &dirs.locks),
@@ -120,7 +120,7 @@ impl<'a> Watcher<'a> {
         Ok(places.spots(path))
     }
 
-    /// Sets a watch on a directory and lists it; `None` if it is not there.
+    /// Sets a watch on a directory and lists it; `None` if the directory does not exist.
     fn list(
         &mut self,
         dir: &str,
@@ -141,14 +141,14 @@ impl<'a> Watcher<'a> {
                 match self.ask(request.clone(), dir, caller, limit)? {
                     Some(Reply::Children { names, .. }) => return Ok(Some(names)),
                     None if *request == await_it => return Ok(None),
-                    // It has gone, or has just been made: list it after all.
+                    // The directory was deleted or created between the two: list it again.
                     _ => {}
                 }
             }
         }
     }
 
-    /// Asks with a watch until there is an answer; `None` if the node is not there.
+    /// Repeats a request with a watch until it is answered; `None` if the node does not exist.
     fn ask(
         &mut self,
         request: Request,

@@ -1,4 +1,4 @@
-//! Who is in a queue.
+//! The contenders of a lock: its holders and its waiters.
 
 mod changes;
 
@@ -19,9 +19,9 @@ use crate::session::Session;
 use crate::session::call_error::refused;
 use crate::session::queries::Seen;
 
-/// Someone who holds a lock or waits for it, of this library or another.
+/// A holder of a lock or a waiter for it, of this library or another.
 ///
-/// It is a picture of the moment at which it was asked for.
+/// It shows the moment at which it was listed.
 ///
 /// # Example
 ///
@@ -34,7 +34,7 @@ use crate::session::queries::Seen;
 ///     let does = if contender.holds() { "holds" } else { "waits" };
 ///     println!("{} {does} since {:?}", contender.node(), contender.since());
 ///     assert_eq!(contender.node(), guard.node());
-///     contender.revoke()?; // asks it to let go
+///     contender.revoke()?; // asks it to release the lock
 /// }
 /// assert_eq!(guard.events().recv()?, zklock::GuardEvent::RevokeRequested);
 /// # Ok(())
@@ -69,32 +69,32 @@ impl Contender {
         }
     }
 
-    /// Returns the full path of its node.
+    /// Returns the full path of the contender's node.
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Returns what it asks for.
+    /// Returns what the contender asks for.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Returns whether it held the lock, or one of the permits, when we looked.
+    /// Returns whether the contender held the lock, or one of the permits, when it was listed.
     pub fn holds(&self) -> bool {
         self.holds
     }
 
-    /// Returns the session that its node belongs to.
+    /// Returns the session that the node belongs to.
     pub fn session_id(&self) -> i64 {
         self.stat.ephemeral_owner
     }
 
-    /// Returns the token that it has, or will have when its turn comes.
+    /// Returns the token that the contender has, or will have when its turn comes.
     pub fn token(&self) -> FencingToken {
         FencingToken::new(self.stat.czxid)
     }
 
-    /// Returns when it joined the queue, by the server's clock.
+    /// Returns when the contender joined the queue, by the server's clock.
     pub fn since(&self) -> SystemTime {
         let since = Duration::from_millis(u64::try_from(self.stat.ctime).unwrap_or(0));
         SystemTime::UNIX_EPOCH
@@ -102,47 +102,47 @@ impl Contender {
             .unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// Returns who it is, by its own words.
+    /// Returns who the contender is, as it describes itself.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Says who it is in a message, as `db1 pid 4711 (report.sh)`.
+    /// Names the contender in a message, as `db1 pid 4711 (report.sh)`.
     pub(crate) fn named(&self) -> String {
         let named = self.owner.named();
-        named.unwrap_or_else(|| format!("whoever made {}", self.node))
+        named.unwrap_or_else(|| format!("the client that made {}", self.node))
     }
 
-    /// Asks it to let go.
+    /// Asks the contender to release the lock.
     ///
-    /// A holder of this library hears of it through its guard's
-    /// [`events`](crate::MutexGuard::events), a revocable mutex of Curator's through its
-    /// listener; both decide for themselves, and one that never looks goes on. Blocks for
-    /// one round trip, 15 s at most, also when the connection is lost.
+    /// A holder of this library gets an event, see
+    /// [`events`](crate::MutexGuard::events), and a revocable mutex of Curator's calls its
+    /// listener. The holder decides; one that does not look keeps the lock. Blocks for
+    /// one round trip, at most 15 s, also when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails if the server turns the request down or the client is closed. That the
-    /// contender has gone meanwhile is not an error.
+    /// Fails if the server refuses the request, if no server answers in time, and if the client
+    /// is closed. A contender that has left meanwhile is not an error.
     pub fn revoke(&self) -> Result<()> {
-        log::info!("asking {} to let go", self.node);
+        log::info!("asking {} to release the lock", self.node);
         let revocation = self.session.revocation(&self.node);
         self.session.read(&revocation, &self.node)?;
         Ok(())
     }
 
-    /// Removes it from the queue, whether it wants or not.
+    /// Deletes the contender's node, whatever the contender does.
     ///
-    /// Its node is deleted after a look that it is still the same node of the same
-    /// session. **A holder may go on for a moment**: it hears of it as soon as its client
-    /// does, and one that is paused or cut off not before its deadline. Ask first, with
-    /// [`revoke`](Self::revoke), and evict only who does not answer. Blocks for two round
-    /// trips, 15 s at most each, also when the connection is lost.
+    /// The node is checked first: it must be the same node of the same session. **A holder may
+    /// go on for a moment**: its guard fails as soon as its client learns of the deletion, and
+    /// at its deadline if that client is paused or cut off. Ask first, with
+    /// [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for two
+    /// round trips, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails if the server turns the request down or the client is closed. That the
-    /// contender has gone meanwhile is not an error.
+    /// Fails if the server refuses a request, if no server answers in time, and if the client
+    /// is closed. A contender that has left meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
         let look = Request::exists(&self.node);
         let same = |stat: &Stat| {
@@ -160,7 +160,7 @@ impl Contender {
 }
 
 impl Session {
-    /// Lists who holds the lock at a path, and then who waits for it, first come first.
+    /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
         let dirs = Places::of(path);
         let looks = [
@@ -181,7 +181,7 @@ impl Session {
             own: names(&dirs.own, true)?,
             ..Places::default()
         };
-        // What has another name by chance may be closed to us.
+        // A node that has such a name by chance may be unreadable for this client.
         places.leases = names(&dirs.leases, places.is_curators())?;
         places.locks = names(&dirs.locks, places.is_curators())?;
         places.beside = names(&dirs.beside, places.may_be_kazoos())?;
@@ -192,7 +192,7 @@ impl Session {
         let spots = places.spots(path);
         let mut own = self.read_spots(&spots.own)?;
         if places.may_be_kazoos() {
-            // Their names tell no order.
+            // Their names show no order.
             own.sort_by_key(|permit| permit.stat.czxid);
         }
         let holders = self.read_spots(&spots.permits)?;
@@ -201,7 +201,7 @@ impl Session {
         Ok(own)
     }
 
-    /// Reads what each of them says of itself; who has gone is left out.
+    /// Reads the contenders' nodes; those that have left are omitted.
     pub(crate) fn read_spots(self: &Arc<Self>, spots: &[Spot]) -> Result<Vec<Contender>> {
         let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
         let mut contenders = Vec::with_capacity(spots.len());
@@ -219,10 +219,10 @@ impl Session {
     }
 }
 
-/// Puts the line of a semaphore behind its permits.
+/// Puts the waiters for a semaphore behind its permits.
 ///
-/// In Curator's layout the first of the line asks for a permit by making the last one's node,
-/// and has it when there is room for that; it leaves the line then.
+/// In Curator's layout the first waiter asks for a permit by creating the last node among
+/// them. It has the permit if there is room, and leaves the queue then.
 fn merged(
     mut permits: Vec<Contender>,
     mut line: Vec<Contender>,

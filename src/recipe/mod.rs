@@ -5,7 +5,6 @@
 //!
 //! - [`dialect`] is the table of who names nodes how, and who waits for whom,
 //! - [`name`] says what one node name means,
-//! - [`names`] is such a list,
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
 //! - [`permits`] says whose number of a semaphore's permits stands,
 //! - [`places`] says where those are whom a path's lock has,

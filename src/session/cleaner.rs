@@ -350,6 +350,7 @@ impl fmt::Debug for Cleaner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jute::ErrorCode;
     use crate::transport::{Capabilities, TooLong, WatchId};
 
     /// Records what it is given to send.

@@ -72,8 +72,8 @@ impl Lease {
         }))
     }
 
-    /// A lease over the same nodes for the next guard; `None` unless the nodes are known to
-    /// be ours and no revoke is requested.
+    /// A lease over the same nodes for the next guard; `None` unless the lock is held and no
+    /// revoke is requested.
     pub(crate) fn succeed(&self) -> Option<Self> {
         let free = !self.life.revoke_requested.load(Ordering::Acquire);
         (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))
@@ -106,7 +106,7 @@ impl Lease {
 
     /// Fails from the moment on when another client can have the lock.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.look(now()) {
+        match self.last_proof(now()) {
             Some(_) => Ok(()),
             None => Err(self.lost()),
         }
@@ -114,7 +114,7 @@ impl Lease {
 
     /// The last check that a quorum committed, unless the lock is lost.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        self.look(now())
+        self.last_proof(now())
     }
 
     pub(crate) fn state(&self) -> GuardState {
@@ -126,7 +126,7 @@ impl Lease {
     pub(crate) fn valid_for(&self) -> Duration {
         let now = now();
         let until = self
-            .look(now)
+            .last_proof(now)
             .map(|stamp| self.life.bounds.terms().until(stamp));
         until.unwrap_or_default().saturating_sub(now)
     }
@@ -229,13 +229,13 @@ impl Lease {
     /// What is believed of the lock. Once it is lost, that is final.
     fn belief(&self, now: Duration) -> Belief {
         Belief {
-            stamp: self.look(now),
+            stamp: self.last_proof(now),
             shaken: self.life.disconnected.load(Ordering::Acquire),
         }
     }
 
     /// Returns the last proof of the lock; `None` once it is lost, which is final.
-    fn look(&self, now: Duration) -> Option<Stamp> {
+    fn last_proof(&self, now: Duration) -> Option<Stamp> {
         loop {
             let sent = self.life.sent.load(Ordering::Acquire);
             if sent == LOST {

@@ -64,7 +64,7 @@ impl Leases {
         id
     }
 
-    /// Passes a lease on to another guard, if the nodes are known to be ours.
+    /// Passes a lease on to another guard, if the lock is held and no revoke is requested.
     pub(crate) fn succeed(&self, id: u64) -> Option<Arc<Lease>> {
         let mut open = self.open.lock();
         let entry = open.get_mut(&id)?;

@@ -1,4 +1,4 @@
-//! A clock, and limits to waits.
+//! A clock, limits to waits, and times in messages.
 
 pub(crate) mod clock;
 pub(crate) mod limit;

@@ -80,7 +80,7 @@ mod tests {
         fn unwatch(&self, _: &str, _: WatchId) {}
 
         fn capabilities(&self) -> Capabilities {
-            unreachable!("nobody asks")
+            unreachable!("no test asks")
         }
 
         fn close(&self, _: Duration) {}

@@ -1,4 +1,4 @@
-//! The state of the connection, and those who follow it.
+//! The state of the connection, and its subscribers.
 //!
 //! A transport reports to the status; waiting threads, the background thread and the user
 //! hear of it through channels. None of their code runs on the transport's thread.

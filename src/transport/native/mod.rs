@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded};
 use parking_lot::Mutex;
 
+#[cfg(feature = "tls")]
 pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
@@ -59,7 +60,7 @@ use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
 /// How long the I/O thread waits for the end of the session when no caller does.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts to connect and returns at once; the status shows how it goes.
 pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
@@ -92,7 +93,7 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
 }
 
 /// How long a thread whose socket was shut down takes to end, unless it is connecting.
-const GOODBYE: Duration = Duration::from_millis(20);
+const END_LIMIT: Duration = Duration::from_millis(20);
 
 struct Native {
     shared: Arc<Shared>,
@@ -126,7 +127,7 @@ impl Transport for Native {
     fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
         match self.process.is_another() {
             // The connection is the parent's: its answers are not for this process.
-            true => thread::sleep(GOODBYE),
+            true => thread::sleep(END_LIMIT),
             false => self.reading.rest(awake, until),
         }
     }
@@ -137,7 +138,7 @@ impl Transport for Native {
 
     fn leave(&self) {
         if !self.process.is_another() {
-            self.begin_close(LAST_WORDS);
+            self.begin_close(CLOSE_LIMIT);
         }
     }
 
@@ -145,7 +146,7 @@ impl Transport for Native {
         if self.process.is_another() {
             return;
         }
-        self.begin_close(limit.max(LAST_WORDS));
+        self.begin_close(limit.max(CLOSE_LIMIT));
         let Some(thread) = self.thread.lock().take() else {
             return;
         };
@@ -156,7 +157,7 @@ impl Transport for Native {
         if !self.ends_within(limit) {
             self.shared.shut_down();
         }
-        if self.ends_within(GOODBYE) && thread.join().is_err() {
+        if self.ends_within(END_LIMIT) && thread.join().is_err() {
             log::error!("the I/O thread panicked");
         }
     }

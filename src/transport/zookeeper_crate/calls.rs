@@ -60,7 +60,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
                 .map_err(failure)
         }
         Request::Delete { path, version } => handle
-            .delete(&path, wanted(version))
+            .delete(&path, expected(version))
             .map(|()| Reply::Nothing)
             .map_err(failure),
         Request::SetData {
@@ -68,7 +68,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
             data,
             version,
         } => handle
-            .set_data(&path, data.into(), wanted(version))
+            .set_data(&path, data.into(), expected(version))
             .map(|found| Reply::Stat(stat(&found)))
             .map_err(failure),
         Request::Exists { path, .. } => found(handle.exists(&path, false)),
@@ -126,7 +126,7 @@ fn failure(error: ZkError) -> Failure {
     }
 }
 
-fn wanted(version: i32) -> Option<i32> {
+fn expected(version: i32) -> Option<i32> {
     (0 <= version).then_some(version)
 }
 
