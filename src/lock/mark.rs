@@ -47,7 +47,26 @@ impl RawGuard {
             });
         }
         let mut mark = Mark::new(self.token().get());
-        let outcome = loop {
+        let outcome = self.carry_out(&mut mark, tracking, dir, limit)?;
+        self.close_with(mark);
+        match outcome {
+            Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
+            Outcome::Gone => Ok(None),
+            Outcome::Lost => Err(self.lease().lost()),
+            Outcome::Unmarked => Err(Error::Unsupported {
+                what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
+            }),
+        }
+    }
+
+    fn carry_out(
+        &self,
+        mark: &mut Mark,
+        tracking: Tracking,
+        dir: &str,
+        limit: &Limit,
+    ) -> Result<Outcome> {
+        loop {
             let event = match mark.action() {
                 Action::Read => self.read_mark(dir, limit)?,
                 Action::Pause(token) => {
@@ -59,25 +78,14 @@ impl RawGuard {
                         Err(LimitReached) => Event::Cancel,
                     }
                 }
-                Action::Set(data) => match self.set_mark(dir, data, limit)? {
-                    Event::Cancel => {
-                        mark.handle(Event::ReplyLost);
-                        Event::Cancel
-                    }
-                    event => event,
-                },
-                Action::Finish(outcome) => break outcome,
+                Action::Set(data) => self.set_mark(dir, data, limit)?,
+                Action::Finish(outcome) => return Ok(outcome),
             };
+            if let (Action::Set(_), Event::Cancel) = (mark.action(), &event) {
+                // It may be set all the same.
+                mark.handle(Event::ReplyLost);
+            }
             mark.handle(event);
-        };
-        self.close_with(mark);
-        match outcome {
-            Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
-            Outcome::Gone => Ok(None),
-            Outcome::Lost => Err(self.lease().lost()),
-            Outcome::Unmarked => Err(Error::Unsupported {
-                what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
-            }),
         }
     }
 

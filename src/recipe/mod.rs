@@ -15,7 +15,8 @@
 //! - [`downgrade`] makes a reader of a writer,
 //! - [`mark`] tells a holder that its predecessor went without releasing,
 //! - [`overdue`] says whom to hurry, and when,
-//! - [`validity`] says how long a holder may trust its lock,
+//! - [`validity`] says how long a proof of a lock is good,
+//! - [`belief`] what its holder is, from the last proof and what happened since,
 //! - [`cleanup`] takes what it left behind out of it.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
@@ -30,6 +31,7 @@
 )]
 
 pub mod attempt;
+pub mod belief;
 pub mod cleanup;
 pub mod dialect;
 pub mod downgrade;

@@ -434,6 +434,23 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_may_not_be_written_does_not_keep_the_node() {
+        let (cleaner, mute, _) = perhaps_one();
+        mute.0.lock().clear();
+        let mut entry = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        entry.closing = Some(b"{}".to_vec());
+        let id = cleaner.put(entry);
+        for refused in [ErrorCode::NO_AUTH, ErrorCode::NO_NODE] {
+            cleaner.send(&[id]);
+            cleaner.answered(id, Err(Failure::Refused(refused)));
+        }
+        let path = "/m/n".to_owned();
+        let sent = mute.0.lock();
+        assert!(matches!(&sent[0], Request::Multi(_)));
+        assert_eq!(sent[1], Request::Delete { path, version: -1 });
+    }
+
+    #[test]
     fn only_what_is_to_be_held_keeps_a_client_from_its_end() {
         let status = Arc::new(Status::new(Duration::from_secs(1), true));
         status.connected(1);

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
-use crate::recipe::validity::{News, Stamp};
+use crate::recipe::belief::News;
+use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};

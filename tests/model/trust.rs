@@ -11,7 +11,8 @@ use std::mem;
 use std::time::Duration;
 
 use zklock::GuardState;
-use zklock::recipe::validity::{Belief, Lifetime, News, Stamp};
+use zklock::recipe::belief::{Belief, News};
+use zklock::recipe::validity::{Lifetime, Stamp};
 
 use super::explore::Model;
 use super::property::{Property, Violation};

@@ -11,6 +11,7 @@
 mod servers;
 
 use super::*;
+use crate::recipe::belief::Belief;
 use servers::{Broken, run};
 
 const T: Duration = Duration::from_secs(60);
