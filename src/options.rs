@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use crate::contender::Contender;
 use crate::lock::request::{LockRequest, OnWait};
 use crate::recipe::attempt::Patience;
-use crate::recipe::overdue::{Overdue, Rule};
+use crate::recipe::overdue_holder::{Overdue, Rule};
 use crate::session::Session;
 use crate::time::limit::Limit;
 

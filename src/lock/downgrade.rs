@@ -9,7 +9,7 @@ use crate::recipe::downgrade::{Action, Downgrade, Event, Outcome};
 use crate::recipe::validity::Stamp;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
-use crate::session::grant_proof::Proven;
+use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::time::limit::Limit;
 

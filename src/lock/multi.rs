@@ -19,7 +19,7 @@ use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
-use crate::session::grant_proof::Proven;
+use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::time::limit::Limit;

@@ -9,7 +9,7 @@ use crate::jute::Stat;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::last_grant::LastGrant;
-use crate::recipe::overdue::Overdue;
+use crate::recipe::overdue_holder::Overdue;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::time::limit::Limit;

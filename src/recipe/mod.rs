@@ -14,7 +14,7 @@
 //! - [`permit`] gets one a permit, through the line in front of them,
 //! - [`downgrade`] makes a reader of a writer,
 //! - [`mark`] tells a holder that its predecessor went without releasing,
-//! - [`overdue`] says whom to hurry, and when,
+//! - [`overdue_holder`] says whom to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
 //! - [`belief`] what its holder is, from the last proof and what happened since,
 //! - [`cleanup`] takes what it left behind out of it.
@@ -39,7 +39,7 @@ pub mod last_grant;
 pub mod mark;
 pub mod multi;
 pub mod name;
-pub mod overdue;
+pub mod overdue_holder;
 pub mod permit;
 pub mod permits;
 pub mod places;

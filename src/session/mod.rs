@@ -22,7 +22,7 @@ pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
 mod cleanup_call;
-pub(crate) mod grant_proof;
+pub(crate) mod confirm_grant;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;

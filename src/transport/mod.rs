@@ -15,16 +15,16 @@
 //! [`Status`](status::Status) when the connection is made, breaks or ends. It repeats no
 //! request and decides nothing about locks.
 
-pub(crate) mod bounds;
 mod call;
 pub(crate) mod counted;
 pub(crate) mod gather;
 pub(crate) mod mailbox;
 pub(crate) mod native;
-mod prefetch;
+pub(crate) mod session_lifetime;
 pub(crate) mod session_state;
 pub(crate) mod slot;
 pub(crate) mod status;
+mod watch_prefetch;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zklock::recipe::Names;
 use zklock::recipe::dialect::{Dialect, Role};
-use zklock::recipe::overdue::{Action, Event, Overdue, Rule};
+use zklock::recipe::overdue_holder::{Action, Event, Overdue, Rule};
 use zklock::recipe::queue::Contest;
 
 use super::explore::Model;

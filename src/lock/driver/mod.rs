@@ -5,10 +5,10 @@
 //! it ends, by a panic of the caller's closure too, what the attempt leaves in the
 //! directory is handed to the cleaner.
 
-mod hurry;
+mod evict_overdue;
+mod set_watches;
 mod steps;
 mod wait;
-mod watch;
 mod watched;
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use crate::recipe::validity::Stamp;
 use crate::session::Session;
 use crate::session::call_error::{CallError, over};
 use crate::session::caller::Caller;
-use crate::session::grant_proof::GrantProof;
+use crate::session::confirm_grant::GrantProof;
 use crate::session::lease::Lease;
 use crate::time::limit::LimitReached;
 use crate::transport::mailbox::Mailbox;

@@ -11,7 +11,7 @@ use crate::recipe::attempt::Event;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::queue::{Blocked, strangers};
-use crate::session::grant_proof::Asked;
+use crate::session::confirm_grant::Asked;
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
 

@@ -9,7 +9,7 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
 use crate::recipe::attempt::Event;
-use crate::recipe::overdue::Overdue;
+use crate::recipe::overdue_holder::Overdue;
 use crate::time::limit::LimitReached;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};

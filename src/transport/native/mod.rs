@@ -32,13 +32,13 @@ mod identity;
 mod inbox;
 mod io;
 mod queue;
-mod reading;
 mod receive;
 mod root;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod who_reads;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ use parking_lot::Mutex;
 pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
-use self::reading::LeaderFollowers;
 use self::receive::Reader;
 use self::shared::Shared;
+use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};

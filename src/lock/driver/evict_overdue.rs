@@ -4,7 +4,7 @@ use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request};
 use crate::recipe::attempt;
-use crate::recipe::overdue::{Action, Event};
+use crate::recipe::overdue_holder::{Action, Event};
 use crate::session::call_error::CallError;
 use crate::time::clock::Moment;
 use crate::time::limit::LimitReached;
