@@ -17,7 +17,7 @@ use crate::recipe::belief::{Belief, News};
 use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
-use crate::transport::session_lifetime::SharedLifetime;
+use crate::transport::shared_lifetime::SharedLifetime;
 
 /// How many unread events a guard keeps; a new event replaces the oldest.
 const UNREAD_EVENTS: usize = 16;

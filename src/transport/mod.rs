@@ -20,11 +20,11 @@ pub(crate) mod counted;
 pub(crate) mod gather;
 pub(crate) mod mailbox;
 pub(crate) mod native;
-pub(crate) mod session_lifetime;
+mod prefetch_on_deletion;
 pub(crate) mod session_state;
+pub(crate) mod shared_lifetime;
 pub(crate) mod slot;
 pub(crate) mod status;
-mod watch_prefetch;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::session_lifetime::SharedLifetime;
 use super::session_state::{SessionEvent, SessionState};
+use super::shared_lifetime::SharedLifetime;
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::time::clock::{Moment, nanos};

@@ -15,7 +15,7 @@ use super::shared::{Shared, Stage, State, path_of};
 use super::who_reads::Read;
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
 use crate::time::clock::Moment;
-use crate::transport::{Failure, TooLong, watch_prefetch};
+use crate::transport::{Failure, TooLong, prefetch_on_deletion};
 
 /// The least time that a read waits, however short the session timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -216,7 +216,7 @@ impl Connection {
         if let Some(path) = below(self.root(), &event.path) {
             let due = self.shared.state.lock().watches.fire(path, event.kind);
             for watch in due {
-                let calls = watch_prefetch::calls(watch, &self.shared.status);
+                let calls = prefetch_on_deletion::calls(watch, &self.shared.status);
                 if !calls.is_empty() {
                     self.shared.send(calls);
                 }
