@@ -1,10 +1,11 @@
 //! Gathers the answers of requests that are sent together.
 
+use std::mem;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::call::{Answered, Call, Watch};
+use super::call::{Answer, Answered, Call, Failure, Watch};
 use crate::jute::Request;
 
 /// Makes calls of these requests. `done` runs once all of them are answered, with the
@@ -15,10 +16,23 @@ pub(crate) fn gather(
     requests: Vec<(Request, Option<Watch>)>,
     done: impl FnOnce(Vec<Answered>) + Send + 'static,
 ) -> Vec<Call> {
+    if requests.len() == 1 {
+        // Most requests go alone: a box is enough for them.
+        let answer: Answer = Box::new(move |answered| done(vec![answered]));
+        return requests
+            .into_iter()
+            .zip([answer])
+            .map(|((request, watch), answer)| Call {
+                request,
+                watch,
+                answer,
+            })
+            .collect();
+    }
     let gathered = Arc::new(Mutex::new(Gathered {
         missing: requests.len(),
-        answers: requests.iter().map(|_| None).collect(),
-        done: Some(Box::new(done)),
+        answers: requests.iter().map(|_| Err(Failure::Lost)).collect(),
+        done: Some(done),
     }));
     let call = |(at, (request, watch))| {
         let gathered = gathered.clone();
@@ -31,24 +45,22 @@ pub(crate) fn gather(
     requests.into_iter().enumerate().map(call).collect()
 }
 
-struct Gathered {
+struct Gathered<D> {
     missing: usize,
-    answers: Vec<Option<Answered>>,
-    done: Option<Box<Done>>,
+    answers: Vec<Answered>,
+    done: Option<D>,
 }
 
-type Done = dyn FnOnce(Vec<Answered>) + Send;
-
-impl Gathered {
+impl<D: FnOnce(Vec<Answered>)> Gathered<D> {
     fn put(&mut self, at: usize, answered: Answered) {
         if let Some(place) = self.answers.get_mut(at) {
-            *place = Some(answered);
+            *place = answered;
         }
         self.missing = self.missing.saturating_sub(1);
         if self.missing == 0
             && let Some(done) = self.done.take()
         {
-            done(self.answers.drain(..).flatten().collect());
+            done(mem::take(&mut self.answers));
         }
     }
 }
