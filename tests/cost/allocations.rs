@@ -24,7 +24,7 @@ const MOST: [u64; 2] = [80, 70];
 fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
     let server = Server::start().unwrap();
     let input = format!("{} {}", server.hosts(), fresh_path("allocations"));
-    let worker = Worker::spawn(worker_that_locks_and_unlocks, &input);
+    let worker = Worker::spawn(worker_that_locks, &input);
     for most in MOST {
         let [blocks, bytes] = worker::words(&worker.hear());
         let blocks: u64 = blocks.parse().unwrap();
@@ -35,7 +35,7 @@ fn a_cycle_of_a_free_mutex_asks_for_memory_a_few_times_only() {
 
 #[test]
 #[ignore = "a worker process"]
-fn worker_that_locks_and_unlocks() {
+fn worker_that_locks() {
     let Some(input) = worker::input() else { return };
     let [hosts, path] = worker::words(&input);
     let client = Client::connect(&hosts).unwrap();
