@@ -1,7 +1,7 @@
 //! What every guard owns: a place at the head of a queue, and the duty to give it up.
 //!
-//! A [`RawGuard`] is the only thing in the locks that acts when it is dropped; the guards are
-//! plain structs around it, so that they can be taken apart.
+//! Of a guard, only its [`RawGuard`] acts on drop: the guards are plain structs around it, so
+//! that they can be taken apart. What has no guard yet is given up by its driver.
 
 use std::sync::Arc;
 use std::thread;
