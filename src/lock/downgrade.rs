@@ -18,7 +18,7 @@ impl RawGuard {
     pub(crate) fn downgrade(mut self) -> Result<Self> {
         self.check()?;
         let path = self.lease().path().to_owned();
-        let (node, stamp) = Driver::new(&self)?.run()?;
+        let (node, stamp) = DowngradeDriver::new(&self)?.run()?;
         let session = self.lease().session();
         let bounds = self.session().status.bounds(session);
         let lease = Lease::new(&path, vec![node], session, bounds, stamp);
@@ -30,7 +30,7 @@ impl RawGuard {
 }
 
 /// A downgrade on its way.
-struct Driver<'a> {
+struct DowngradeDriver<'a> {
     writer: &'a RawGuard,
     dir: &'a str,
     downgrade: Downgrade,
@@ -41,7 +41,7 @@ struct Driver<'a> {
     stamp: Stamp,
 }
 
-impl<'a> Driver<'a> {
+impl<'a> DowngradeDriver<'a> {
     fn new(writer: &'a RawGuard) -> Result<Self> {
         let name = path::name(writer.node());
         let dialect = writer.session().settings.dialect;
@@ -156,7 +156,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-impl Drop for Driver<'_> {
+impl Drop for DowngradeDriver<'_> {
     fn drop(&mut self) {
         // Changes nothing if the downgrade is through.
         self.downgrade.handle(Event::Cancel);

@@ -46,7 +46,7 @@ impl RawGuard {
                 return Ok(None);
             };
             let multi = begin(session, paths.len(), request, &snapshot);
-            let driver = Driver {
+            let driver = MultiDriver {
                 session,
                 paths,
                 request,
@@ -78,7 +78,7 @@ fn begin(session: &Session, count: usize, request: &LockRequest<'_>, snapshot: &
 }
 
 /// One way through the queues.
-struct Driver<'a, 'q> {
+struct MultiDriver<'a, 'q> {
     session: &'a Arc<Session>,
     paths: &'a [String],
     request: &'a mut LockRequest<'q>,
@@ -92,7 +92,7 @@ struct Driver<'a, 'q> {
     taken: Vec<RawGuard>,
 }
 
-impl Driver<'_, '_> {
+impl MultiDriver<'_, '_> {
     /// Breaks off with the locks or without; or is to begin anew.
     fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
         loop {
@@ -291,7 +291,7 @@ impl Driver<'_, '_> {
     }
 }
 
-impl Drop for Driver<'_, '_> {
+impl Drop for MultiDriver<'_, '_> {
     fn drop(&mut self) {
         // Changes nothing if the way is through.
         self.multi.handle(Event::Cancel);

@@ -67,7 +67,7 @@ pub struct Foreign {
 }
 
 /// One contender, with the key that orders it.
-struct Entry<'a> {
+struct Listed<'a> {
     name: NodeName<'a>,
     sharing: Sharing,
     order: i64,
@@ -156,7 +156,7 @@ impl Contest {
         names
     }
 
-    fn entries(self, children: &Names) -> Result<Vec<Entry<'_>>, Foreign> {
+    fn entries(self, children: &Names) -> Result<Vec<Listed<'_>>, Foreign> {
         if self.role != Role::Permit
             && let Some(foreign) = curators_semaphore(children)
         {
@@ -165,7 +165,7 @@ impl Contest {
         let mut entries = Vec::with_capacity(children.len());
         for name in children.iter().filter_map(NodeName::parse) {
             match self.dialect.stance(self.role, name.kind) {
-                Stance::Contends(sharing) => entries.push(Entry {
+                Stance::Contends(sharing) => entries.push(Listed {
                     name,
                     sharing,
                     order: name.sequence,
@@ -187,11 +187,11 @@ impl Contest {
         }
     }
 
-    fn stand(self, entries: &[Entry<'_>], mine: &str, numbered: bool) -> Place {
+    fn stand(self, entries: &[Listed<'_>], mine: &str, numbered: bool) -> Place {
         let Some(me) = entries.iter().find(|entry| entry.name.text == mine) else {
             return Place::Missing;
         };
-        let conflicts = |entry: &&Entry<'_>| entry.sharing.conflicts(self.role.sharing());
+        let conflicts = |entry: &&Listed<'_>| entry.sharing.conflicts(self.role.sharing());
         let ahead = entries.iter().filter(|entry| entry.order < me.order);
         let Some(nearest) = ahead
             .clone()
@@ -200,7 +200,7 @@ impl Contest {
         else {
             return Place::First;
         };
-        let blocks = |entry: &Entry<'_>| {
+        let blocks = |entry: &Listed<'_>| {
             entry.order < nearest.order && entry.sharing.conflicts(nearest.sharing)
         };
         let beyond = ahead.clone().filter(|entry| blocks(entry));
@@ -271,7 +271,7 @@ pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
 
 /// Finds somebody else's contender where numbers are used up: it goes by them and we go by
 /// birth, and the two orders differ.
-fn by_number(entries: &[Entry<'_>]) -> Option<Foreign> {
+fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
     let used_up = entries.iter().any(|entry| entry.name.is_exhausted());
     let mut others = entries.iter().filter(|entry| !entry.name.is_ours());
     let other = used_up.then(|| others.next())??;

@@ -33,7 +33,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// One way to a permit.
-pub(super) struct Driver<'a, 'q> {
+pub(super) struct PermitDriver<'a, 'q> {
     semaphore: Wanted<'a>,
     request: LockRequest<'q>,
     permit: Permit,
@@ -71,7 +71,7 @@ impl Wanted<'_> {
     }
 }
 
-impl<'a, 'q> Driver<'a, 'q> {
+impl<'a, 'q> PermitDriver<'a, 'q> {
     pub(super) fn new(semaphore: Wanted<'a>, mut request: LockRequest<'q>) -> Self {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;

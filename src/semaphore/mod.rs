@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use self::driver::{Driver, Wanted};
+use self::driver::{PermitDriver, Wanted};
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;
@@ -186,7 +186,7 @@ impl Semaphore {
             permits: self.permits,
             agreed: &self.agreed,
         };
-        let raw = Driver::new(wanted, request).run()?;
+        let raw = PermitDriver::new(wanted, request).run()?;
         Ok(raw.map(|raw| Permit { raw }))
     }
 

@@ -43,10 +43,10 @@ pub(crate) struct Cleaner {
 #[derive(Default)]
 struct Entries {
     next: u64,
-    open: HashMap<u64, Entry>,
+    open: HashMap<u64, PendingNode>,
 }
 
-struct Entry {
+struct PendingNode {
     dir: String,
     session: i64,
     cleanup: Cleanup,
@@ -88,7 +88,7 @@ pub(crate) enum Ended {
     GoneBefore,
 }
 
-impl Entry {
+impl PendingNode {
     fn new(dir: &str, session: i64, orphan: Orphan) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -142,7 +142,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingNode {
     /// A node that ends with its session counts as not deleted by this client.
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter.take() {
@@ -174,7 +174,7 @@ impl Cleaner {
         for node in nodes {
             let name = path::name(node);
             let dir = &node[..node.len() - name.len() - 1];
-            let mut entry = Entry::new(dir, release.session, Orphan::Node(name.to_owned()));
+            let mut entry = PendingNode::new(dir, release.session, Orphan::Node(name.to_owned()));
             entry.closing = release.closing.map(<[u8]>::to_vec);
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
@@ -197,7 +197,7 @@ impl Cleaner {
             current => current,
         };
         let put = |orphan| {
-            let mut entry = Entry::new(dir, session, orphan);
+            let mut entry = PendingNode::new(dir, session, orphan);
             entry.from_attempt = true;
             self.put(entry)
         };
@@ -219,14 +219,14 @@ impl Cleaner {
                 .open
                 .retain(|_, entry| entry.session == snapshot.session);
         }
-        let idle = |entry: &&Entry| !entry.in_flight;
+        let idle = |entry: &&PendingNode| !entry.in_flight;
         let next = entries
             .open
             .values()
             .filter(idle)
             .filter_map(|entry| entry.not_before)
             .min();
-        let due = |(id, entry): (&u64, &Entry)| {
+        let due = |(id, entry): (&u64, &PendingNode)| {
             let due = !entry.in_flight && entry.not_before.is_none_or(|time| time <= now);
             due.then_some(*id)
         };
@@ -255,7 +255,7 @@ impl Cleaner {
             .max()
     }
 
-    fn put(&self, entry: Entry) -> u64 {
+    fn put(&self, entry: PendingNode) -> u64 {
         let mut entries = self.entries.lock();
         entries.next += 1;
         let id = entries.next;
@@ -384,7 +384,7 @@ mod tests {
         let (wake, _woken) = crossbeam_channel::bounded(1);
         let cleaner = Arc::new(Cleaner::new(status, mute.clone(), Arc::default(), wake));
         let perhaps = Orphan::Prefix("_c_me-lock-".to_owned());
-        let id = cleaner.put(Entry::new("/m", 1, perhaps));
+        let id = cleaner.put(PendingNode::new("/m", 1, perhaps));
         (cleaner, mute, id)
     }
 
@@ -437,7 +437,7 @@ mod tests {
     fn a_mark_that_may_not_be_written_does_not_keep_the_node() {
         let (cleaner, mute, _) = perhaps_one();
         mute.0.lock().clear();
-        let mut entry = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        let mut entry = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
         entry.closing = Some(b"{}".to_vec());
         let id = cleaner.put(entry);
         for refused in [ErrorCode::NO_AUTH, ErrorCode::NO_NODE] {
@@ -465,7 +465,7 @@ mod tests {
                 limit: 1,
             }),
         ] {
-            let mut refused = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+            let mut refused = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
             refused.crowded = true;
             let id = cleaner.put(refused);
             cleaner.send(&[id]);
@@ -474,7 +474,7 @@ mod tests {
             assert_eq!(cleaner.held_until(), None);
         }
         let until = Instant::now() + Duration::from_secs(10);
-        let mut held = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        let mut held = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
         held.not_before = Some(until);
         cleaner.put(held);
         assert_eq!(cleaner.held_until(), Some(until));
@@ -486,7 +486,7 @@ mod tests {
         let (wake, _woken) = crossbeam_channel::bounded(1);
         let cleaner = Cleaner::new(status, Arc::<Mute>::default(), Arc::default(), wake);
         let (to, ended) = crossbeam_channel::bounded(1);
-        let mut entry = Entry::new("/m", 1, Orphan::Node("n".to_owned()));
+        let mut entry = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
         entry.waiter = Some(to.into());
         let id = cleaner.put(entry);
         cleaner.answered(id, Err(Failure::Closed));

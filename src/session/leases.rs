@@ -22,14 +22,14 @@ pub(super) const WATCH_AFTER: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
 pub(crate) struct Leases {
-    pub(super) open: Mutex<HashMap<u64, Entry>>,
+    pub(super) open: Mutex<HashMap<u64, OpenLease>>,
     pub(super) next: AtomicU64,
     /// When the background thread looks next; a lease that is due later need not wake it.
     pub(super) next_look: AtomicU64,
     wake: Sender<()>,
 }
 
-pub(super) struct Entry {
+pub(super) struct OpenLease {
     pub(super) lease: Arc<Lease>,
     pub(super) since: Moment,
     /// When the quorum was last asked about it.
@@ -51,7 +51,7 @@ impl Leases {
     pub(crate) fn begin(&self, lease: Arc<Lease>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let since = Moment::now();
-        let entry = Entry {
+        let entry = OpenLease {
             lease,
             since,
             asked: Duration::ZERO,

@@ -21,7 +21,7 @@ use super::end::End;
 use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::{Frame, Inbox};
-use super::receive::{Connection, Reader};
+use super::receive::{Connection, ConnectionReader};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
@@ -44,7 +44,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// The session to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Wish {
+enum Resumption {
     /// The present session, or a first one.
     Resume,
     /// Another session, as a client without a past.
@@ -63,7 +63,7 @@ enum Round {
 
 struct Io {
     shared: Arc<Shared>,
-    reading: Arc<LeaderFollowers<Reader>>,
+    reading: Arc<LeaderFollowers<ConnectionReader>>,
     session: Identity,
     /// The server that served last; after a break the others are tried first.
     last: Option<Target>,
@@ -76,7 +76,7 @@ struct Io {
 }
 
 /// Runs until the transport is closed or its credentials are refused.
-pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<Reader>>) {
+pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
     let mut io = Io {
         shared,
@@ -123,11 +123,11 @@ impl Io {
         let targets = self.targets();
         let limit = self.dial_limit(targets.len());
         for target in targets {
-            let mut attempted = self.attempt(&target, limit, Wish::Resume);
+            let mut attempted = self.attempt(&target, limit, Resumption::Resume);
             let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
             self.hung_up |= hung_up;
             if forgotten && hung_up {
-                attempted = self.attempt(&target, limit, Wish::Anew);
+                attempted = self.attempt(&target, limit, Resumption::Anew);
             }
             match attempted {
                 Ok(round) => return round,
@@ -184,7 +184,12 @@ impl Io {
     }
 
     /// Connects to one address and serves requests until the connection ends.
-    fn attempt(&mut self, target: &Target, limit: Duration, wish: Wish) -> Result<Round, String> {
+    fn attempt(
+        &mut self,
+        target: &Target,
+        limit: Duration,
+        wish: Resumption,
+    ) -> Result<Round, String> {
         let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
@@ -202,14 +207,14 @@ impl Io {
         channel: &Arc<Channel>,
         target: &Target,
         limit: Duration,
-        wish: Wish,
+        wish: Resumption,
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         let sent = Moment::now();
         self.shared.status.greets(sent);
         let reply = self.greet(channel, &mut inbox, limit, wish)?;
-        if wish == Wish::Anew && reply.timeout_ms > 0 {
+        if wish == Resumption::Anew && reply.timeout_ms > 0 {
             // The guards of the old session fail before there is a new one.
             self.expire();
             self.session.last_zxid = 0;
@@ -229,7 +234,7 @@ impl Io {
         );
         self.restore();
         let connection = Connection::new(&self.shared, channel, &self.session, timeout);
-        let reader = Box::new(Reader::new(inbox, connection));
+        let reader = Box::new(ConnectionReader::new(inbox, connection));
         let (reader, end) = self.reading.serve(reader);
         self.session.last_zxid = reader.connection.last_zxid;
         self.served = (Moment::now(), timeout);
@@ -242,9 +247,9 @@ impl Io {
         channel: &Channel,
         inbox: &mut Inbox,
         limit: Duration,
-        wish: Wish,
+        wish: Resumption,
     ) -> Result<ConnectReply, String> {
-        let resume = wish == Wish::Resume;
+        let resume = wish == Resumption::Resume;
         let asked = self.shared.config.session_timeout.as_millis();
         let request = ConnectRequest {
             last_zxid: if resume { self.session.last_zxid } else { 0 },

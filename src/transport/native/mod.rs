@@ -6,7 +6,7 @@
 //!                  ▼                                     │
 //!               Channel ◄── LeaderFollowers ─────────────┘ serves
 //!             the socket       one thread at a time reads:
-//!                              Reader ─► Inbox (frames) ─► answers, Watches
+//!                              ConnectionReader ─► Inbox (frames) ─► answers, Watches
 //! ```
 //!
 //! The thread that makes a request writes it. One thread at a time reads: a calling thread
@@ -52,7 +52,7 @@ use parking_lot::Mutex;
 pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
-use self::receive::Reader;
+use self::receive::ConnectionReader;
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;
@@ -67,7 +67,7 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let shared = Arc::new(Shared::new(config, status));
     // The other end disconnects when the thread ends.
     let (alive, ended) = bounded(0);
-    let reading = Arc::<LeaderFollowers<Reader>>::default();
+    let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
     let inner = (Arc::clone(&shared), Arc::clone(&reading));
     let thread = thread::Builder::new().name("zklock-io".to_owned());
     let thread = thread.spawn(move || {
@@ -97,7 +97,7 @@ const END_LIMIT: Duration = Duration::from_millis(20);
 
 struct Native {
     shared: Arc<Shared>,
-    reading: Arc<LeaderFollowers<Reader>>,
+    reading: Arc<LeaderFollowers<ConnectionReader>>,
     /// The process that made the connection.
     process: Process,
     /// The I/O thread, which this owns: it stops when this is closed or dropped.

@@ -10,7 +10,7 @@ use crate::transport::{Answer, Failure, TooLong, WatchId};
 
 /// Replies arrive in the order of the requests, so one queue matches them.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     /// Frames that no writer has taken yet.
     out: Vec<u8>,
     /// The writer's buffer; absent while a thread is writing.
@@ -43,7 +43,7 @@ pub(super) struct Pending {
     failure: Option<Failure>,
 }
 
-impl Queue {
+impl RequestQueue {
     pub(super) fn new() -> Self {
         Self {
             out: Vec::new(),

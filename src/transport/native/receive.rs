@@ -22,7 +22,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Reads a connection and acts on what arrives; one thread at a time has it.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ConnectionReader {
     inbox: Inbox,
     pub(super) connection: Connection,
 }
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     patience: Duration,
 }
 
-impl Reader {
+impl ConnectionReader {
     pub(super) fn new(inbox: Inbox, connection: Connection) -> Self {
         Self { inbox, connection }
     }
@@ -62,7 +62,7 @@ impl Reader {
     }
 }
 
-impl Read for Reader {
+impl Read for ConnectionReader {
     type End = End;
 
     /// Lets requests in, unless the server must check the credentials first.

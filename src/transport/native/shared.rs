@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
 use super::features::Features;
-use super::queue::{Pending, Queue};
+use super::queue::{Pending, RequestQueue};
 use super::watches::{Kind, Watches};
 use crate::jute::Request;
 use crate::time::clock::Moment;
@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) channel: Option<Arc<Channel>>,
     /// Counts connections, so that a late writer notices that its own has ended.
     connection: u64,
-    pub(super) queue: Queue,
+    pub(super) queue: RequestQueue,
     pub(super) watches: Watches,
     pub(super) features: Features,
 }
@@ -61,7 +61,7 @@ impl Shared {
             stage: Stage::Away,
             channel: None,
             connection: 0,
-            queue: Queue::new(),
+            queue: RequestQueue::new(),
             watches: Watches::default(),
             features: Features::default(),
         };
@@ -137,7 +137,7 @@ impl Shared {
         }
         state.channel = Some(Arc::clone(channel));
         state.connection += 1;
-        state.queue = Queue::new();
+        state.queue = RequestQueue::new();
         true
     }
 

@@ -264,7 +264,7 @@ mod tests {
     use super::super::hosts::Target;
     use super::super::identity::Identity;
     use super::super::inbox::Inbox;
-    use super::super::receive::{Connection, Reader};
+    use super::super::receive::{Connection, ConnectionReader};
     use super::super::shared::Shared;
     use super::super::{Config, FRAME_LIMIT, Hosts};
     use super::*;
@@ -278,7 +278,7 @@ mod tests {
 
     /// The lead with an I/O thread, and the server's end of the connection.
     struct Rig {
-        reading: Arc<LeaderFollowers<Reader>>,
+        reading: Arc<LeaderFollowers<ConnectionReader>>,
         server: TcpStream,
         ended: Receiver<End>,
     }
@@ -300,9 +300,9 @@ mod tests {
             let shared = Arc::new(Shared::new(config, status));
             let session = Identity::default();
             let connection = Connection::new(&shared, &Arc::new(channel), &session, TIMEOUT);
-            let reader = Box::new(Reader::new(Inbox::new(FRAME_LIMIT), connection));
+            let reader = Box::new(ConnectionReader::new(Inbox::new(FRAME_LIMIT), connection));
             let (end, ended) = bounded(1);
-            let reading = Arc::<LeaderFollowers<Reader>>::default();
+            let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
             let serving = Arc::clone(&reading);
             thread::spawn(move || end.send(serving.serve(reader).1));
             Self {

@@ -37,7 +37,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, unbounded};
 use parking_lot::{Condvar, Mutex};
 use zookeeper::ZooKeeper;
 
-use self::shared::{Life, News, Owned, Shared};
+use self::shared::{Life, LinkNews, Owned, Shared};
 use self::watches::Watches;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
@@ -61,7 +61,7 @@ pub(crate) fn open(
     let states = news.clone();
     handle.add_listener(move |state| {
         // Fails when the transport has ended.
-        let _ = states.send(News::State(state));
+        let _ = states.send(LinkNews::State(state));
     });
     let shared = Arc::new(Shared {
         status,

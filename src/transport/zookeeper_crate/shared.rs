@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) session_timeout: Duration,
     /// The session timeout to rely on, because the crate does not tell what was granted.
     pub(super) believed: Duration,
-    pub(super) news: Sender<News>,
+    pub(super) news: Sender<LinkNews>,
     pub(super) watches: Watches,
     pub(super) life: Mutex<Life>,
     /// Notified whenever a call was answered.
@@ -73,7 +73,7 @@ pub(super) struct Open {
 
 /// What happened to the connection.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum LinkNews {
     State(ZkState),
     /// The server answered a probe.
     Alive,
@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// Follows the connection, and ends the transport when something takes too long.
-    pub(super) fn supervise(&self, heard: &Receiver<News>) {
+    pub(super) fn supervise(&self, heard: &Receiver<LinkNews>) {
         let mut news = heard.recv_timeout(GRACE);
         if news.is_err() {
             // The handle may have connected long ago.
@@ -121,10 +121,10 @@ impl Shared {
         }
         loop {
             match news {
-                Ok(News::State(state)) => self.state_changed(state),
-                Ok(News::Alive) => self.came_up(),
+                Ok(LinkNews::State(state)) => self.state_changed(state),
+                Ok(LinkNews::Alive) => self.came_up(),
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(News::Over) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(LinkNews::Over) | Err(RecvTimeoutError::Disconnected) => return,
             }
             let patience = self.patience();
             if patience.is_zero() {
@@ -215,7 +215,7 @@ impl Shared {
             self.status.disconnected();
         }
         self.status.closed();
-        let _ = self.news.send(News::Over);
+        let _ = self.news.send(LinkNews::Over);
     }
 }
 

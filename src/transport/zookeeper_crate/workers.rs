@@ -4,7 +4,7 @@ use crossbeam_channel::Receiver;
 use zookeeper::ZooKeeper;
 
 use super::calls;
-use super::shared::{Job, Link, News, Owned, Shared, Task};
+use super::shared::{Job, Link, LinkNews, Owned, Shared, Task};
 use crate::jute::{Reply, Request};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
@@ -35,7 +35,7 @@ impl Shared {
             // Any session: another one may have begun during the probe.
             Err(Failure::Lost) => self.went_down(None),
             // Any answer shows that the server is there.
-            _ => drop(self.news.send(News::Alive)),
+            _ => drop(self.news.send(LinkNews::Alive)),
         }
     }
 
