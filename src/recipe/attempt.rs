@@ -39,9 +39,9 @@ pub mod terms;
 use std::mem;
 
 use super::dialect::Role;
-use super::last_grant::LastGrant;
 use super::name::prefix;
 use super::queue::{Blocked, Contest, Place, own};
+use super::skip_listing::LastGrant;
 use crate::jute::Names;
 
 pub use self::terms::{Action, Event, Origin, Orphan, Outcome, OwnNode, Patience};

@@ -8,10 +8,10 @@
 //! - [`queue`] says who is ahead of whom, and who has to wait for which node,
 //! - [`permits`] says whose number of a semaphore's permits stands,
 //! - [`places`] says where those are whom a path's lock has,
-//! - [`last_grant`] says who comes back to a queue that nobody has joined since,
+//! - [`skip_listing`] says who comes back to a queue that nobody has joined since,
 //! - [`attempt`] takes one contender into the queue,
 //! - [`multi`] takes one into several queues at once,
-//! - [`permit`] gets one a permit, through the line in front of them,
+//! - [`permit_attempt`] gets one a permit, through the line in front of them,
 //! - [`downgrade`] makes a reader of a writer,
 //! - [`mark`] tells a holder that its predecessor went without releasing,
 //! - [`overdue_holder`] says whom to hurry, and when,
@@ -35,15 +35,15 @@ pub mod belief;
 pub mod cleanup;
 pub mod dialect;
 pub mod downgrade;
-pub mod last_grant;
 pub mod mark;
 pub mod multi;
 pub mod name;
 pub mod overdue_holder;
-pub mod permit;
+pub mod permit_attempt;
 pub mod permits;
 pub mod places;
 pub mod queue;
+pub mod skip_listing;
 pub mod validity;
 
 pub use crate::jute::Names;

@@ -17,7 +17,7 @@ use crate::recipe::Names;
 use crate::recipe::attempt::{Origin, OwnNode, Patience};
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
-use crate::recipe::permit::{Action, Event, Look, Others, Outcome, Permit, Wish};
+use crate::recipe::permit_attempt::{Action, Event, Look, Others, Outcome, Permit, Wish};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;

@@ -17,7 +17,7 @@ use crate::recipe::belief::{Belief, News};
 use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
-use crate::transport::shared_lifetime::SharedLifetime;
+use crate::transport::session_validity::SessionValidity;
 
 /// How many unread events a guard keeps; a new event replaces the oldest.
 const UNREAD_EVENTS: usize = 16;
@@ -39,7 +39,7 @@ struct Life {
     path: String,
     nodes: Vec<String>,
     session: i64,
-    bounds: Arc<SharedLifetime>,
+    bounds: Arc<SessionValidity>,
     /// When the last check that the quorum committed was sent, and when the last message
     /// was sent that the leader had heard of by then. Both only grow, and either may be
     /// read with an older value of the other.
@@ -58,7 +58,7 @@ impl Lease {
         path: &str,
         nodes: Vec<String>,
         session: i64,
-        bounds: Arc<SharedLifetime>,
+        bounds: Arc<SessionValidity>,
         stamp: Stamp,
     ) -> Self {
         Self::of(Arc::new(Life {
@@ -296,7 +296,7 @@ mod tests {
 
     fn lease(age: Duration) -> Lease {
         let nodes = vec!["/m/n".into()];
-        let bounds = SharedLifetime::new(&Lifetime::new(T, Duration::ZERO));
+        let bounds = SessionValidity::new(&Lifetime::new(T, Duration::ZERO));
         Lease::new("/m", nodes, 1, bounds, stamp(age))
     }
 

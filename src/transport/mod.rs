@@ -22,7 +22,7 @@ pub(crate) mod mailbox;
 pub(crate) mod native;
 mod prefetch_on_deletion;
 pub(crate) mod session_state;
-pub(crate) mod shared_lifetime;
+pub(crate) mod session_validity;
 pub(crate) mod slot;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]

@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::session_state::{SessionEvent, SessionState};
-use super::shared_lifetime::SharedLifetime;
+use super::session_validity::SessionValidity;
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::time::clock::{Moment, nanos};
@@ -97,7 +97,7 @@ struct Inner {
     granted: i64,
     /// What bounds the life of that session.
     lifetime: Lifetime,
-    bounds: Arc<SharedLifetime>,
+    bounds: Arc<SessionValidity>,
     /// The last complaint of, or about, each server that gave no session.
     trouble: BTreeMap<String, String>,
     subscribers: Vec<Subscriber>,
@@ -123,7 +123,7 @@ impl Status {
             inner: Mutex::new(Inner {
                 snapshot,
                 granted: 0,
-                bounds: SharedLifetime::new(&lifetime),
+                bounds: SessionValidity::new(&lifetime),
                 lifetime,
                 trouble: BTreeMap::new(),
                 subscribers: Vec::new(),
@@ -137,12 +137,12 @@ impl Status {
     }
 
     /// Returns what bounds the life of `session`.
-    pub(crate) fn bounds(&self, session: i64) -> Arc<SharedLifetime> {
+    pub(crate) fn bounds(&self, session: i64) -> Arc<SessionValidity> {
         let inner = self.inner.lock();
         if inner.snapshot.session == session && !inner.snapshot.is_over() {
             return inner.bounds.clone();
         }
-        let gone = SharedLifetime::new(&inner.lifetime);
+        let gone = SessionValidity::new(&inner.lifetime);
         gone.end();
         gone
     }
@@ -253,7 +253,7 @@ impl Status {
             inner.bounds.end();
             inner.granted = session;
             inner.lifetime = Lifetime::new(timeout, sent.since_boot());
-            inner.bounds = SharedLifetime::new(&inner.lifetime);
+            inner.bounds = SessionValidity::new(&inner.lifetime);
         }
         self.worth.store(0, Ordering::Release);
         inner.snapshot.timeout = inner.lifetime.timeout();

@@ -3,7 +3,7 @@
 use zklock::recipe::attempt::Event;
 use zklock::recipe::cleanup;
 use zklock::recipe::dialect::Role;
-use zklock::recipe::last_grant::LastGrant;
+use zklock::recipe::skip_listing::LastGrant;
 
 use super::client::{Change, Fired, Place};
 use super::mutant::Mutant;

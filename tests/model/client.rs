@@ -3,8 +3,8 @@
 use zklock::recipe::attempt::{Action, Attempt, Orphan, OwnNode, Patience};
 use zklock::recipe::cleanup::Cleanup;
 use zklock::recipe::dialect::{Dialect, Role};
-use zklock::recipe::last_grant::LastGrant;
 use zklock::recipe::queue::Contest;
+use zklock::recipe::skip_listing::LastGrant;
 
 /// What one client wants.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -6,7 +6,7 @@
 use zklock::recipe::Names;
 use zklock::recipe::attempt::{Event, Origin, OwnNode};
 use zklock::recipe::dialect::Role;
-use zklock::recipe::last_grant::LastGrant;
+use zklock::recipe::skip_listing::LastGrant;
 
 use super::directory::OTHERS;
 use super::world::World;

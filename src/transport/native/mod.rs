@@ -26,7 +26,6 @@ mod cipher;
 mod cipher;
 mod config;
 mod end;
-mod features;
 mod hosts;
 mod identity;
 mod inbox;
@@ -34,6 +33,7 @@ mod io;
 mod queue;
 mod receive;
 mod root;
+mod server_features;
 mod shared;
 #[cfg(test)]
 mod tests;

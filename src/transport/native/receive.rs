@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
 use super::end::End;
-use super::features::older;
 use super::identity::Identity;
 use super::inbox::{Frame, Inbox};
 use super::queue::Pending;
 use super::root::{below, strip};
+use super::server_features::older;
 use super::shared::{Shared, Stage, State, path_of};
 use super::who_reads::Read;
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};

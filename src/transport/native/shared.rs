@@ -12,8 +12,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
-use super::features::Features;
 use super::queue::{Pending, RequestQueue};
+use super::server_features::Features;
 use super::watches::{Kind, Watches};
 use crate::jute::Request;
 use crate::time::clock::Moment;

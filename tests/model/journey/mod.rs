@@ -18,7 +18,7 @@ use zklock::recipe::dialect::{Dialect, Role};
 use zklock::recipe::downgrade::Downgrade;
 use zklock::recipe::mark::{CLEAN, Mark};
 use zklock::recipe::multi::Multi;
-use zklock::recipe::permit::Permit;
+use zklock::recipe::permit_attempt::Permit;
 use zklock::recipe::queue::Contest;
 
 pub(crate) use self::mutant::Detour;

@@ -5,7 +5,7 @@ use zklock::recipe::dialect::Dialect;
 use zklock::recipe::downgrade::{self, Downgrade};
 use zklock::recipe::mark::{self, Mark};
 use zklock::recipe::multi::{self, Multi};
-use zklock::recipe::permit::{self, Permit, Wish};
+use zklock::recipe::permit_attempt::{self, Permit, Wish};
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage};
 use crate::property::Property;
@@ -149,32 +149,34 @@ impl Journey {
     fn proceed_permit(&mut self, i: usize, permit: Permit) {
         let traveller = &mut self.travellers[i];
         match permit.action() {
-            permit::Action::Line => {
+            permit_attempt::Action::Line => {
                 traveller.release(None);
                 self.enter(i, 0);
             }
-            permit::Action::Permit => self.enter(i, 1),
-            permit::Action::Check => {
+            permit_attempt::Action::Permit => self.enter(i, 1),
+            permit_attempt::Action::Check => {
                 let event = match traveller.line_lost {
-                    true if !self.detour.trusts_the_line() => permit::Event::Lost,
-                    _ => permit::Event::IsFirst,
+                    true if !self.detour.trusts_the_line() => permit_attempt::Event::Lost,
+                    _ => permit_attempt::Event::IsFirst,
                 };
-                if matches!(event, permit::Event::Lost) {
+                if matches!(event, permit_attempt::Event::Lost) {
                     traveller.release(Some(1));
                 }
                 self.tell_permit(i, event);
             }
-            permit::Action::Finish(permit::Outcome::Held(_)) => {
+            permit_attempt::Action::Finish(permit_attempt::Outcome::Held(_)) => {
                 traveller.release(Some(0));
                 self.go_inside(i);
             }
-            permit::Action::Finish(permit::Outcome::Evicted(name)) => self.evicted(i, 0, &name),
-            permit::Action::Finish(permit::Outcome::Disagrees(others)) => {
+            permit_attempt::Action::Finish(permit_attempt::Outcome::Evicted(name)) => {
+                self.evicted(i, 0, &name)
+            }
+            permit_attempt::Action::Finish(permit_attempt::Outcome::Disagrees(others)) => {
                 self.check_disagreement(i, others.number);
                 self.end(i);
             }
-            permit::Action::Finish(permit::Outcome::Gone) => self.end(i),
-            permit::Action::Finish(outcome) => self.lie(i, format!("{outcome:?}")),
+            permit_attempt::Action::Finish(permit_attempt::Outcome::Gone) => self.end(i),
+            permit_attempt::Action::Finish(outcome) => self.lie(i, format!("{outcome:?}")),
             _ => traveller.stage = Stage::Ask,
         }
     }
@@ -215,7 +217,7 @@ impl Journey {
         self.proceed(i);
     }
 
-    pub(crate) fn tell_permit(&mut self, i: usize, event: permit::Event) {
+    pub(crate) fn tell_permit(&mut self, i: usize, event: permit_attempt::Event) {
         if let Plan::Permit(permit) = &mut self.travellers[i].plan {
             permit.handle(event);
         }
@@ -250,11 +252,11 @@ impl Journey {
                 if self.detour == Detour::LooksAfterItsTurn {
                     traveller.release(Some(0));
                 }
-                self.tell_permit(i, permit::Event::First(mine));
+                self.tell_permit(i, permit_attempt::Event::First(mine));
             }
             (Goal::Permit { .. }, _) => {
                 traveller.hold(1, mine.clone());
-                self.tell_permit(i, permit::Event::Permit(Some(mine)));
+                self.tell_permit(i, permit_attempt::Event::Permit(Some(mine)));
             }
             (Goal::Downgrade { .. }, _) => {
                 let id = traveller.id(i);
@@ -302,10 +304,10 @@ impl Journey {
                 if dir == 1 && self.detour != Detour::RestartsTheLeaseAlone =>
             {
                 // The place in the line went with the same session.
-                self.tell_permit(i, permit::Event::Permit(None));
+                self.tell_permit(i, permit_attempt::Event::Permit(None));
             }
             (Goal::Permit { .. }, Outcome::Gone) if dir == 1 => {
-                self.tell_permit(i, permit::Event::Permit(None));
+                self.tell_permit(i, permit_attempt::Event::Permit(None));
             }
             (_, Outcome::Restart) => self.enter(i, dir),
             (_, Outcome::Evicted(name)) => self.evicted(i, dir, &name),

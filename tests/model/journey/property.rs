@@ -2,7 +2,7 @@
 
 use zklock::recipe::attempt::{Action, Event, Outcome};
 use zklock::recipe::dialect::{Dialect, Role};
-use zklock::recipe::permit;
+use zklock::recipe::permit_attempt;
 
 use super::{Goal, Journey, Last, Plan, Stage, Traveller, Watch};
 use crate::property::{Property, Violation, excludes, name};
@@ -81,10 +81,10 @@ impl Journey {
         let Plan::Permit(mut permit) = self.travellers[i].plan.clone() else {
             return;
         };
-        permit.handle(permit::Event::Woken);
-        permit.handle(permit::Event::Looked(self.look(i)));
+        permit.handle(permit_attempt::Event::Woken);
+        permit.handle(permit_attempt::Event::Looked(self.look(i)));
         match permit.action() {
-            permit::Action::Read(_) if self.travellers[i].line_lost || self.awaits(i) => {}
+            permit_attempt::Action::Read(_) if self.travellers[i].line_lost || self.awaits(i) => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
                 self.blame(Property::Sleep, text);

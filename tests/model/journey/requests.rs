@@ -3,8 +3,8 @@
 use zklock::recipe::attempt::{Origin, OwnNode};
 use zklock::recipe::dialect::{Dialect, Role};
 use zklock::recipe::name::prefix;
-use zklock::recipe::permit::Look;
-use zklock::recipe::{downgrade, mark, multi, permit};
+use zklock::recipe::permit_attempt::Look;
+use zklock::recipe::{downgrade, mark, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
@@ -124,16 +124,20 @@ impl Journey {
         }))
     }
 
-    fn serve_permit(&mut self, i: usize, action: permit::Action) -> Option<permit::Event> {
+    fn serve_permit(
+        &mut self,
+        i: usize,
+        action: permit_attempt::Action,
+    ) -> Option<permit_attempt::Event> {
         Some(match action {
-            permit::Action::Look => permit::Event::Looked(self.look(i)),
-            permit::Action::Read(others) => match self.dirs[1].find(&others.oldest) {
-                Some(_) => permit::Event::IsThere,
-                None => permit::Event::NoNode,
+            permit_attempt::Action::Look => permit_attempt::Event::Looked(self.look(i)),
+            permit_attempt::Action::Read(others) => match self.dirs[1].find(&others.oldest) {
+                Some(_) => permit_attempt::Event::IsThere,
+                None => permit_attempt::Event::NoNode,
             },
-            permit::Action::Await(others) => {
+            permit_attempt::Action::Await(others) => {
                 if self.dirs[1].find(&others.last).is_none() {
-                    return Some(permit::Event::Woken);
+                    return Some(permit_attempt::Event::Woken);
                 }
                 let traveller = &mut self.travellers[i];
                 traveller.stop_watching();
@@ -143,14 +147,16 @@ impl Journey {
                 traveller.stage = Stage::Await;
                 return None;
             }
-            permit::Action::Write(line, version, _) => self.write_number(i, &line, version),
-            permit::Action::Inspect(line) => {
+            permit_attempt::Action::Write(line, version, _) => self.write_number(i, &line, version),
+            permit_attempt::Action::Inspect(line) => {
                 let node = self.dirs[0].find(&line);
                 let session = self.travellers[i].session;
                 match node.map(|node| node.origin.owner) {
-                    Some(owner) if owner == session => permit::Event::IsThere,
-                    None if !self.travellers[i].line_in_old_session() => permit::Event::NoNode,
-                    _ => permit::Event::Lost,
+                    Some(owner) if owner == session => permit_attempt::Event::IsThere,
+                    None if !self.travellers[i].line_in_old_session() => {
+                        permit_attempt::Event::NoNode
+                    }
+                    _ => permit_attempt::Event::Lost,
                 }
             }
             action => unreachable!("nobody serves {action:?}"),
@@ -176,20 +182,20 @@ impl Journey {
         }
     }
 
-    fn write_number(&mut self, i: usize, line: &str, version: i32) -> permit::Event {
+    fn write_number(&mut self, i: usize, line: &str, version: i32) -> permit_attempt::Event {
         let checks = self.detour != Detour::WritesWithoutTheLine;
         if checks && self.dirs[0].find(line).is_none() {
-            return permit::Event::NoNode;
+            return permit_attempt::Event::NoNode;
         }
         if version != self.version {
-            return permit::Event::BadVersion;
+            return permit_attempt::Event::BadVersion;
         }
         let Goal::Permit { permits, .. } = self.travellers[i].goal else {
             unreachable!("it wants a permit")
         };
         self.data = permits.to_string().into_bytes();
         self.version += 1;
-        permit::Event::Written
+        permit_attempt::Event::Written
     }
 
     fn serve_downgrade(&mut self, i: usize, action: downgrade::Action) -> downgrade::Event {

@@ -4,7 +4,7 @@ use std::mem;
 
 use zklock::recipe::attempt::Action;
 use zklock::recipe::cleanup;
-use zklock::recipe::{downgrade, mark, multi, permit};
+use zklock::recipe::{downgrade, mark, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
 use crate::explore::Model;
@@ -198,7 +198,7 @@ impl Traveller {
         match &self.plan {
             Plan::Attempt => false,
             Plan::Multi(multi) => matches!(multi.action(), multi::Action::Place(_)),
-            Plan::Permit(permit) => matches!(permit.action(), permit::Action::Write(..)),
+            Plan::Permit(permit) => matches!(permit.action(), permit_attempt::Action::Write(..)),
             Plan::Downgrade(downgrade) => {
                 matches!(downgrade.action(), downgrade::Action::Make(_))
             }

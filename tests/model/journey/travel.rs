@@ -3,7 +3,7 @@
 use zklock::recipe::attempt::{Action, Attempt, Event, Outcome};
 use zklock::recipe::dialect::Role;
 use zklock::recipe::mark::CLEAN;
-use zklock::recipe::{cleanup, downgrade, mark, multi, permit};
+use zklock::recipe::{cleanup, downgrade, mark, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
 use crate::property::Property;
@@ -249,7 +249,7 @@ impl Journey {
         };
         traveller.stop_watching();
         if traveller.stage == Stage::Await {
-            return self.tell_permit(i, permit::Event::Woken);
+            return self.tell_permit(i, permit_attempt::Event::Woken);
         }
         self.report(
             i,
@@ -294,7 +294,7 @@ impl Journey {
         match &self.travellers[i].plan {
             Plan::Attempt => {}
             Plan::Multi(_) => self.tell_multi(i, multi::Event::NewSession),
-            Plan::Permit(_) => self.tell_permit(i, permit::Event::Lost),
+            Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::Lost),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Lost),
             Plan::Mark(_) => self.tell_mark(i, mark::Event::NoNode),
         }
@@ -343,7 +343,7 @@ impl Journey {
         match &self.travellers[i].plan {
             Plan::Attempt => self.end(i),
             Plan::Multi(_) => self.tell_multi(i, multi::Event::Cancel),
-            Plan::Permit(_) => self.tell_permit(i, permit::Event::TimeOut),
+            Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::TimeOut),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Cancel),
             Plan::Mark(_) => self.tell_mark(i, mark::Event::Cancel),
         }
@@ -353,7 +353,7 @@ impl Journey {
     fn learn(&mut self, i: usize) {
         match self.travellers[i].stage {
             Stage::Queue(_) => self.report(i, Event::Cancel),
-            _ => self.tell_permit(i, permit::Event::Lost),
+            _ => self.tell_permit(i, permit_attempt::Event::Lost),
         }
     }
 

@@ -9,13 +9,13 @@ use crate::time::clock::nanos;
 
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.
 #[derive(Debug)]
-pub(crate) struct SharedLifetime {
+pub(crate) struct SessionValidity {
     over: AtomicBool,
     timeout: AtomicU64,
     latest: AtomicU64,
 }
 
-impl SharedLifetime {
+impl SessionValidity {
     pub(crate) fn new(lifetime: &Lifetime) -> Arc<Self> {
         let new = Self {
             over: AtomicBool::new(false),
