@@ -3,6 +3,8 @@
 //! Watches and changes of the connection are told in one channel, so that a wait without
 //! a cancel needs no `select!`.
 
+use std::time::Duration;
+
 use crossbeam_channel::{after, never, select};
 
 use super::{Driver, Step};
@@ -33,11 +35,11 @@ impl Driver<'_, '_> {
         if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
-        let period = self.request.overdue.as_ref().and_then(|overdue| {
-            let Action::Sleep(period) = overdue.action() else {
-                return None;
-            };
-            Some(period)
+        let overdue = self.request.overdue.as_ref();
+        let period = overdue.map(|overdue| match overdue.action() {
+            Action::Sleep(period) => period,
+            // The limit of an earlier attempt cut its look short.
+            _ => Duration::ZERO,
         });
         let under = self.queue.under.map(|under| under.events().clone());
         let fired = match (period, under) {
