@@ -160,14 +160,14 @@ impl<'a> Watcher<'a> {
             self.nodes.push(node.to_owned());
         }
         loop {
-            let snapshot = caller.connected(limit)?.ok_or(LimitReached)?;
+            caller.connected(limit)?.ok_or(LimitReached)?;
             let watch = Watch::new(self.id, self.to.clone());
             let call_id = caller.post([(request.clone(), Some(watch))]);
             let failure = match caller.wait(call_id, limit)? {
                 Ok(reply) => return Ok(Some(reply)),
                 Err(failure) => failure,
             };
-            match CallError::of(failure, node, &snapshot) {
+            match CallError::of(failure, node, &self.session.status.snapshot()) {
                 Some(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(None),
                 Some(error) => return Err(error),
                 None => caller.breathe(),

@@ -107,11 +107,12 @@ impl Overdue {
         }
     }
 
-    /// How long to sleep before the next look, if that is what is to be done.
-    pub fn pause(&self) -> Option<Duration> {
+    /// How long to sleep before the next look; not at all if the limit of an earlier attempt
+    /// cut a look short.
+    pub fn pause(&self) -> Duration {
         match self.action() {
-            Action::Sleep(period) => Some(period),
-            _ => None,
+            Action::Sleep(period) => period,
+            _ => Duration::ZERO,
         }
     }
 

@@ -223,8 +223,15 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Reads whose the oldest permit is.
     fn read(&mut self, others: &Others) -> Result<Event> {
         let nearest = self.lease(&others.oldest);
-        let read = self.session().describe(slice::from_ref(&nearest))?.pop();
-        self.holder = read.flatten().map(|seen| Ahead {
+        let limit = || self.request.limit.clone();
+        let read = self
+            .session()
+            .describe_within(slice::from_ref(&nearest), limit);
+        let mut read = match read {
+            Ok(read) => read,
+            Err(error) => return error.or(&nearest, Event::Cancel),
+        };
+        self.holder = read.pop().flatten().map(|seen| Ahead {
             since: Duration::ZERO,
             count: others.count,
             nearest,

@@ -124,12 +124,12 @@ impl Caller {
         limit: &Limit,
     ) -> std::result::Result<Option<Reply>, CallError> {
         loop {
-            let snapshot = self.connected(limit)?.ok_or(LimitReached)?;
+            self.connected(limit)?.ok_or(LimitReached)?;
             let failed = match self.ask(request.clone(), limit)? {
                 Ok(reply) => return whole(reply).map(Some),
                 Err(failed) => failed,
             };
-            match CallError::of(failed, path, &snapshot) {
+            match CallError::of(failed, path, &self.status.snapshot()) {
                 Some(error) => return Err(error),
                 None if failed == Failure::NotSent => self.breathe(),
                 None => return Ok(None),
@@ -145,7 +145,7 @@ impl Caller {
         limit: &Limit,
     ) -> std::result::Result<Vec<std::result::Result<Reply, ErrorCode>>, CallError> {
         'again: loop {
-            let snapshot = self.connected(limit)?.ok_or(LimitReached)?;
+            self.connected(limit)?.ok_or(LimitReached)?;
             let first = self.post(requests.iter().map(|request| (request.clone(), None)));
             let answers = self.wait_for_all(first, requests.len(), limit)?;
             let mut replies = Vec::with_capacity(answers.len());
@@ -157,7 +157,7 @@ impl Caller {
                     }
                     Err(failure) => failure,
                 };
-                match CallError::of(failure, path, &snapshot) {
+                match CallError::of(failure, path, &self.status.snapshot()) {
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
@@ -273,5 +273,50 @@ fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::transport::{Call, Capabilities, WatchId};
+
+    /// The client ends while this has a request.
+    #[derive(Debug)]
+    struct Refusing(Arc<Status>);
+
+    impl Transport for Refusing {
+        fn send(&self, calls: Vec<Call>) {
+            self.0.auth_failed();
+            for call in calls {
+                (call.answer)(Err(Failure::Closed));
+            }
+        }
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn capabilities(&self) -> Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn close(&self, _: Duration) {}
+    }
+
+    fn caller() -> Caller {
+        let status = Arc::new(Status::new(Duration::from_secs(4), true));
+        status.connected(7);
+        let transport: Arc<dyn Transport> = Arc::new(Refusing(status.clone()));
+        Caller::new(&status, &transport)
+    }
+
+    #[test]
+    fn a_call_during_which_the_credentials_are_refused_says_so() {
+        let limit = Limit::after(Duration::from_secs(1));
+        let list = Request::list("/m");
+        let repeated = caller().call(&list, "/m", &limit);
+        assert!(matches!(repeated, Err(CallError::Over(Error::AuthFailed))));
+        let once = caller().call_once(&list, "/m", &limit);
+        assert!(matches!(once, Err(CallError::Over(Error::AuthFailed))));
     }
 }

@@ -114,8 +114,14 @@ impl Heartbeat {
         for (_, lease) in &all {
             lease.tell(&self.counters);
         }
-        // A lost lock needs no proof.
-        all.retain(|(_, lease)| lease.check().is_ok());
+        // A lost lock needs no proof. It may have been lost since the guard was told.
+        all.retain(|(_, lease)| {
+            let held = lease.check().is_ok();
+            if !held {
+                lease.tell(&self.counters);
+            }
+            held
+        });
         let now = Moment::now();
         if all.is_empty() {
             self.urgent = false;
@@ -232,7 +238,10 @@ impl Heartbeat {
         };
         match answered {
             Ok(Reply::Data { data, .. }) if REVOKE.contains(&&data[..]) => {
-                entry.lease.revoke_requested();
+                // The log may be slow, and no other lock must wait for it.
+                let lease = entry.lease.clone();
+                drop(open);
+                lease.revoke_requested();
             }
             Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.lease.lose(),
             Err(Failure::Lost | Failure::NotSent) => entry.watch = None,

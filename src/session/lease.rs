@@ -136,12 +136,11 @@ impl Lease {
     pub(crate) fn steady_for(&self) -> Option<Duration> {
         let (now, terms) = (now(), self.life.bounds.terms());
         let mut belief = self.belief(now);
-        let next = belief.changes_at(terms, now)?;
-        // What has changed since it was told is to be told now.
-        match belief.state(terms, now) == *self.reported.lock() {
-            true => Some(next.saturating_sub(now)),
-            false => Some(Duration::ZERO),
+        // What has changed since it was told is to be told now, the end too.
+        if belief.state(terms, now) != *self.reported.lock() {
+            return Some(Duration::ZERO);
         }
+        Some(belief.changes_at(terms, now)?.saturating_sub(now))
     }
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
@@ -169,7 +168,11 @@ impl Lease {
 
     /// Something happened to the connection.
     pub(crate) fn hear(&self, news: News) {
-        let mut belief = self.belief(now());
+        // Only this news is stored: a proof may come meanwhile that settles an earlier break.
+        let mut belief = Belief {
+            shaken: false,
+            ..self.belief(now())
+        };
         belief.hear(self.life.session, news);
         if belief.stamp.is_none() {
             self.lose();
@@ -318,6 +321,42 @@ mod tests {
             assert_eq!(lease.check().is_err(), state == GuardState::Lost);
             assert!(lease.valid_for() <= seconds(30 - age));
         }
+    }
+
+    #[test]
+    fn a_deadline_that_passes_between_two_looks_is_told() {
+        let lease = lease(seconds(30));
+        assert_eq!(lease.steady_for(), Some(Duration::ZERO));
+        lease.tell(&Counters::default());
+        assert_eq!(lease.events().try_recv(), Ok(GuardEvent::Lost));
+        assert_eq!(lease.steady_for(), None);
+    }
+
+    #[test]
+    fn a_look_at_a_steady_connection_does_not_undo_a_proof() {
+        let lease = lease(Duration::ZERO);
+        let quiet = News {
+            connected: Some(Duration::ZERO),
+            broke: false,
+            ..BROKEN
+        };
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    lease.hear(quiet);
+                }
+            });
+            let undone = (0..200_000).any(|_| {
+                lease.hear(BROKEN);
+                lease.confirm(stamp(Duration::ZERO));
+                // The other thread may be between reading and writing.
+                (0..8).for_each(|_| std::hint::spin_loop());
+                lease.state() != GuardState::Held
+            });
+            done.store(true, Ordering::Relaxed);
+            assert!(!undone, "the guard is suspect after a proof");
+        });
     }
 
     #[test]

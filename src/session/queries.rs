@@ -117,27 +117,38 @@ impl Session {
 
     /// Reads each node; `None` for a node that does not exist.
     pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<Seen>>> {
+        self.describe_within(nodes, || Limit::after(LIMIT))
+            .map_err(|error| error.into_error("", || self.unanswered()))
+    }
+
+    /// As [`describe`](Self::describe), with a limit for each request.
+    pub(crate) fn describe_within(
+        &self,
+        nodes: &[String],
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Vec<Option<Seen>>, CallError> {
+        let mut caller = self.caller();
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
             let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
-            for (node, answer) in nodes
-                .iter()
-                .zip(self.look_up(&reads, nodes.first().map_or("", String::as_str))?)
-            {
+            let about = nodes.first().map_or("", String::as_str);
+            let answers = caller.call_all(&reads, about, &limit())?;
+            for (node, mut answer) in nodes.iter().zip(answers) {
+                if answer == Err(ErrorCode::NO_AUTH) {
+                    let look = [Request::exists(node)];
+                    answer = caller.call_all(&look, node, &limit())?.remove(0);
+                }
                 all.push(match answer {
                     Ok(Reply::Data { data, stat }) => Some(Seen {
                         data: data.into(),
                         stat,
                     }),
-                    Err(ErrorCode::NO_AUTH) => match self.read(&Request::exists(node), node)? {
-                        Some(Reply::Stat(stat)) => Some(Seen {
-                            data: Vec::new(),
-                            stat,
-                        }),
-                        _ => None,
-                    },
+                    Ok(Reply::Stat(stat)) => Some(Seen {
+                        data: Vec::new(),
+                        stat,
+                    }),
                     Ok(_) | Err(ErrorCode::NO_NODE) => None,
-                    Err(code) => return Err(refused(node, code)),
+                    Err(code) => return Err(CallError::Over(refused(node, code))),
                 });
             }
         }

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use zklock::embedded::Server;
-use zklock::{Client, Error, GuardEvent};
+use zklock::{Client, Error, GuardEvent, LockOptions};
 
 use crate::support::fresh_path;
+use crate::support::proxy::Proxy;
 use crate::support::raw::{assert_nothing_left, children};
 use crate::transport::{Place, Transport, in_every_place, wait_for, wait_for_queue};
 
@@ -129,4 +130,27 @@ fn multi_lockers_of_any_order_never_wait_in_a_circle_for_a_minute() {
         embedded: true,
     };
     multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(60));
+}
+
+/// Without transactions, the wait for one lock with others in hand is short, and may end while
+/// the waiter looks at who holds.
+#[cfg(feature = "zookeeper")]
+#[test]
+fn an_overdue_holder_is_evicted_though_the_looks_at_it_are_cut_short() {
+    let server = Server::start().unwrap();
+    let theirs = Client::connect(server.hosts()).unwrap();
+    let dir = fresh_path("multi");
+    let paths = [format!("{dir}/1"), format!("{dir}/2")];
+    let held = theirs.mutex(&paths[1]).unwrap().lock().unwrap();
+
+    let proxy = Proxy::start(server.hosts());
+    let ours = Transport::Handle.connect_with(&proxy.hosts(), Duration::from_secs(20));
+    proxy.delay(Duration::from_millis(20));
+    let all = ours.multi_lock(paths.iter().map(String::as_str)).unwrap();
+    let short = Duration::from_millis(40);
+    let options = LockOptions::new().evict_overdue(short, short);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let all = all.lock_with(options.deadline(deadline)).unwrap();
+    assert!(all.is_some());
+    assert!(held.verify().unwrap_err().is_lost());
 }

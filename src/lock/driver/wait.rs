@@ -33,7 +33,7 @@ impl Driver<'_, '_> {
         if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
-        let period = self.request.overdue.as_ref().and_then(Overdue::pause);
+        let period = self.request.overdue.as_ref().map(Overdue::pause);
         let under = self.queue.under.map(|under| under.events().clone());
         let fired = match (period, under) {
             (None, None) => self

@@ -10,9 +10,10 @@ use zklock::embedded::Server;
 use zklock::{Client, Dialect, Error, LockOptions, Permit, Result, Semaphore};
 
 use super::{DIALECTS, connect, dialects};
+use crate::support::proxy::Proxy;
 use crate::support::raw::{PERSISTENT, Raw, assert_nothing_left};
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{Ends, aside, eventually, fresh_path};
+use crate::support::{Ends, aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
 
 /// How many rounds the races go on, in place of [`ROUNDS`].
@@ -389,4 +390,28 @@ fn the_first_in_the_line_is_evicted_as_the_others_are() {
         node: contender.node().to_owned(),
     };
     assert_eq!(waiting.recv_timeout(SOON), Ok(Err(evicted)));
+}
+
+#[test]
+fn the_limit_is_kept_when_the_network_goes_while_a_permit_of_another_number_is_read() {
+    const GET_DATA: i32 = 4;
+    let server = Server::start().unwrap();
+    let path = fresh_path("number");
+    let ours = Client::connect(server.hosts()).unwrap();
+    let _permit = ours.semaphore(&path, 2).unwrap().acquire().unwrap();
+
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::connect(&proxy.hosts()).unwrap();
+    let semaphore = client.semaphore(&path, 3).unwrap();
+    proxy.delay(Duration::from_millis(15));
+    let limit = Duration::from_secs(1);
+    let waiting = aside(move || timed(|| semaphore.try_acquire_for(limit)));
+    // The number is read before the line and in it; then whose the oldest permit is.
+    eventually("the first in the line reads the number", || {
+        proxy.requests(GET_DATA) == 2
+    });
+    proxy.blackhole_at_next_request(GET_DATA);
+    let (taken, took) = waiting.recv_timeout(2 * SOON).unwrap();
+    assert!(took < limit + Duration::from_millis(500), "{took:?}");
+    assert!(taken.unwrap().is_none());
 }
