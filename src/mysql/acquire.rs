@@ -280,14 +280,8 @@ fn take(
         owner: &row.owner,
     };
     let lease = row.database.lease();
-    if in_doubt {
-        let (ours, done) = statement::renew(conn, &[key], lease);
-        done?;
-        if ours == [true]
-            && let Some(token) = statement::token(conn, key)?
-        {
-            return Ok(Ok(token));
-        }
+    if in_doubt && let Some(token) = adopt(conn, key, lease)? {
+        return Ok(Ok(token));
     }
     if !look_first {
         *sent = Moment::now();
@@ -295,13 +289,24 @@ fn take(
             return Ok(Ok(token));
         }
     }
-    let found = statement::look(conn, key.name)?;
+    let found = statement::look(conn, key)?;
     *sent = Moment::now();
     let token = match found {
         RowState::Taken { left } => return Ok(Err(left)),
+        RowState::Own => adopt(conn, key, lease)?,
         RowState::Free => statement::insert(conn, key, &description(), lease)?,
         RowState::Expired => statement::take_over(conn, key, &description(), lease)?,
     };
     // Without a token, somebody was faster.
     Ok(token.ok_or(None))
+}
+
+/// Returns the token of the row that an earlier statement may have left, and renews it.
+fn adopt(conn: &mut Conn, key: Key<'_>, lease: Duration) -> SqlResult<Option<i64>> {
+    let (ours, done) = statement::renew(conn, &[key], lease);
+    done?;
+    match ours == [true] {
+        true => statement::token(conn, key),
+        false => Ok(None),
+    }
 }

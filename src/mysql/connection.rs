@@ -18,7 +18,13 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// Every statement is its own transaction, and waits only a second, the shortest that can
 /// be set, for a row that another program has locked.
-const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1";
+///
+/// The rest takes back what an application may have set for the sessions of its pool: a
+/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
+/// that leaves rows out, a clock that stands.
+const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
+                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
+                       timestamp = DEFAULT";
 
 /// Where connections come from.
 pub(super) enum Source {

@@ -100,7 +100,8 @@ impl Deletion {
             let _ = answer.send(ours);
         }
         self.pending = None;
-        let done = !self.in_doubt || deleted || Moment::now() >= self.lease_end;
+        // Each statement in doubt may bring the row back once more.
+        let done = !self.in_doubt || Moment::now() >= self.lease_end;
         (!done).then_some(Retry {
             deletion: self,
             pause: LONGEST_PAUSE,

@@ -4,6 +4,7 @@
 #![cfg(feature = "mysql")]
 
 mod database;
+mod doubt;
 mod faults;
 mod leases;
 mod locks;
