@@ -44,6 +44,8 @@ impl Client {
 
     /// Returns a client that takes up to five connections from a pool, and keeps them.
     ///
+    /// What it gives back is reset, or closed.
+    ///
     /// Give the pool timeouts for connecting, reading and writing: without them a
     /// connection into a dead network is occupied until the kernel gives it up. No call
     /// hangs because of that, but later calls may find no connection.

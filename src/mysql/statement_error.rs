@@ -152,16 +152,37 @@ impl fmt::Display for StatementError {
     }
 }
 
+/// Returns `true` if the server has not answered in time, on a connection that still stands.
+pub(super) fn is_silence(error: &DriverError) -> bool {
+    io_error(error).is_some_and(is_timeout)
+}
+
+/// Returns `true` if the connection has ended.
+pub(super) fn is_broken(error: &DriverError) -> bool {
+    io_error(error).is_some_and(|error| !is_timeout(error))
+}
+
+fn io_error(error: &DriverError) -> Option<&io::Error> {
+    match error {
+        DriverError::IoError(error) => Some(error),
+        DriverError::CodecError(error) => error.source()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
 /// Returns what an error says, without the driver's wrapping.
 fn message(error: &DriverError) -> String {
+    if let Some(error) = io_error(error) {
+        return io_message(error);
+    }
     match error {
-        DriverError::IoError(error) => io_message(error),
-        DriverError::CodecError(error) => {
-            match error.source().and_then(|source| source.downcast_ref()) {
-                Some(error) => io_message(error),
-                None => error.to_string(),
-            }
-        }
         DriverError::MySqlError(error) => format!("{} ({})", error.message, error.code),
         DriverError::DriverError(error) => error.to_string(),
         other => other.to_string(),
@@ -169,9 +190,9 @@ fn message(error: &DriverError) -> String {
 }
 
 fn io_message(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
+    match is_timeout(error) {
+        true => "no answer in time".to_owned(),
+        false => error.to_string(),
     }
 }
 

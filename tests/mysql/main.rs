@@ -3,11 +3,13 @@
 
 #![cfg(feature = "mysql")]
 
+mod bounds;
 mod database;
 mod doubt;
 mod faults;
 mod leases;
 mod locks;
+mod pool;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
