@@ -85,6 +85,13 @@ pub(super) fn acquire(
     name: &Arc<str>,
     until: Until,
 ) -> Result<Option<Granted>> {
+    if let Until::Now = until {
+        let database = &client.database;
+        let deadline = Instant::now() + database.answer_limit();
+        if !database.backlog().wait_for_release(name, deadline) {
+            return Err(StatementError::no_answer().into_error(WHAT));
+        }
+    }
     let limit = Limit::new(until.for_turn(), None);
     let turn = match client.turnstile.enter(name, false, &limit) {
         Entry::Turn(turn, _) => turn,
@@ -254,14 +261,29 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
         // The row is another's, so no earlier statement of this acquisition has taken it;
         // one that is still on its way might yet.
         Ok(Err(left)) => AttemptOutcome::Taken { left },
-        // Another transaction has written the row, and has not committed yet.
-        Err(error) if error.class == ErrorClass::Locked => AttemptOutcome::Taken { left: None },
+        Err(error) if error.class == ErrorClass::Locked => why_locked(connection, row, error),
         Err(error) => {
             if let (Some(sent), true) = (begun, error.class.may_be_done()) {
                 row.set_in_table(InTable::InDoubt(sent));
             }
             AttemptOutcome::Failed(error)
         }
+    }
+}
+
+/// Tells a lock that somebody is about to take from a free one whose way is blocked.
+fn why_locked(
+    connection: &mut DatabaseConnection,
+    row: &OwnRow,
+    error: StatementError,
+) -> AttemptOutcome {
+    let key = Key {
+        name: &row.name,
+        owner: &row.owner,
+    };
+    match connection.run(|conn| statement::look_ahead(conn, key)) {
+        Ok(RowState::Taken { left }) => AttemptOutcome::Taken { left },
+        _ => AttemptOutcome::Failed(error),
     }
 }
 

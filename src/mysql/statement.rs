@@ -131,6 +131,13 @@ pub(super) fn look(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
     })
 }
 
+/// As [`look`], of what other transactions have not committed yet.
+pub(super) fn look_ahead(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
+    // For the next transaction alone, which is one SELECT.
+    conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")?;
+    look(conn, key)
+}
+
 /// Renews leases, each in a transaction of its own; returns which rows were still there.
 ///
 /// A row that is there changes in any case, be it by a microsecond. So what is said of it
