@@ -85,6 +85,9 @@ pub(super) fn acquire(
     name: &Arc<str>,
     until: Until,
 ) -> Result<Option<Granted>> {
+    if client.database.is_inherited() {
+        return Err(Error::Closed);
+    }
     if let Until::Now = until {
         let database = &client.database;
         let deadline = Instant::now() + database.answer_limit();

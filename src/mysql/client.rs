@@ -21,6 +21,9 @@ use crate::mysql::shared_client::SharedClient;
 ///
 /// Dropping the last clone, and the last mutex made from it, waits until the rows of
 /// released locks are deleted, two seconds at most.
+///
+/// In a forked child the locks are the parent's: a request fails with [`Error::Closed`], and
+/// dropping guards and clients releases nothing.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<SharedClient>,

@@ -72,6 +72,7 @@ impl Held {
         self.check()?;
         match renewed {
             Ok(()) => Ok(()),
+            Err(Error::Closed) => Err(Error::Closed),
             // Another renewal that was sent since then says the same.
             Err(_) if self.lease.confirmed() >= asked => Ok(()),
             Err(error) => {
@@ -125,6 +126,9 @@ impl OwnRow {
 
     /// Deletes the row and waits for the answer, but not beyond the end of the lease.
     pub(super) fn unlock(&self) -> Result<()> {
+        if self.database.is_inherited() {
+            return Err(Error::Closed);
+        }
         let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
         let InTable::Row(lease) = in_table else {
             return Ok(());
@@ -175,6 +179,9 @@ impl OwnRow {
 
 impl Drop for OwnRow {
     fn drop(&mut self) {
+        if self.database.is_inherited() {
+            return;
+        }
         let deletion = match self.in_table() {
             InTable::Nothing => return,
             InTable::InDoubt(sent) => self.deletion_by(sent + self.database.lease()),

@@ -7,6 +7,7 @@ mod bounds;
 mod database;
 mod doubt;
 mod faults;
+mod forked;
 mod leases;
 mod locks;
 mod pool;
