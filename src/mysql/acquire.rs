@@ -20,7 +20,7 @@ use crate::mysql::held::{Held, InTable, OwnRow};
 use crate::mysql::lease::RowLease;
 use crate::mysql::renewal::Command;
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::{self, Key, RowState};
+use crate::mysql::statement::{self, Key, RowState, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 use crate::time::limit::Limit;
@@ -328,7 +328,7 @@ fn take(
 
 /// Returns the token of the row that an earlier statement may have left, and renews it.
 fn adopt(conn: &mut Conn, key: Key<'_>, lease: Duration) -> SqlResult<Option<i64>> {
-    let (ours, done) = statement::renew(conn, &[key], lease);
+    let (ours, done) = statement::renew(conn, &[key], lease, Wait::Yes);
     done?;
     match ours == [true] {
         true => statement::token(conn, key),

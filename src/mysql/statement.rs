@@ -21,12 +21,23 @@ const SLOTS: u32 = 64;
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
+/// Before a statement; a comment for MySQL.
+const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
+
 /// Names the row of one acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
     /// New for each acquisition, so that a late statement of an old one does nothing.
     pub(super) owner: &'a str,
+}
+
+/// Whether a statement waits for a row that another transaction has locked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wait {
+    /// Not on MariaDB; MySQL waits, as it has no other way.
+    No,
+    Yes,
 }
 
 /// The state of a lock's row.
@@ -144,14 +155,23 @@ pub(super) fn look_ahead(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
 /// was proven by this statement, and not by one before it. A lease never becomes shorter,
 /// because a renewal that was held up may arrive after a later one. A lease that has ended
 /// stays ended. Stops at the first error, and then returns the rows before it.
-pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<bool>, Result<()>) {
+pub(super) fn renew(
+    conn: &mut Conn,
+    keys: &[Key<'_>],
+    lease: Duration,
+    wait: Wait,
+) -> (Vec<bool>, Result<()>) {
+    let no_wait = match wait {
+        Wait::No => NO_WAIT,
+        Wait::Yes => "",
+    };
     let mut sql = String::new();
     for key in keys {
         let separator = if sql.is_empty() { "" } else { "; " };
         // Writing to a string cannot fail.
         let _ = write!(
             sql,
-            "{separator}UPDATE `database_lock` \
+            "{separator}{no_wait}UPDATE `database_lock` \
              SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
              WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6)",
             lease_end(lease),
