@@ -126,6 +126,8 @@ struct Acquisition<'a> {
     look_first: bool,
     /// The last attempts failed, and that was logged.
     failing: bool,
+    /// The server takes no writes since then, and the next primary may be on its way.
+    read_only: Option<Instant>,
 }
 
 impl<'a> Acquisition<'a> {
@@ -139,6 +141,7 @@ impl<'a> Acquisition<'a> {
             taken: false,
             look_first: matches!(until, Until::Now),
             failing: false,
+            read_only: None,
         }
     }
 
@@ -159,13 +162,14 @@ impl<'a> Acquisition<'a> {
                 Some(AttemptOutcome::Taken { left }) => {
                     self.taken = true;
                     self.failing = false;
+                    self.read_only = None;
                     self.look_first = true;
                     if matches!(self.until, Until::Now) || !self.sleep(left)? {
                         return Ok(None);
                     }
                 }
                 Some(AttemptOutcome::Failed(error)) => {
-                    if !error.class.is_transient() {
+                    if !self.may_pass(error.class) {
                         return Err(error.into_error(WHAT));
                     }
                     self.log(&error);
@@ -175,6 +179,15 @@ impl<'a> Acquisition<'a> {
                 }
             }
         }
+    }
+
+    /// Whether an attempt that failed like this may succeed later.
+    fn may_pass(&mut self, class: ErrorClass) -> bool {
+        if class != ErrorClass::ReadOnly {
+            return class.is_transient();
+        }
+        let since = *self.read_only.get_or_insert_with(Instant::now);
+        since.elapsed() < self.row.database.timings.connect_timeout
     }
 
     /// Has a worker try; returns `None` if there is no answer by the deadline.
@@ -232,10 +245,7 @@ impl<'a> Acquisition<'a> {
         if self.taken {
             return Ok(None);
         }
-        Err(Error::Database {
-            what: WHAT,
-            message: error.message,
-        })
+        Err(error.into_error(WHAT))
     }
 }
 

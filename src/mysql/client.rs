@@ -169,7 +169,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits. Defaults to 15 seconds.
+    /// How long [`connect`](Self::connect) waits, and a lock for a server that takes no
+    /// writes, as during a fail-over. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self

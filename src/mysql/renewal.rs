@@ -278,12 +278,13 @@ fn renew_all(
         let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
         rest = &rest[count..];
         if let Err(error) = renewed {
-            if error.class == ErrorClass::Unreachable {
-                return Err(error);
-            }
             if let Some((blocked, later)) = rest.split_first() {
                 blocked.block();
                 rest = later;
+            }
+            // The others would be told the same.
+            if error.class == ErrorClass::Unreachable || !error.class.is_transient() {
+                return Err(error);
             }
             first = first.and(Err(error));
         }

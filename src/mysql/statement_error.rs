@@ -62,15 +62,16 @@ impl ErrorClass {
         matches!(self, Self::Unreachable | Self::InDoubt)
     }
 
-    /// The codes of MySQL, MariaDB and Galera.
+    /// The codes of MySQL, MariaDB, Galera and ProxySQL; the table in `docs/mysql.md` says more.
     fn of_code(code: u16) -> Self {
         match code {
             1205 => Self::Locked,
-            // A row that changed under a snapshot, a deadlock (Galera reports every conflict
-            // between two nodes as one), a conflict in group replication.
-            1020 | 1213 | 3101 => Self::Busy,
-            // Too many connections, a node that is not ready, shutdown, a killed or
-            // timed-out connection, errors in its packets.
+            // A row that changed under a snapshot, a deadlock, a conflict between nodes; a full
+            // disk, lock table or list of transactions.
+            1020 | 1213 | 3101 | 1021 | 1114 | 1206 | 1637 => Self::Busy,
+            // Too many connections, a node that is not ready, a shutdown; errors in packets
+            // and at the commit; a killed connection or statement, and one that ran too long;
+            // a proxy without a server.
             1040
             | 1047
             | 1053
@@ -80,10 +81,14 @@ impl ErrorClass {
             | 1226
             | 1317
             | 1927
+            | 1969
             | 2006
             | 2013
+            | 3024
+            | 3100
             | 3169
-            | 4031 => Self::InDoubt,
+            | 4031
+            | 9001 => Self::InDoubt,
             1290 | 1792 | 1836 => Self::ReadOnly,
             1044 | 1045 | 1698 => Self::Denied,
             1146 => Self::NoTable,

@@ -246,6 +246,8 @@ struct Rules {
     closed: bool,
     /// After this text the answer is swallowed, and the connection cut.
     swallow_after: Option<&'static str>,
+    /// A statement with this text is answered with this error, and not passed on.
+    refuse: Option<(&'static str, u16)>,
     /// A statement with this text is held back.
     hold: Option<&'static str>,
     /// What follows a statement with this text on its connection is held back.
@@ -289,6 +291,15 @@ impl Proxy {
     /// The next statement with this text is carried out, and its answer lost.
     pub(crate) fn swallow_answer_to(&self, text: &'static str) {
         locked(&self.rules).swallow_after = Some(text);
+    }
+
+    /// The next statement with this text is answered with an error of this code, as by a proxy.
+    pub(crate) fn refuse(&self, text: &'static str, code: u16) {
+        locked(&self.rules).refuse = Some((text, code));
+    }
+
+    pub(crate) fn has_refused(&self) -> bool {
+        locked(&self.rules).refuse.is_none()
     }
 
     /// The next statement with this text waits for [`release`](Self::release).
@@ -363,6 +374,13 @@ fn pump(
             thread::sleep(Duration::from_millis(5));
         }
         hold_next = false;
+        let refused = locked(rules).refuse.take_if(|(text, _)| is_in(Some(text)));
+        if let Some((_, code)) = refused {
+            if from.write_all(&error_packet(code)).is_err() {
+                break;
+            }
+            continue;
+        }
         // As in TCP, what was sent arrives when the network is back.
         while locked(rules).blackhole {
             thread::sleep(Duration::from_millis(5));
@@ -386,4 +404,12 @@ fn pump(
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// The answer to the first packet of a request.
+fn error_packet(code: u16) -> Vec<u8> {
+    let text = b"#HY000refused by the test";
+    let length = u8::try_from(3 + text.len()).expect("a short text");
+    let [low, high] = code.to_le_bytes();
+    [&[length, 0, 0, 1, 0xff, low, high], &text[..]].concat()
 }
