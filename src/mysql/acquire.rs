@@ -20,7 +20,7 @@ use crate::mysql::held::{Held, InTable, OwnRow};
 use crate::mysql::lease::RowLease;
 use crate::mysql::renewal::Command;
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::{self, Key, RowState};
+use crate::mysql::statement::{self, Key, RowState, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 use crate::time::limit::Limit;
@@ -85,6 +85,16 @@ pub(super) fn acquire(
     name: &Arc<str>,
     until: Until,
 ) -> Result<Option<Granted>> {
+    if client.database.is_inherited() {
+        return Err(Error::Closed);
+    }
+    if let Until::Now = until {
+        let database = &client.database;
+        let deadline = Instant::now() + database.answer_limit();
+        if !database.backlog().wait_for_release(name, deadline) {
+            return Err(StatementError::no_answer().into_error(WHAT));
+        }
+    }
     let limit = Limit::new(until.for_turn(), None);
     let turn = match client.turnstile.enter(name, false, &limit) {
         Entry::Turn(turn, _) => turn,
@@ -116,6 +126,8 @@ struct Acquisition<'a> {
     look_first: bool,
     /// The last attempts failed, and that was logged.
     failing: bool,
+    /// The server takes no writes since then, and the next primary may be on its way.
+    read_only: Option<Instant>,
 }
 
 impl<'a> Acquisition<'a> {
@@ -129,6 +141,7 @@ impl<'a> Acquisition<'a> {
             taken: false,
             look_first: matches!(until, Until::Now),
             failing: false,
+            read_only: None,
         }
     }
 
@@ -149,13 +162,14 @@ impl<'a> Acquisition<'a> {
                 Some(AttemptOutcome::Taken { left }) => {
                     self.taken = true;
                     self.failing = false;
+                    self.read_only = None;
                     self.look_first = true;
                     if matches!(self.until, Until::Now) || !self.sleep(left)? {
                         return Ok(None);
                     }
                 }
                 Some(AttemptOutcome::Failed(error)) => {
-                    if !error.class.is_transient() {
+                    if !self.may_pass(error.class) {
                         return Err(error.into_error(WHAT));
                     }
                     self.log(&error);
@@ -165,6 +179,15 @@ impl<'a> Acquisition<'a> {
                 }
             }
         }
+    }
+
+    /// Whether an attempt that failed like this may succeed later.
+    fn may_pass(&mut self, class: ErrorClass) -> bool {
+        if class != ErrorClass::ReadOnly {
+            return class.is_transient();
+        }
+        let since = *self.read_only.get_or_insert_with(Instant::now);
+        since.elapsed() < self.row.database.timings.connect_timeout
     }
 
     /// Has a worker try; returns `None` if there is no answer by the deadline.
@@ -222,10 +245,7 @@ impl<'a> Acquisition<'a> {
         if self.taken {
             return Ok(None);
         }
-        Err(Error::Database {
-            what: WHAT,
-            message: error.message,
-        })
+        Err(error.into_error(WHAT))
     }
 }
 
@@ -254,14 +274,29 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
         // The row is another's, so no earlier statement of this acquisition has taken it;
         // one that is still on its way might yet.
         Ok(Err(left)) => AttemptOutcome::Taken { left },
-        // Another transaction has written the row, and has not committed yet.
-        Err(error) if error.class == ErrorClass::Locked => AttemptOutcome::Taken { left: None },
+        Err(error) if error.class == ErrorClass::Locked => why_locked(connection, row, error),
         Err(error) => {
             if let (Some(sent), true) = (begun, error.class.may_be_done()) {
                 row.set_in_table(InTable::InDoubt(sent));
             }
             AttemptOutcome::Failed(error)
         }
+    }
+}
+
+/// Tells a lock that somebody is about to take from a free one whose way is blocked.
+fn why_locked(
+    connection: &mut DatabaseConnection,
+    row: &OwnRow,
+    error: StatementError,
+) -> AttemptOutcome {
+    let key = Key {
+        name: &row.name,
+        owner: &row.owner,
+    };
+    match connection.run(|conn| statement::look_ahead(conn, key)) {
+        Ok(RowState::Taken { left }) => AttemptOutcome::Taken { left },
+        _ => AttemptOutcome::Failed(error),
     }
 }
 
@@ -280,14 +315,8 @@ fn take(
         owner: &row.owner,
     };
     let lease = row.database.lease();
-    if in_doubt {
-        let (ours, done) = statement::renew(conn, &[key], lease);
-        done?;
-        if ours == [true]
-            && let Some(token) = statement::token(conn, key)?
-        {
-            return Ok(Ok(token));
-        }
+    if in_doubt && let Some(token) = adopt(conn, key, lease)? {
+        return Ok(Ok(token));
     }
     if !look_first {
         *sent = Moment::now();
@@ -295,13 +324,24 @@ fn take(
             return Ok(Ok(token));
         }
     }
-    let found = statement::look(conn, key.name)?;
+    let found = statement::look(conn, key)?;
     *sent = Moment::now();
     let token = match found {
         RowState::Taken { left } => return Ok(Err(left)),
+        RowState::Own => adopt(conn, key, lease)?,
         RowState::Free => statement::insert(conn, key, &description(), lease)?,
         RowState::Expired => statement::take_over(conn, key, &description(), lease)?,
     };
     // Without a token, somebody was faster.
     Ok(token.ok_or(None))
+}
+
+/// Returns the token of the row that an earlier statement may have left, and renews it.
+fn adopt(conn: &mut Conn, key: Key<'_>, lease: Duration) -> SqlResult<Option<i64>> {
+    let (ours, done) = statement::renew(conn, &[key], lease, Wait::Yes);
+    done?;
+    match ours == [true] {
+        true => statement::token(conn, key),
+        false => Ok(None),
+    }
 }

@@ -21,6 +21,9 @@ use crate::mysql::shared_client::SharedClient;
 ///
 /// Dropping the last clone, and the last mutex made from it, waits until the rows of
 /// released locks are deleted, two seconds at most.
+///
+/// In a forked child the locks are the parent's: a request fails with [`Error::Closed`], and
+/// dropping guards and clients releases nothing.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<SharedClient>,
@@ -43,6 +46,8 @@ impl Client {
     }
 
     /// Returns a client that takes up to five connections from a pool, and keeps them.
+    ///
+    /// What it gives back is reset, or closed.
     ///
     /// Give the pool timeouts for connecting, reading and writing: without them a
     /// connection into a dead network is occupied until the kernel gives it up. No call
@@ -164,7 +169,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits. Defaults to 15 seconds.
+    /// How long [`connect`](Self::connect) waits, and a lock for a server that takes no
+    /// writes, as during a fail-over. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self

@@ -3,22 +3,39 @@
 //! What an error means for a lock is in `statement_error`.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder, Pool, PooledConn, Result};
 use log::debug;
 
-use crate::mysql::statement_error::StatementError;
+use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
 /// After so long without use a connection is pinged first, because servers and firewalls
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Every statement is its own transaction, and waits only a second, the shortest that can
-/// be set, for a row that another program has locked.
-const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1";
+/// be set, for a row or a table that another program has locked.
+///
+/// The rest takes back what an application may have set for the sessions of its pool: a
+/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
+/// that leaves rows out, a clock that stands.
+const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
+                       lock_wait_timeout = 1, \
+                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
+                       timestamp = DEFAULT";
+
+/// So many connections without an answer keep a worker from opening another one.
+const MOST_UNANSWERED: usize = 4;
+
+/// More than one packet of statements is answered with.
+const MOST_ANSWERS: u32 = 100;
+
+const BUSY_SERVER: &str = "the server still works on earlier statements of this client";
 
 /// Where connections come from.
 pub(super) enum Source {
@@ -44,6 +61,17 @@ pub(super) struct DatabaseConnection {
     limit: Duration,
     open: Option<OpenConnection>,
     used: Instant,
+    unanswered: Arc<Unanswered>,
+}
+
+/// Counts connections that were given up while the server may work on a statement of theirs.
+///
+/// The server does not notice that a client has gone while it waits for a lock, a replica or
+/// a disk. Without a bound each new try would leave it one more connection.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    /// Each of these connections has a clone.
+    tokens: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -53,12 +81,13 @@ enum OpenConnection {
 }
 
 impl DatabaseConnection {
-    pub(super) fn new(source: Arc<Source>, limit: Duration) -> Self {
+    pub(super) fn new(source: Arc<Source>, limit: Duration, unanswered: Arc<Unanswered>) -> Self {
         Self {
             source,
             limit,
             open: None,
             used: Instant::now(),
+            unanswered,
         }
     }
 
@@ -82,9 +111,18 @@ impl DatabaseConnection {
         })
     }
 
-    /// Closes the connection, whose state is not known.
+    /// Gives up the connection, on which an answer may be outstanding.
     pub(super) fn discard(&mut self) {
-        self.open = None;
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let token = self.unanswered.tokens.clone();
+        let thread = thread::Builder::new().name("zklock-mysql-end".to_owned());
+        // Without a thread the connection is closed, and not counted.
+        let _ = thread.spawn(move || {
+            open.end();
+            drop(token);
+        });
     }
 
     fn conn(&mut self) -> Result<&mut Conn> {
@@ -93,7 +131,7 @@ impl DatabaseConnection {
             && idle
             && open.conn().ping().is_err()
         {
-            self.open = None;
+            self.discard();
         }
         let open = match self.open.take() {
             Some(open) => open,
@@ -107,22 +145,40 @@ impl DatabaseConnection {
     }
 
     fn open(&self) -> Result<OpenConnection> {
+        if self.unanswered.count() >= MOST_UNANSWERED {
+            return Err(io::Error::other(BUSY_SERVER).into());
+        }
         match &*self.source {
             Source::Server(opts) => {
                 Conn::new(with_timeouts(opts, self.limit)).map(OpenConnection::Own)
             }
-            Source::Pool(pool) => pool.try_get_conn(self.limit).map(OpenConnection::Pooled),
+            Source::Pool(pool) => {
+                let mut conn = pool.try_get_conn(self.limit)?;
+                // What an application finds in its pool must be as new.
+                conn.reset_connection(true);
+                Ok(OpenConnection::Pooled(conn))
+            }
         }
     }
 
     /// Leaves no open transaction behind: the server ends it, or the connection is closed.
     fn clean_up_after(&mut self, error: &StatementError) {
+        if error.class == ErrorClass::InDoubt {
+            self.discard();
+            return;
+        }
         let Some(open) = &mut self.open else {
             return;
         };
         if !error.class.is_rolled_back() || open.conn().query_drop("ROLLBACK").is_err() {
             self.open = None;
         }
+    }
+}
+
+impl Unanswered {
+    fn count(&self) -> usize {
+        Arc::strong_count(&self.tokens) - 1
     }
 }
 
@@ -133,12 +189,37 @@ impl OpenConnection {
             Self::Pooled(conn) => conn.as_mut(),
         }
     }
+
+    /// Waits until the server has ended what was sent to it, and closes the connection.
+    ///
+    /// A pool must not get it back: it could take the answer that is outstanding for the
+    /// answer to what it asks next.
+    fn end(mut self) {
+        let mut answers = 0;
+        while answers < MOST_ANSWERS {
+            // Read after all that was sent before; the end of the connection is its answer.
+            match self.conn().query_drop("KILL CONNECTION_ID()") {
+                Err(error) if is_silence(&error) => {}
+                // A pool lets go of a connection that it cannot reset.
+                Err(error) if is_broken(&error) => return,
+                Ok(()) | Err(_) => answers += 1,
+            }
+        }
+        // A proxy that kills nothing. It costs the pool a place.
+        if let Self::Pooled(conn) = self {
+            drop(conn.unwrap());
+        }
+    }
 }
 
 /// Limits every wait on a connection; a shorter timeout in the URL stays.
 fn with_timeouts(opts: &Opts, limit: Duration) -> Opts {
     let at_most = |set: Option<Duration>| Some(set.map_or(limit, |set| set.min(limit)));
-    OptsBuilder::from_opts(opts.clone())
+    let builder = OptsBuilder::from_opts(opts.clone());
+    // What is sent into a dead network would keep a connection for many minutes.
+    #[cfg(target_os = "linux")]
+    let builder = builder.tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)));
+    builder
         .tcp_connect_timeout(at_most(opts.get_tcp_connect_timeout()))
         .read_timeout(at_most(opts.get_read_timeout().copied()))
         .write_timeout(at_most(opts.get_write_timeout().copied()))
@@ -153,7 +234,7 @@ mod tests {
     fn the_source_shows_no_credentials() {
         let opts = Opts::from_url("mysql://app:secret@db/app").expect("a good URL");
         let source = Arc::new(Source::Server(opts));
-        let connection = DatabaseConnection::new(source, Duration::from_secs(1));
+        let connection = DatabaseConnection::new(source, Duration::from_secs(1), Arc::default());
         assert!(!format!("{connection:?}").contains("secret"));
     }
 }

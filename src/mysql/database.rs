@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex as Lock;
 
 use crate::error::{Error, Result};
+use crate::local::process::Process;
 use crate::mysql::connection::{DatabaseConnection, Source};
 use crate::mysql::deletion::{Backlog, Deletion};
 use crate::mysql::renewal::{self, Command};
@@ -44,6 +45,8 @@ pub(super) struct Database {
     /// Dropped when the client is closed.
     open: Lock<Option<Sender<()>>>,
     closed: Receiver<()>,
+    /// A forked child has none of the threads, and the locks are its parent's.
+    process: Process,
 }
 
 impl Database {
@@ -67,7 +70,20 @@ impl Database {
             commands,
             open: Lock::new(Some(open)),
             closed,
+            process: Process::this(),
         })
+    }
+
+    /// Whether this is the copy of a client in a forked child.
+    ///
+    /// A thread that does not exist there may have what is in here locked, so all of it is
+    /// left alone, and never dropped.
+    pub(super) fn is_inherited(self: &Arc<Self>) -> bool {
+        let inherited = self.process.is_another();
+        if inherited {
+            std::mem::forget(self.clone());
+        }
+        inherited
     }
 
     pub(super) fn lease(&self) -> Duration {
@@ -118,6 +134,9 @@ impl Database {
         + Send
         + 'static,
     ) -> Result<T> {
+        if self.process.is_another() {
+            return Err(Error::Closed);
+        }
         let (to, answer) = bounded(1);
         self.submit(move |connection| {
             let _ = to.send(work(connection));

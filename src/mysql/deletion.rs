@@ -31,9 +31,8 @@ pub(super) struct Deletion {
     /// An earlier try got no answer.
     tried: bool,
     pause: Duration,
-    /// The turn among the threads of the client, if the lock was held; dropped after the
-    /// first try, whatever came of it.
-    turn: Option<Box<dyn fmt::Debug + Send>>,
+    /// If the lock was held; dropped after the first try, whatever came of it.
+    release: Option<Release>,
     answer: Option<Sender<bool>>,
     pending: Option<PendingRow>,
 }
@@ -60,7 +59,7 @@ impl Deletion {
             in_doubt,
             tried: false,
             pause: PAUSE,
-            turn: None,
+            release: None,
             answer: None,
             pending: Some(PendingRow::new(backlog)),
         }
@@ -68,7 +67,10 @@ impl Deletion {
 
     /// Keeps other threads of the client waiting until the first try.
     pub(super) fn before(mut self, turn: Option<impl fmt::Debug + Send + 'static>) -> Self {
-        self.turn = turn.map(|turn| -> Box<dyn fmt::Debug + Send> { Box::new(turn) });
+        let backlog = self.pending.as_ref().map(|pending| pending.0.clone());
+        if let (Some(turn), Some(backlog)) = (turn, backlog) {
+            self.release = Some(Release::new(self.name.clone(), Box::new(turn), backlog));
+        }
         self
     }
 
@@ -86,7 +88,7 @@ impl Deletion {
             owner: &self.owner,
         };
         let done = connection.run(|conn| statement::delete(conn, key));
-        self.turn = None;
+        self.release = None;
         match done {
             Ok(deleted) => self.answered(deleted),
             Err(error) => self.failed(&error),
@@ -100,7 +102,8 @@ impl Deletion {
             let _ = answer.send(ours);
         }
         self.pending = None;
-        let done = !self.in_doubt || deleted || Moment::now() >= self.lease_end;
+        // Each statement in doubt may bring the row back once more.
+        let done = !self.in_doubt || Moment::now() >= self.lease_end;
         (!done).then_some(Retry {
             deletion: self,
             pause: LONGEST_PAUSE,
@@ -122,19 +125,46 @@ impl Deletion {
     }
 }
 
-/// The number of rows still to be deleted.
+/// The rows still to be deleted.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    rows: Mutex<usize>,
+    state: Mutex<BacklogState>,
     fewer: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct BacklogState {
+    rows: usize,
+    /// The locks whose deletion has not been tried yet.
+    releasing: Vec<Arc<str>>,
 }
 
 impl Backlog {
     /// Waits until it is empty, or for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
-        let deadline = Instant::now() + limit;
-        let mut rows = self.rows.lock();
-        while *rows > 0 && !self.fewer.wait_until(&mut rows, deadline).timed_out() {}
+        self.wait_while(Instant::now() + limit, |state| state.rows > 0);
+    }
+
+    /// Waits until no thread of the client is releasing the lock; returns `false` at the
+    /// deadline.
+    pub(super) fn wait_for_release(&self, name: &str, deadline: Instant) -> bool {
+        let is_it = |state: &BacklogState| state.releasing.iter().any(|other| **other == *name);
+        self.wait_while(deadline, is_it)
+    }
+
+    fn wait_while(&self, deadline: Instant, condition: impl Fn(&BacklogState) -> bool) -> bool {
+        let mut state = self.state.lock();
+        while condition(&state) {
+            if self.fewer.wait_until(&mut state, deadline).timed_out() {
+                return !condition(&state);
+            }
+        }
+        true
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BacklogState)) {
+        change(&mut self.state.lock());
+        self.fewer.notify_all();
     }
 }
 
@@ -144,14 +174,43 @@ struct PendingRow(Arc<Backlog>);
 
 impl PendingRow {
     fn new(backlog: Arc<Backlog>) -> Self {
-        *backlog.rows.lock() += 1;
+        backlog.change(|state| state.rows += 1);
         Self(backlog)
     }
 }
 
 impl Drop for PendingRow {
     fn drop(&mut self) {
-        *self.0.rows.lock() -= 1;
-        self.0.fewer.notify_all();
+        self.0.change(|state| state.rows -= 1);
+    }
+}
+
+/// A turn among the threads of the client that is about to be passed on.
+#[derive(Debug)]
+struct Release {
+    name: Arc<str>,
+    turn: Option<Box<dyn fmt::Debug + Send>>,
+    backlog: Arc<Backlog>,
+}
+
+impl Release {
+    fn new(name: Arc<str>, turn: Box<dyn fmt::Debug + Send>, backlog: Arc<Backlog>) -> Self {
+        backlog.change(|state| state.releasing.push(name.clone()));
+        Self {
+            name,
+            turn: Some(turn),
+            backlog,
+        }
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        // The next in line has it before anybody is told.
+        self.turn = None;
+        self.backlog.change(|state| {
+            let place = state.releasing.iter().position(|name| *name == self.name);
+            place.map(|place| state.releasing.swap_remove(place));
+        });
     }
 }

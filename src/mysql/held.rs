@@ -5,6 +5,7 @@
 //! background, which deletes it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -33,6 +34,8 @@ pub(super) struct OwnRow {
     /// Names this acquisition in the table.
     pub(super) owner: String,
     in_table: Mutex<InTable>,
+    /// A statement got no answer: it may yet bring the row back.
+    was_in_doubt: AtomicBool,
     /// The turn of the thread, once the lock is held; passed on when the row is deleted.
     turn: Mutex<Option<Turn<(), Held>>>,
 }
@@ -69,6 +72,7 @@ impl Held {
         self.check()?;
         match renewed {
             Ok(()) => Ok(()),
+            Err(Error::Closed) => Err(Error::Closed),
             // Another renewal that was sent since then says the same.
             Err(_) if self.lease.confirmed() >= asked => Ok(()),
             Err(error) => {
@@ -86,6 +90,7 @@ impl OwnRow {
             name,
             owner: uuid::Uuid::new_v4().to_string(),
             in_table: Mutex::new(InTable::Nothing),
+            was_in_doubt: AtomicBool::new(false),
             turn: Mutex::new(None),
         }
     }
@@ -95,6 +100,9 @@ impl OwnRow {
     }
 
     pub(super) fn set_in_table(&self, in_table: InTable) {
+        if let InTable::InDoubt(_) = in_table {
+            self.was_in_doubt.store(true, Ordering::Relaxed);
+        }
         *self.in_table.lock() = in_table;
     }
 
@@ -118,6 +126,9 @@ impl OwnRow {
 
     /// Deletes the row and waits for the answer, but not beyond the end of the lease.
     pub(super) fn unlock(&self) -> Result<()> {
+        if self.database.is_inherited() {
+            return Err(Error::Closed);
+        }
         let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
         let InTable::Row(lease) = in_table else {
             return Ok(());
@@ -141,10 +152,11 @@ impl OwnRow {
     /// Ends the renewals of the row, and returns its deletion.
     fn deletion(&self, lease: &RowLease) -> Deletion {
         lease.release();
-        self.deletion_by(lease.end(), false)
+        self.deletion_by(lease.end())
     }
 
-    fn deletion_by(&self, lease_end: Moment, in_doubt: bool) -> Deletion {
+    fn deletion_by(&self, lease_end: Moment) -> Deletion {
+        let in_doubt = self.was_in_doubt.load(Ordering::Relaxed);
         self.detach();
         let turn = self.turn.lock().take();
         let (name, owner) = (self.name.clone(), self.owner.clone());
@@ -167,9 +179,12 @@ impl OwnRow {
 
 impl Drop for OwnRow {
     fn drop(&mut self) {
+        if self.database.is_inherited() {
+            return;
+        }
         let deletion = match self.in_table() {
             InTable::Nothing => return,
-            InTable::InDoubt(sent) => self.deletion_by(sent + self.database.lease(), true),
+            InTable::InDoubt(sent) => self.deletion_by(sent + self.database.lease()),
             InTable::Row(lease) => self.deletion(&lease),
         };
         self.database.delete(deletion);

@@ -39,6 +39,8 @@ struct Known {
     confirmed: Moment,
     /// When the last renewal was sent, confirmed or not.
     sent: Moment,
+    /// The last renewal waited for another program that has locked the row.
+    blocked: bool,
     told: GuardState,
     released: bool,
 }
@@ -56,6 +58,7 @@ impl RowLease {
         let known = Known {
             confirmed: sent,
             sent,
+            blocked: false,
             told: GuardState::Held,
             released: false,
         };
@@ -126,8 +129,20 @@ impl RowLease {
         // After the deadline the lock is lost, even if nobody has looked.
         if self.advance(&mut known, now) != GuardState::Lost {
             known.confirmed = known.confirmed.max(sent);
+            known.blocked = false;
             self.advance(&mut known, now);
         }
+    }
+
+    /// The renewal that was sent last has ended without an answer, or waiting for the row.
+    pub(super) fn block(&self) {
+        self.known.lock().blocked = true;
+    }
+
+    /// Returns when the last renewal was sent, if it ended like that.
+    pub(super) fn blocked(&self) -> Option<Moment> {
+        let known = self.known.lock();
+        known.blocked.then_some(known.sent)
     }
 
     /// The row belongs to another acquisition, or is gone.

@@ -44,11 +44,13 @@ impl Mutex {
 
     /// Locks the mutex if nobody holds it.
     ///
-    /// Waits for the answer of the database, five seconds at most.
+    /// Waits for the answer of the database, five seconds at most, also to a release by this
+    /// client that is under way.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer.
+    /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer, or if the
+    /// lock is free and another program has locked what is needed to take it.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         self.lock_until(Until::Now)
     }

@@ -15,8 +15,8 @@ use log::{debug, warn};
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
-use crate::mysql::statement::{self, Key};
-use crate::mysql::statement_error::StatementError;
+use crate::mysql::statement::{self, Key, Wait};
+use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
 use crate::time::clock::Moment;
 
@@ -261,28 +261,41 @@ impl Renewal {
 }
 
 /// Renews leases; one that cannot be renewed now does not hold up the others.
+///
+/// A row that another program had locked when it was last tried goes after the rest, and one
+/// of them alone, so that the next round comes soon.
 fn renew_all(
     connection: &mut DatabaseConnection,
     leases: &[Arc<RowLease>],
     length: Duration,
 ) -> Result<(), StatementError> {
+    let is_free = |lease: &&Arc<RowLease>| lease.blocked().is_none();
+    let free: Vec<_> = leases.iter().filter(is_free).cloned().collect();
     let mut first = Ok(());
-    let mut rest = leases;
+    let mut rest = &free[..];
     while !rest.is_empty() {
-        let (batch, later) = rest.split_at(rest.len().min(BATCH));
-        let (count, renewed) = renew_batch(connection, batch, length);
-        match renewed {
-            Ok(()) => rest = later,
-            Err(error) => {
-                rest = match error.class.is_the_connection() {
-                    true => &[],
-                    false => rest.get(count + 1..).unwrap_or_default(),
-                };
-                first = first.and(Err(error));
+        let batch = &rest[..rest.len().min(BATCH)];
+        let (count, renewed) = renew_batch(connection, batch, length, Wait::No);
+        rest = &rest[count..];
+        if let Err(error) = renewed {
+            if let Some((blocked, later)) = rest.split_first() {
+                blocked.block();
+                rest = later;
             }
+            // The others would be told the same.
+            if error.class == ErrorClass::Unreachable || !error.class.is_transient() {
+                return Err(error);
+            }
+            first = first.and(Err(error));
         }
     }
-    first
+    let blocked = leases
+        .iter()
+        .filter_map(|lease| Some((lease.blocked()?, lease)));
+    match blocked.min_by_key(|(sent, _)| *sent) {
+        Some((_, lease)) => first.and(renew_one(connection, lease, length)),
+        None => first,
+    }
 }
 
 /// Returns how many renewals were answered, and the error that ended them.
@@ -290,6 +303,7 @@ fn renew_batch(
     connection: &mut DatabaseConnection,
     leases: &[Arc<RowLease>],
     length: Duration,
+    wait: Wait,
 ) -> (usize, Result<(), StatementError>) {
     let keys: Vec<_> = leases.iter().map(|lease| key(lease)).collect();
     let mut rows = Vec::new();
@@ -297,7 +311,7 @@ fn renew_batch(
     let done = connection.run(|conn| {
         sent = Moment::now();
         leases.iter().for_each(|lease| lease.sending(sent));
-        let (ours, done) = statement::renew(conn, &keys, length);
+        let (ours, done) = statement::renew(conn, &keys, length, wait);
         rows = ours;
         done
     });
@@ -318,7 +332,7 @@ pub(super) fn renew_one(
     lease: &Arc<RowLease>,
     length: Duration,
 ) -> Result<(), StatementError> {
-    renew_batch(connection, std::slice::from_ref(lease), length).1
+    renew_batch(connection, std::slice::from_ref(lease), length, Wait::Yes).1
 }
 
 fn key(lease: &RowLease) -> Key<'_> {

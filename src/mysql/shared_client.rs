@@ -31,6 +31,9 @@ impl SharedClient {
     }
 
     pub(super) fn close(&self) {
+        if self.database.is_inherited() {
+            return;
+        }
         self.database.close();
         self.turnstile.close();
     }
@@ -38,6 +41,9 @@ impl SharedClient {
 
 impl Drop for SharedClient {
     fn drop(&mut self) {
+        if self.database.is_inherited() {
+            return;
+        }
         self.database.backlog().wait(CLEANUP_LIMIT);
     }
 }

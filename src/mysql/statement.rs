@@ -21,12 +21,23 @@ const SLOTS: u32 = 64;
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
+/// Before a statement; a comment for MySQL.
+const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
+
 /// Names the row of one acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) name: &'a str,
     /// New for each acquisition, so that a late statement of an old one does nothing.
     pub(super) owner: &'a str,
+}
+
+/// Whether a statement waits for a row that another transaction has locked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wait {
+    /// Not on MariaDB; MySQL waits, as it has no other way.
+    No,
+    Yes,
 }
 
 /// The state of a lock's row.
@@ -36,6 +47,8 @@ pub(super) enum RowState {
     Free,
     /// The lease has ended.
     Expired,
+    /// An earlier statement of this acquisition has taken the lock after all.
+    Own,
     /// Somebody has the lock; a program that uses the plain form has no lease.
     Taken { left: Option<Duration> },
 }
@@ -111,35 +124,55 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
 }
 
 /// Returns the state of the lock's row.
-pub(super) fn look(conn: &mut Conn, name: &str) -> Result<RowState> {
+pub(super) fn look(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
     let sql = format!(
-        "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`) \
+        "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`), `owner` <=> {} \
          FROM `database_lock` WHERE `lock` = {}",
-        text(name)
+        text(key.owner),
+        text(key.name),
     );
-    Ok(match conn.query_first::<Option<i64>, _>(sql)? {
+    Ok(match conn.query_first::<(Option<i64>, bool), _>(sql)? {
         None => RowState::Free,
-        Some(None) => RowState::Taken { left: None },
-        Some(Some(left)) if left < 0 => RowState::Expired,
-        Some(Some(left)) => RowState::Taken {
+        Some((None, _)) => RowState::Taken { left: None },
+        Some((Some(left), _)) if left < 0 => RowState::Expired,
+        Some((_, true)) => RowState::Own,
+        Some((Some(left), false)) => RowState::Taken {
             left: Some(Duration::from_micros(left.unsigned_abs())),
         },
     })
 }
 
+/// As [`look`], of what other transactions have not committed yet.
+pub(super) fn look_ahead(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
+    // For the next transaction alone, which is one SELECT.
+    conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")?;
+    look(conn, key)
+}
+
 /// Renews leases, each in a transaction of its own; returns which rows were still there.
 ///
-/// A lease never becomes shorter, because a renewal that was held up may arrive after a
-/// later one. A lease that has ended stays ended. Stops at the first error, and then returns
-/// the rows before it.
-pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<bool>, Result<()>) {
+/// A row that is there changes in any case, be it by a microsecond. So what is said of it
+/// was proven by this statement, and not by one before it. A lease never becomes shorter,
+/// because a renewal that was held up may arrive after a later one. A lease that has ended
+/// stays ended. Stops at the first error, and then returns the rows before it.
+pub(super) fn renew(
+    conn: &mut Conn,
+    keys: &[Key<'_>],
+    lease: Duration,
+    wait: Wait,
+) -> (Vec<bool>, Result<()>) {
+    let no_wait = match wait {
+        Wait::No => NO_WAIT,
+        Wait::Yes => "",
+    };
     let mut sql = String::new();
     for key in keys {
         let separator = if sql.is_empty() { "" } else { "; " };
         // Writing to a string cannot fail.
         let _ = write!(
             sql,
-            "{separator}UPDATE `database_lock` SET `lease_end` = GREATEST(`lease_end`, {}) \
+            "{separator}{no_wait}UPDATE `database_lock` \
+             SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
              WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6)",
             lease_end(lease),
             text(key.name),
@@ -148,30 +181,7 @@ pub(super) fn renew(conn: &mut Conn, keys: &[Key<'_>], lease: Duration) -> (Vec<
     }
     let mut changed = Vec::with_capacity(keys.len());
     let done = affected(conn, &sql, &mut changed);
-    let mut ours = Vec::with_capacity(changed.len());
-    for (key, count) in keys.iter().zip(changed) {
-        // Zero may also mean that the row already had this lease end.
-        match if count > 0 {
-            Ok(true)
-        } else {
-            is_ours(conn, *key)
-        } {
-            Ok(is_ours) => ours.push(is_ours),
-            Err(error) => return (ours, Err(error)),
-        }
-    }
-    (ours, done)
-}
-
-/// Uses a locking read, because a proxy may send plain reads to a replica that lags.
-fn is_ours(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
-    let sql = format!(
-        "SELECT 1 FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
-         AND `lease_end` > UTC_TIMESTAMP(6) LOCK IN SHARE MODE",
-        text(key.name),
-        text(key.owner),
-    );
-    Ok(conn.query_first::<u8, _>(sql)?.is_some())
+    (changed, done)
 }
 
 /// Returns the token of the row, if it is there.
@@ -247,15 +257,15 @@ fn select_one(conn: &mut Conn, sql: &str) -> Result<Option<i64>> {
     Ok(selected)
 }
 
-/// Runs a packet of statements, and notes how many rows each changed.
-fn affected(conn: &mut Conn, sql: &str, changed: &mut Vec<u64>) -> Result<()> {
+/// Runs a packet of statements, and notes which of them changed a row.
+fn affected(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<()> {
     let mut results = conn.query_iter(sql)?;
     while let Some(rows) = results.iter() {
         let count = rows.affected_rows();
         for row in rows {
             row?;
         }
-        changed.push(count);
+        changed.push(count > 0);
     }
     Ok(())
 }

@@ -62,15 +62,16 @@ impl ErrorClass {
         matches!(self, Self::Unreachable | Self::InDoubt)
     }
 
-    /// The codes of MySQL, MariaDB and Galera.
+    /// The codes of MySQL, MariaDB, Galera and ProxySQL; the table in `docs/mysql.md` says more.
     fn of_code(code: u16) -> Self {
         match code {
             1205 => Self::Locked,
-            // A row that changed under a snapshot, a deadlock (Galera reports every conflict
-            // between two nodes as one), a conflict in group replication.
-            1020 | 1213 | 3101 => Self::Busy,
-            // Too many connections, a node that is not ready, shutdown, a killed or
-            // timed-out connection, errors in its packets.
+            // A row that changed under a snapshot, a deadlock, a conflict between nodes; a full
+            // disk, lock table or list of transactions.
+            1020 | 1213 | 3101 | 1021 | 1114 | 1206 | 1637 => Self::Busy,
+            // Too many connections, a node that is not ready, a shutdown; errors in packets
+            // and at the commit; a killed connection or statement, and one that ran too long;
+            // a proxy without a server.
             1040
             | 1047
             | 1053
@@ -80,10 +81,14 @@ impl ErrorClass {
             | 1226
             | 1317
             | 1927
+            | 1969
             | 2006
             | 2013
+            | 3024
+            | 3100
             | 3169
-            | 4031 => Self::InDoubt,
+            | 4031
+            | 9001 => Self::InDoubt,
             1290 | 1792 | 1836 => Self::ReadOnly,
             1044 | 1045 | 1698 => Self::Denied,
             1146 => Self::NoTable,
@@ -152,16 +157,37 @@ impl fmt::Display for StatementError {
     }
 }
 
+/// Returns `true` if the server has not answered in time, on a connection that still stands.
+pub(super) fn is_silence(error: &DriverError) -> bool {
+    io_error(error).is_some_and(is_timeout)
+}
+
+/// Returns `true` if the connection has ended.
+pub(super) fn is_broken(error: &DriverError) -> bool {
+    io_error(error).is_some_and(|error| !is_timeout(error))
+}
+
+fn io_error(error: &DriverError) -> Option<&io::Error> {
+    match error {
+        DriverError::IoError(error) => Some(error),
+        DriverError::CodecError(error) => error.source()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
 /// Returns what an error says, without the driver's wrapping.
 fn message(error: &DriverError) -> String {
+    if let Some(error) = io_error(error) {
+        return io_message(error);
+    }
     match error {
-        DriverError::IoError(error) => io_message(error),
-        DriverError::CodecError(error) => {
-            match error.source().and_then(|source| source.downcast_ref()) {
-                Some(error) => io_message(error),
-                None => error.to_string(),
-            }
-        }
         DriverError::MySqlError(error) => format!("{} ({})", error.message, error.code),
         DriverError::DriverError(error) => error.to_string(),
         other => other.to_string(),
@@ -169,9 +195,9 @@ fn message(error: &DriverError) -> String {
 }
 
 fn io_message(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
-        _ => error.to_string(),
+    match is_timeout(error) {
+        true => "no answer in time".to_owned(),
+        false => error.to_string(),
     }
 }
 

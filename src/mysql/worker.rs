@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
-use crate::mysql::connection::{DatabaseConnection, Source};
+use crate::mysql::connection::{DatabaseConnection, Source, Unanswered};
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
@@ -30,6 +30,7 @@ pub(super) struct WorkerPool {
     to: Sender<DatabaseJob>,
     jobs: Receiver<DatabaseJob>,
     threads: Arc<Mutex<ThreadCount>>,
+    unanswered: Arc<Unanswered>,
 }
 
 #[derive(Debug, Default)]
@@ -54,12 +55,16 @@ impl WorkerPool {
             to,
             jobs,
             threads: Arc::default(),
+            unanswered: Arc::default(),
         }
     }
 
     /// Returns a pool with the same settings and no thread yet.
     pub(super) fn replacement(&self) -> Self {
-        Self::new(self.name, self.source.clone(), self.limit, self.max)
+        Self {
+            unanswered: self.unanswered.clone(),
+            ..Self::new(self.name, self.source.clone(), self.limit, self.max)
+        }
     }
 
     /// Has a worker do the job, as soon as one is free.
@@ -75,7 +80,8 @@ impl WorkerPool {
         if count.started == self.max || self.jobs.len() <= count.started - count.busy {
             return;
         }
-        let connection = DatabaseConnection::new(self.source.clone(), self.limit);
+        let connection =
+            DatabaseConnection::new(self.source.clone(), self.limit, self.unanswered.clone());
         let (jobs, threads) = (self.jobs.clone(), self.threads.clone());
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, &jobs, &threads)) {

@@ -246,6 +246,13 @@ struct Rules {
     closed: bool,
     /// After this text the answer is swallowed, and the connection cut.
     swallow_after: Option<&'static str>,
+    /// A statement with this text is answered with this error, and not passed on.
+    refuse: Option<(&'static str, u16)>,
+    /// A statement with this text is held back.
+    hold: Option<&'static str>,
+    /// What follows a statement with this text on its connection is held back.
+    hold_after: Option<&'static str>,
+    holding: bool,
     open: Vec<TcpStream>,
 }
 
@@ -286,6 +293,35 @@ impl Proxy {
         locked(&self.rules).swallow_after = Some(text);
     }
 
+    /// The next statement with this text is answered with an error of this code, as by a proxy.
+    pub(crate) fn refuse(&self, text: &'static str, code: u16) {
+        locked(&self.rules).refuse = Some((text, code));
+    }
+
+    pub(crate) fn has_refused(&self) -> bool {
+        locked(&self.rules).refuse.is_none()
+    }
+
+    /// The next statement with this text waits for [`release`](Self::release).
+    pub(crate) fn hold(&self, text: &'static str) {
+        locked(&self.rules).hold = Some(text);
+    }
+
+    /// What follows the next statement with this text on its connection waits for
+    /// [`release`](Self::release).
+    pub(crate) fn hold_after(&self, text: &'static str) {
+        locked(&self.rules).hold_after = Some(text);
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        locked(&self.rules).holding
+    }
+
+    pub(crate) fn release(&self) {
+        let mut rules = locked(&self.rules);
+        (rules.hold, rules.hold_after, rules.holding) = (None, None, false);
+    }
+
     pub(crate) fn has_swallowed(&self) -> bool {
         locked(&self.rules).swallow_after.is_none()
     }
@@ -295,6 +331,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         locked(&self.rules).closed = true;
         self.blackhole(false);
+        self.release();
         self.cut();
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
@@ -321,18 +358,41 @@ fn pump(
     swallow: &Mutex<bool>,
 ) {
     let mut buffer = [0; 65536];
+    let mut hold_next = false;
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..length];
+        let sent = String::from_utf8_lossy(bytes);
+        let is_in = |text: Option<&str>| is_request && text.is_some_and(|text| sent.contains(text));
+        {
+            let mut rules = locked(rules);
+            if is_in(rules.hold) {
+                (rules.hold, hold_next) = (None, true);
+            }
+            rules.holding |= hold_next;
+        }
+        while hold_next && locked(rules).holding {
+            thread::sleep(Duration::from_millis(5));
+        }
+        hold_next = false;
+        let refused = locked(rules).refuse.take_if(|(text, _)| is_in(Some(text)));
+        if let Some((_, code)) = refused {
+            if from.write_all(&error_packet(code)).is_err() {
+                break;
+            }
+            continue;
+        }
         // As in TCP, what was sent arrives when the network is back.
         while locked(rules).blackhole {
             thread::sleep(Duration::from_millis(5));
         }
         {
             let mut rules = locked(rules);
-            let wanted = rules.swallow_after.unwrap_or("\0never");
-            if is_request && String::from_utf8_lossy(bytes).contains(wanted) {
+            if is_in(rules.swallow_after) {
                 rules.swallow_after = None;
                 *locked(swallow) = true;
+            }
+            if is_in(rules.hold_after) {
+                (rules.hold_after, hold_next) = (None, true);
             }
         }
         if !is_request && *locked(swallow) {
@@ -344,4 +404,12 @@ fn pump(
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// The answer to the first packet of a request.
+fn error_packet(code: u16) -> Vec<u8> {
+    let text = b"#HY000refused by the test";
+    let length = u8::try_from(3 + text.len()).expect("a short text");
+    let [low, high] = code.to_le_bytes();
+    [&[length, 0, 0, 1, 0xff, low, high], &text[..]].concat()
 }

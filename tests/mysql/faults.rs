@@ -273,12 +273,68 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
     let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO app@'%'";
     root.query_drop(grant).unwrap();
     root.query_drop("SET GLOBAL read_only = 1").unwrap();
-    let mutex = mutex(&database.url_of("app"), seconds(20));
+    let builder = Client::builder(&database.url_of("app")).connect_timeout(seconds(3));
+    let mutex = builder.connect().unwrap().mutex("a").unwrap();
+    let begun = Instant::now();
     let error = mutex.lock().unwrap_err().to_string();
     assert!(
         error.contains("1290") && error.contains("primary"),
         "{error}"
     );
+    // It may be a fail-over that goes on.
+    assert!(seconds(3) <= begun.elapsed());
+    let limit = Duration::from_millis(500);
+    let error = mutex.try_lock_for(limit).unwrap_err().to_string();
+    assert!(error.contains("primary"), "{error}");
+    let waiter = thread::spawn(move || mutex.lock().unwrap().unlock());
+    thread::sleep(seconds(1));
     root.query_drop("SET GLOBAL read_only = 0").unwrap();
-    drop(mutex.lock().unwrap());
+    waiter.join().unwrap().unwrap();
+}
+
+/// The errors that pass, as the table in `docs/mysql.md` has them.
+const PASSING: &[u16] = &[
+    1020, 1021, 1040, 1047, 1053, 1114, 1152, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206, 1213,
+    1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 2006, 2013, 3024, 3100, 3101, 3169, 4031, 9001,
+];
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn errors_that_pass_end_no_wait_and_no_lease() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let client = client(&database.url_through(&proxy), seconds(20));
+    let mutex = client.mutex("a").unwrap();
+    for &code in PASSING {
+        proxy.refuse("INSERT INTO `database_lock` ", code);
+        let guard = mutex.lock().unwrap_or_else(|error| panic!("{error}"));
+        assert!(proxy.has_refused());
+        proxy.refuse("UPDATE `database_lock` SET `lease_end`", code);
+        guard
+            .verify()
+            .unwrap_or_else(|error| panic!("{code}: {error}"));
+        assert!(proxy.has_refused());
+        drop(guard);
+    }
+    for code in [1142, 1146, 1045, 1064, 1406] {
+        proxy.refuse("INSERT INTO `database_lock` ", code);
+        assert!(mutex.lock().is_err(), "{code}");
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_statement_that_the_server_cuts_short_ends_no_wait() {
+    let database = Database::new();
+    let mut foreign = database.conn();
+    foreign.query_drop("START TRANSACTION").unwrap();
+    let gap = "SELECT 1 FROM database_lock WHERE `lock` = 'a' FOR UPDATE";
+    foreign.query_drop(gap).unwrap();
+    let pool = Database::pool(&database.url(), "SET max_statement_time = 0.3");
+    let mutex = Client::from_pool(pool).unwrap().mutex("a").unwrap();
+    let waiter = thread::spawn(move || mutex.lock().unwrap().unlock());
+    thread::sleep(seconds(2));
+    assert!(!waiter.is_finished());
+    foreign.query_drop("ROLLBACK").unwrap();
+    waiter.join().unwrap().unwrap();
 }

@@ -160,6 +160,44 @@ fn processes_exclude_each_other_while_some_are_killed() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn rows_that_another_program_has_locked_cost_no_other_lease() {
+    thread::scope(|scope| {
+        for locked in [&["a"][..], &["d"], &["a", "c", "d", "e"]] {
+            for lease in [2, 4] {
+                scope.spawn(move || assert_costs_no_other(locked, seconds(lease)));
+            }
+        }
+    });
+}
+
+fn assert_costs_no_other(locked: &[&str], lease: Duration) {
+    let database = Database::new();
+    let client = client(&database.url(), lease);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let guards = names.map(|name| client.mutex(name).unwrap().lock().unwrap());
+    let mut foreign = database.conn();
+    foreign.query_drop("START TRANSACTION").unwrap();
+    for name in locked {
+        let lock = format!("SELECT 1 FROM database_lock WHERE `lock` = '{name}' FOR UPDATE");
+        foreign.query_drop(lock).unwrap();
+    }
+    thread::sleep(3 * lease);
+    for (guard, name) in guards.iter().zip(names) {
+        assert_eq!(
+            guard.is_held(),
+            !locked.contains(&name),
+            "{name}, {locked:?}"
+        );
+    }
+    foreign.query_drop("ROLLBACK").unwrap();
+    for (guard, name) in guards.into_iter().zip(names) {
+        assert_eq!(guard.unlock().is_ok(), !locked.contains(&name));
+    }
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn the_time_zones_of_sessions_do_not_matter() {
     let database = Database::new();
     let zone = |zone: &str| {

@@ -50,6 +50,71 @@ fn a_release_wakes_a_waiter() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_lock_is_free_for_the_thread_that_has_dropped_its_guard() {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let (mutex, reentrant) = (
+        client.mutex("a").unwrap(),
+        client.reentrant_mutex("a").unwrap(),
+    );
+    for round in 0..25 {
+        drop(mutex.lock().unwrap());
+        drop(try_lock(&mutex).unwrap_or_else(|| panic!("round {round}")));
+        let guard = reentrant.try_lock().unwrap();
+        drop(guard.unwrap_or_else(|| panic!("round {round}")));
+    }
+    // Another thread is next in line, and has it.
+    let guard = mutex.lock().unwrap();
+    let other = mutex.clone();
+    let (to, told) = crossbeam_channel::bounded(1);
+    let thread = thread::spawn(move || {
+        to.send(own_task()).unwrap();
+        let guard = other.lock().unwrap();
+        thread::sleep(seconds(2));
+        drop(guard);
+    });
+    let task = told.recv().unwrap();
+    eventually("the thread waits", || is_asleep(&task));
+    drop(guard);
+    assert!(try_lock(&mutex).is_none());
+    assert!(!thread.is_finished());
+    thread.join().unwrap();
+}
+
+/// The lock is free, and somebody has locked what is needed to take it.
+fn assert_is_not_told_as_taken(foreign: &str) {
+    let database = Database::new();
+    let client = client(&database.url(), seconds(20));
+    let mutex = client.mutex("a").unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    let mut conn = database.conn();
+    conn.query_drop("START TRANSACTION").unwrap();
+    conn.query_drop(foreign).unwrap();
+    assert!(mutex.try_lock_for(seconds(2)).is_err());
+    let release = thread::spawn(move || {
+        thread::sleep(seconds(2));
+        conn.query_drop("ROLLBACK").unwrap();
+    });
+    let guard = mutex.try_lock().unwrap().expect(foreign);
+    release.join().unwrap();
+    guard.unlock().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_free_lock_is_never_told_as_taken() {
+    for foreign in [
+        "UPDATE database_lock_token SET token = token + 1",
+        "SELECT 1 FROM database_lock WHERE `lock` = 'a' FOR UPDATE",
+        "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
+         VALUES ('a', 'dead', '2000-01-01', 1)",
+    ] {
+        assert_is_not_told_as_taken(foreign);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_thread_that_would_wait_for_itself_is_told_at_once() {
     let database = Database::new();
     let client = client(&database.url(), seconds(20));

@@ -3,10 +3,14 @@
 
 #![cfg(feature = "mysql")]
 
+mod bounds;
 mod database;
+mod doubt;
 mod faults;
+mod forked;
 mod leases;
 mod locks;
+mod pool;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;

@@ -1,0 +1,127 @@
+//! A pool that the application uses as well.
+
+use std::thread;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use mysql::{OptsBuilder, Pool, PoolConstraints, PoolOpts};
+use zklock::mysql::{CREATE_TABLE, Client};
+
+use crate::database::{Database, Server, opts};
+use crate::seconds;
+use crate::support::eventually;
+
+/// The settings that a session of the application begins with.
+const SETTINGS: &str = "SELECT CONCAT_WS(' ', @@autocommit, @@innodb_lock_wait_timeout, \
+                        @@completion_type, @@unique_checks, @@sql_select_limit, \
+                        @@lock_wait_timeout, @@max_statement_time)";
+
+/// A pool of at most three connections.
+fn pool(url: &str, reset: bool) -> Pool {
+    let pool = PoolOpts::new()
+        .with_reset_connection(reset)
+        .with_constraints(PoolConstraints::new(0, 3).unwrap());
+    let opts = OptsBuilder::from_opts(opts(url))
+        .init(vec![
+            "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'",
+        ])
+        .read_timeout(Some(Duration::from_millis(500)))
+        .pool_opts(pool);
+    Pool::new(opts).unwrap()
+}
+
+/// What an application does with the connections that the locks have used.
+fn assert_writes_stay(database: &Database, pool: &Pool) {
+    let mut root = database.conn();
+    root.query_drop("CREATE TABLE IF NOT EXISTS app (i INT)")
+        .unwrap();
+    root.query_drop("DELETE FROM app").unwrap();
+    let mut found = Vec::new();
+    for i in 0..9 {
+        let mut all = [(); 3].map(|()| pool.get_conn().unwrap());
+        let conn = &mut all[i % 3];
+        found.extend(conn.query_first::<String, _>(SETTINGS).unwrap());
+        conn.query_drop(format!("INSERT INTO app VALUES ({i})"))
+            .unwrap();
+        let own = format!("SELECT i FROM app WHERE i = {i}");
+        assert_eq!(conn.query_first(own).unwrap(), Some(i));
+    }
+    let there: Option<u8> = root.query_first("SELECT COUNT(*) FROM app").unwrap();
+    assert_eq!(there, Some(9));
+    assert_eq!(
+        found,
+        ["ON 7 CHAIN ON 18446744073709551615 86400 0.000000"; 9]
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_applications_writes_stay_when_a_lock_failed_between_its_statements() {
+    let database = Database::empty_on(Server::shared());
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    root.query_drop("CREATE TABLE app (i INT)").unwrap();
+    let (name, user) = (&database.name, format!("poor_{}", database.name));
+    root.query_drop(format!("CREATE USER {user}@'%'")).unwrap();
+    for grant in [
+        "SELECT, INSERT, UPDATE, DELETE ON {}.database_lock",
+        "SELECT ON {}.database_lock_token",
+        "SELECT, INSERT, UPDATE, DELETE ON {}.app",
+    ] {
+        let grant = grant.replace("{}", name);
+        root.query_drop(format!("GRANT {grant} TO {user}@'%'"))
+            .unwrap();
+    }
+    for reset in [false, true] {
+        let pool = pool(&database.url_of(&user), reset);
+        let client = Client::from_pool(pool.clone()).unwrap();
+        let mutex = client.mutex("a").unwrap();
+        for _ in 0..3 {
+            let error = mutex.lock().unwrap_err().to_string();
+            assert!(error.contains("1142"), "{error}");
+        }
+        drop((mutex, client));
+        assert_writes_stay(&database, &pool);
+        assert_eq!(database.rows(), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_applications_writes_stay_when_a_lock_was_never_answered() {
+    let database = Database::new();
+    for reset in [false, true] {
+        let mut foreign = database.conn();
+        foreign.query_drop("START TRANSACTION").unwrap();
+        let gap = "SELECT 1 FROM database_lock WHERE `lock` = 'a' FOR UPDATE";
+        foreign.query_drop(gap).unwrap();
+        let pool = pool(&database.url(), reset);
+        let client = Client::from_pool(pool.clone()).unwrap();
+        let mutex = client.mutex("a").unwrap();
+        assert!(mutex.try_lock_for(seconds(2)).is_err());
+        drop((mutex, client));
+        assert_writes_stay(&database, &pool);
+        foreign.query_drop("ROLLBACK").unwrap();
+        assert_writes_stay(&database, &pool);
+    }
+    thread::sleep(seconds(1));
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_pool_has_all_its_connections_when_the_locks_are_gone() {
+    let database = Database::new();
+    for reset in [false, true] {
+        let pool = pool(&database.url(), reset);
+        let client = Client::from_pool(pool.clone()).unwrap();
+        let guard = client.mutex("a").unwrap().lock().unwrap();
+        guard.unlock().unwrap();
+        drop(client);
+        eventually("it has three", || {
+            let conns = [(); 3].map(|()| pool.try_get_conn(Duration::from_millis(100)));
+            conns.iter().all(Result::is_ok)
+        });
+        assert_writes_stay(&database, &pool);
+    }
+}
