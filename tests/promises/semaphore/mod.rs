@@ -243,10 +243,11 @@ fn hundreds_wait_without_a_herd(place: Place) {
             }
         });
         nothing_is_left(place, dialect, &path);
-        // Were all woken by each permit that is given back, each would list as often.
+        // Seven for each permit, and more where a busy machine makes a first place in the line
+        // doubtful. Were all clients woken by each, it would be twenty.
         let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
         println!("{listings} listings");
-        assert!(listings < 8 * CLIENTS * EACH, "{listings} listings");
+        assert!(listings < 12 * CLIENTS * EACH, "{listings} listings");
     }
 }
 
