@@ -223,11 +223,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Reads whose the oldest permit is.
     fn read(&mut self, others: &Others) -> Result<Event> {
         let nearest = self.lease(&others.oldest);
-        let limit = || self.request.limit.clone();
-        let read = self
-            .session()
-            .describe_within(slice::from_ref(&nearest), limit);
-        let mut read = match read {
+        let (nodes, limit) = (slice::from_ref(&nearest), || self.request.limit.clone());
+        let mut read = match self.session().describe_within(nodes, limit) {
             Ok(read) => read,
             Err(error) => return error.or(&nearest, Event::Cancel),
         };

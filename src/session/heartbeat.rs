@@ -111,17 +111,8 @@ impl Heartbeat {
         let snapshot = self.status.snapshot();
         let mut all = self.leases.all();
         self.follow(&snapshot, &all);
-        for (_, lease) in &all {
-            lease.tell(&self.counters);
-        }
-        // A lost lock needs no proof. It may have been lost since the guard was told.
-        all.retain(|(_, lease)| {
-            let held = lease.check().is_ok();
-            if !held {
-                lease.tell(&self.counters);
-            }
-            held
-        });
+        // A lost lock needs no proof.
+        all.retain(|(_, lease)| self.is_held_as_told(lease));
         let now = Moment::now();
         if all.is_empty() {
             self.urgent = false;
@@ -150,6 +141,17 @@ impl Heartbeat {
             .next_look
             .store((now + pause).as_nanos(), Ordering::Release);
         Some(pause)
+    }
+
+    /// Tells the guard of a change of its state. The lock may be lost just after that, and then
+    /// its guard is told again.
+    fn is_held_as_told(&self, lease: &Lease) -> bool {
+        lease.tell(&self.counters);
+        let held = lease.check().is_ok();
+        if !held {
+            lease.tell(&self.counters);
+        }
+        held
     }
 
     /// The pause while nothing is held. Where locks come and go, a look now and then is
