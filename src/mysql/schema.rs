@@ -45,16 +45,16 @@ ALTER TABLE `database_lock`
 
 const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
-COALESCE(DATETIME_PRECISION, 0) FROM information_schema.COLUMNS \
+COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0) FROM information_schema.COLUMNS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock'";
 
 const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
 
-/// The columns of each unique key.
+/// The columns of each unique key; one of which only the beginning is compared has no name.
 const KEYS: &str = "\
-SELECT GROUP_CONCAT(LOWER(COLUMN_NAME)) FROM information_schema.STATISTICS \
+SELECT GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) FROM information_schema.STATISTICS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock' AND NON_UNIQUE = 0 \
 GROUP BY INDEX_NAME";
 
@@ -102,8 +102,14 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     Ok(verdict(&engines, &columns, &keys))
 }
 
-/// Name, type, collation, fractional digits.
-type Column = (String, String, String, u64);
+/// Name, type, collation, length in characters, fractional digits.
+type Column = (String, String, String, u64, u64);
+
+/// The longest name of a lock, and as many characters at most.
+const LONGEST_NAME: u64 = 255;
+
+/// The length of a UUID.
+const OWNER: u64 = 36;
 
 fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<String>]) -> Schema {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
@@ -111,19 +117,26 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<Stri
     if columns.is_empty() {
         return Schema::Wrong("there is no table database_lock: run CREATE_TABLE");
     }
-    let Some((_, data_type, collation, _)) = column("lock") else {
+    let Some((_, data_type, collation, length, _)) = column("lock") else {
         return Schema::Wrong("database_lock has no column `lock`: it is some other table");
     };
-    // Otherwise names that differ in case would be one row and two locks.
-    let bytes = collation.ends_with("_bin") || data_type.ends_with("binary");
-    if !data_type.contains("char") && !data_type.ends_with("binary") || !bytes {
-        return Schema::Wrong("`lock` must be a VARCHAR that compares as _bin: run ALTER_TABLE");
+    // Otherwise names that differ in case, in characters that the column does not have, or
+    // after its end would be one row and two locks.
+    let text = ["varchar", "char"].contains(&&**data_type);
+    let text = text && collation.starts_with("utf8mb4_") && collation.ends_with("_bin");
+    if !text && data_type != "varbinary" || *length < LONGEST_NAME {
+        return Schema::Wrong(
+            "`lock` must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in ALTER_TABLE",
+        );
+    }
+    if column("owner").is_some_and(|owner| owner.3 < OWNER) {
+        return Schema::Wrong("`owner` must have 36 characters, as in ALTER_TABLE");
     }
     if column("description").is_none() || column("owner").is_none() || !is("token", "bigint") {
         return Schema::Wrong("database_lock lacks columns: run ALTER_TABLE");
     }
     // A TIMESTAMP would be read and written in the session's time zone.
-    if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.3 != 6) {
+    if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.4 != 6) {
         return Schema::Wrong("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
     }
     if !keys.iter().flatten().any(|columns| columns == "lock") {

@@ -66,6 +66,68 @@ fn a_table_of_the_plain_form_is_refused_until_it_is_altered() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_table_in_which_two_names_could_be_one_is_refused() {
+    let wrong = [
+        (
+            "MODIFY `lock` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL",
+            "VARCHAR(255)",
+        ),
+        (
+            "MODIFY `lock` VARCHAR(255) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL",
+            "utf8mb4",
+        ),
+        (
+            "MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin NOT NULL",
+            "utf8mb4",
+        ),
+        (
+            "MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL",
+            "_bin",
+        ),
+        ("MODIFY `lock` BINARY(255) NOT NULL", "VARCHAR(255)"),
+        (
+            "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`(10))",
+            "unique",
+        ),
+        ("DROP KEY database_lock_lock, ADD KEY (`lock`)", "unique"),
+        (
+            "MODIFY `owner` CHAR(20) CHARACTER SET ascii COLLATE ascii_bin NULL",
+            "owner",
+        ),
+    ];
+    for (change, why) in wrong {
+        let database = Database::new();
+        let alter = format!("ALTER TABLE database_lock {change}");
+        database.conn().query_drop(alter).unwrap();
+        let refused = Client::connect(&database.url())
+            .expect_err(change)
+            .to_string();
+        assert!(refused.contains(why), "{change}: {refused}");
+        assert!(
+            refused.contains("ALTER_TABLE") || why == "unique",
+            "{refused}"
+        );
+    }
+    for change in [
+        "MODIFY `lock` VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL",
+        "MODIFY `lock` VARBINARY(255) NOT NULL",
+    ] {
+        let database = Database::new();
+        let alter = format!("ALTER TABLE database_lock {change}");
+        database.conn().query_drop(alter).unwrap();
+        let client = Client::connect(&database.url()).unwrap();
+        for name in ["x".repeat(255), "\u{1f512}".repeat(63)] {
+            let mutex = client.mutex(&name).unwrap();
+            let guard = try_lock(&mutex).expect(change);
+            guard.verify().unwrap();
+            guard.unlock().unwrap();
+        }
+        assert_eq!(database.rows(), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_missing_table_is_named_and_created_on_request() {
     let database = Database::empty_on(Server::shared());
     let client = Client::connect(&database.url()).unwrap();
