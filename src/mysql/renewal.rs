@@ -293,7 +293,10 @@ fn renew_all(
         .iter()
         .filter_map(|lease| Some((lease.blocked()?, lease)));
     match blocked.min_by_key(|(sent, _)| *sent) {
-        Some((_, lease)) => first.and(renew_one(connection, lease, length)),
+        Some((_, lease)) => {
+            let renewed = renew_one(connection, lease, length);
+            first.and(renewed)
+        }
         None => first,
     }
 }
