@@ -194,15 +194,18 @@ impl<'a> Acquisition<'a> {
     fn attempt(&self) -> Result<Option<AttemptOutcome>> {
         let (to, outcome) = bounded(1);
         let (row, deadline, look_first) = (self.row.clone(), self.deadline, self.look_first);
+        // The last clone of a client waits for it, and for its deletion, if the caller is gone.
+        let pending = row.database.backlog().expect_row();
         self.row.database.submit(move |connection| {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return;
-            }
-            let outcome = attempt(connection, &row, look_first);
+            let _pending = pending;
+            let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
+            let outcome = in_time.then(|| attempt(connection, &row, look_first));
             // Before the answer, so that the caller drops the row last. If the caller is
             // gone, the row is dropped here, and what is in the table is deleted.
             drop(row);
-            let _ = to.send(outcome);
+            if let Some(outcome) = outcome {
+                let _ = to.send(outcome);
+            }
         });
         self.wait(&outcome)
     }

@@ -145,6 +145,11 @@ impl Backlog {
         self.wait_while(Instant::now() + limit, |state| state.rows > 0);
     }
 
+    /// Counts a row that may come to be.
+    pub(super) fn expect_row(self: &Arc<Self>) -> PendingRow {
+        PendingRow::new(self.clone())
+    }
+
     /// Waits until no thread of the client is releasing the lock; returns `false` at the
     /// deadline.
     pub(super) fn wait_for_release(&self, name: &str, deadline: Instant) -> bool {
@@ -170,7 +175,7 @@ impl Backlog {
 
 /// Counts one row of a backlog.
 #[derive(Debug)]
-struct PendingRow(Arc<Backlog>);
+pub(super) struct PendingRow(Arc<Backlog>);
 
 impl PendingRow {
     fn new(backlog: Arc<Backlog>) -> Self {

@@ -203,8 +203,13 @@ impl Database {
     }
 
     pub(crate) fn url_through(&self, proxy: &Proxy) -> String {
+        self.url_by(proxy.port)
+    }
+
+    /// The URL of something on this port that passes on what it gets.
+    pub(crate) fn url_by(&self, port: u16) -> String {
         self.url()
-            .replace(&self.server.port.to_string(), &proxy.port.to_string())
+            .replace(&self.server.port.to_string(), &port.to_string())
     }
 
     /// A connection as some other program has it.

@@ -211,6 +211,26 @@ fn a_lock_whose_answer_was_lost_and_that_nobody_wants_any_more_is_released() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_program_that_ends_after_it_gave_up_a_lock_leaves_no_row() {
+    let database = Database::new();
+    let proxy = Arc::new(Proxy::new(&database.server));
+    let mutex = mutex(&database.url_through(&proxy), seconds(20));
+    proxy.hold("INSERT INTO `database_lock` ");
+    assert!(mutex.try_lock_for(Duration::from_millis(200)).is_err());
+    let network = proxy.clone();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        network.release();
+    });
+    drop(mutex);
+    let tokens = "SELECT MAX(token) FROM database_lock_token";
+    let drawn = database.conn().query_first(tokens).unwrap();
+    assert_eq!(drawn, Some(Some(1)), "the statement is under way");
+    assert_eq!(database.rows(), 0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_guard_survives_cut_connections() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);

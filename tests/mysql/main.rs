@@ -4,6 +4,7 @@
 #![cfg(feature = "mysql")]
 
 mod bounds;
+mod cuts;
 mod database;
 mod doubt;
 mod faults;
@@ -11,6 +12,8 @@ mod forked;
 mod leases;
 mod locks;
 mod pool;
+mod relay;
+mod storm;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;

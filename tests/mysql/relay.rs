@@ -1,0 +1,94 @@
+//! Passes on what a client and the server send each other, and cuts it at a given piece.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+/// How a connection ends at one piece of what it carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cut {
+    Before,
+    Within,
+    After,
+}
+
+pub(crate) const CUTS: [Cut; 3] = [Cut::Before, Cut::Within, Cut::After];
+
+/// Says for each piece, by its number, whether and how the connection ends there.
+type Rule = dyn Fn(u64) -> Option<Cut> + Send + Sync;
+
+pub(crate) struct Relay {
+    pub(crate) port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rule: Box<Rule>,
+    pieces: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Relay {
+    pub(crate) fn new(to: u16, rule: impl Fn(u64) -> Option<Cut> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let shared = Arc::new(Shared {
+            rule: Box::new(rule),
+            pieces: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let of_thread = shared.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if of_thread.closed.load(Ordering::Relaxed) {
+                    break;
+                }
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", to)) {
+                    connect(&client, &server, &of_thread);
+                }
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// How many pieces there were.
+    pub(crate) fn pieces(&self) -> u64 {
+        self.shared.pieces.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn connect(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) {
+    for (from, to) in [(client, server), (server, client)] {
+        from.set_nodelay(true).expect("no delay");
+        let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+        let (from, to, shared) = (copy(from), copy(to), shared.clone());
+        thread::spawn(move || pass_on(from, to, &shared));
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+    let mut buffer = [0; 65536];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
+        let cut = (shared.rule)(number);
+        let passed = match cut {
+            Some(Cut::Before) => 0,
+            Some(Cut::Within) => length / 2,
+            Some(Cut::After) | None => length,
+        };
+        if to.write_all(&buffer[..passed]).is_err() || cut.is_some() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
