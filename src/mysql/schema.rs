@@ -145,10 +145,8 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<Stri
     if engines.len() < 2 {
         return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
     }
-    if !engines
-        .iter()
-        .all(|(_, engine)| engine.eq_ignore_ascii_case("innodb"))
-    {
+    let is_innodb = |table: &(String, String)| table.1.eq_ignore_ascii_case("innodb");
+    if !engines.iter().all(is_innodb) {
         return Schema::Wrong("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB");
     }
     Schema::Good
