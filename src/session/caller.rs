@@ -149,7 +149,7 @@ impl Caller {
             let first = self.post(requests.iter().map(|request| (request.clone(), None)));
             let answers = self.wait_for_all(first, requests.len(), limit)?;
             let mut replies = Vec::with_capacity(answers.len());
-            for answered in answers {
+            for (request, answered) in requests.iter().zip(answers) {
                 let failure = match answered {
                     Ok(reply) => {
                         replies.push(Ok(reply));
@@ -157,7 +157,8 @@ impl Caller {
                     }
                     Err(failure) => failure,
                 };
-                match CallError::of(failure, path, &self.status.snapshot()) {
+                let about = read_by(request).unwrap_or(path);
+                match CallError::of(failure, about, &self.status.snapshot()) {
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
@@ -267,6 +268,16 @@ fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
             None => Ok(reply),
         },
         _ => Ok(reply),
+    }
+}
+
+/// The node that a request reads, for the error that tells which reply is too long.
+fn read_by(request: &Request) -> Option<&str> {
+    match request {
+        Request::Exists { path, .. }
+        | Request::GetChildren { path, .. }
+        | Request::GetData { path, .. } => Some(path),
+        _ => None,
     }
 }
 
