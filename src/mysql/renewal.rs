@@ -292,13 +292,11 @@ fn renew_all(
     let blocked = leases
         .iter()
         .filter_map(|lease| Some((lease.blocked()?, lease)));
-    match blocked.min_by_key(|(sent, _)| *sent) {
-        Some((_, lease)) => {
-            let renewed = renew_one(connection, lease, length);
-            first.and(renewed)
-        }
-        None => first,
-    }
+    let Some((_, lease)) = blocked.min_by_key(|(sent, _)| *sent) else {
+        return first;
+    };
+    let last = renew_one(connection, lease, length);
+    first.and(last)
 }
 
 /// Returns how many renewals were answered, and the error that ended them.

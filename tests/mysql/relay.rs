@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// How a connection ends at one piece of what it carries.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct Relay {
 struct Shared {
     rule: Box<Rule>,
     pieces: AtomicU64,
+    stalled: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -37,6 +39,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             rule: Box::new(rule),
             pieces: AtomicU64::new(0),
+            stalled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
         let of_thread = shared.clone();
@@ -53,6 +56,11 @@ impl Relay {
         Self { port, shared }
     }
 
+    /// From now on nothing gets through; or it does again, with what was sent meanwhile.
+    pub(crate) fn stall(&self, on: bool) {
+        self.shared.stalled.store(on, Ordering::Relaxed);
+    }
+
     /// How many pieces there were.
     pub(crate) fn pieces(&self) -> u64 {
         self.shared.pieces.load(Ordering::Relaxed)
@@ -61,6 +69,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        self.stall(false);
         self.shared.closed.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
@@ -79,6 +88,9 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
     let mut buffer = [0; 65536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
+        while shared.stalled.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(5));
+        }
         let cut = (shared.rule)(number);
         let passed = match cut {
             Some(Cut::Before) => 0,

@@ -1,4 +1,4 @@
-//! Clients that share names while connections are cut and killed and rows are locked.
+//! Clients that share names while connections are cut, killed and stalled and rows are locked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +69,7 @@ fn contend(url: &str, number: usize, most: u64, history: &History) {
         let guard = Arc::new(guard.into_send());
         history.enter(name, number, &guard);
         // Now and then until after the lease, so that it has to be renewed.
-        let pause = if fastrand::u8(..) < 3 {
+        let pause = if fastrand::u8(..) < 12 {
             2500
         } else {
             fastrand::u64(..3)
@@ -112,18 +112,30 @@ fn disturb(database: &Database, is_over: &AtomicBool) {
     }
 }
 
+/// Keeps one client at a time from the server, for up to twice its lease.
+fn stall(relays: &[Relay], is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let relay = &relays[fastrand::usize(..relays.len())];
+        relay.stall(true);
+        thread::sleep(Duration::from_millis(fastrand::u64(..4000)));
+        relay.stall(false);
+        thread::sleep(Duration::from_millis(fastrand::u64(..1000)));
+    }
+}
+
 #[test]
 #[ignore = "needs MariaDB"]
-fn no_two_guards_are_valid_whatever_is_cut_killed_or_locked() {
+fn no_two_guards_are_valid_whatever_is_cut_killed_stalled_or_locked() {
     // More for a longer run.
     let wanted = std::env::var("ZKLOCK_TEST_ACQUISITIONS");
-    let most = wanted.map_or(500, |wanted| wanted.parse().expect("a number"));
+    let most = wanted.map_or(300, |wanted| wanted.parse().expect("a number"));
     let database = Database::new();
     let (history, is_over) = (History::default(), AtomicBool::new(false));
     let cut = |_| (fastrand::u8(..) < 3).then(|| CUTS[fastrand::usize(..3)]);
     let relays = [(); CLIENTS].map(|()| Relay::new(database.server.port, cut));
     thread::scope(|scope| {
         scope.spawn(|| disturb(&database, &is_over));
+        scope.spawn(|| stall(&relays, &is_over));
         let _ends = Ends(&is_over);
         thread::scope(|scope| {
             for (number, relay) in relays.iter().enumerate() {
