@@ -131,6 +131,8 @@ fn mariadb(folder: &Path) -> Command {
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
+        // The tests run side by side, each with clients of its own.
+        .arg("--max-connections=1000")
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
