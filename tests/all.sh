@@ -183,7 +183,7 @@ targets=(--lib --bins --tests --benches)
 # What there is to test, a line of a name and a command each, what takes longest first. The
 # chaos tests come later, and workers are no tests.
 suites() {
-  local long='^tests/promises '
+  local long='^tests/(mysql|promises) '
   # Nothing is compiled by this: it tells where the test binaries are.
   CARGO_TERM_COLOR=never cargo test --no-run --all-features "${targets[@]}" 2>&1 |
     sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
