@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-
 use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
@@ -16,6 +14,7 @@ use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session};
+use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
 use crate::transport::session_state::{SessionEvent, SessionState};
 

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-
 use crate::error::Result;
 pub use crate::recipe::validity::GuardState;
+use crate::system::channel::Receiver;
 
 /// An event of a held lock; see [`LockGuard::events`].
 ///
@@ -202,7 +201,7 @@ macro_rules! guard_methods {
             /// Returns the channel of events, for use in `select!`.
             ///
             /// It keeps the sixteen newest events.
-            pub fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
+            pub fn events(&self) -> &$crate::system::channel::Receiver<$crate::GuardEvent> {
                 self.$($raw).+.events()
             }
         }
@@ -224,7 +223,7 @@ macro_rules! guard_methods {
                 self.valid_for()
             }
 
-            fn events(&self) -> &::crossbeam_channel::Receiver<$crate::GuardEvent> {
+            fn events(&self) -> &$crate::system::channel::Receiver<$crate::GuardEvent> {
                 self.events()
             }
 

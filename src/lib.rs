@@ -292,6 +292,7 @@ mod session;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+mod system;
 mod time;
 mod transport;
 

@@ -169,7 +169,7 @@ impl MultiLock {
         }
         let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
         Ok(taken.map(|(mut raw, tokens)| {
-            raw.granted(request.limit.begun.elapsed());
+            raw.granted(request.limit.spent());
             MultiGuard {
                 raw,
                 turns,

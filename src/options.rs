@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use crate::contender::Contender;
 use crate::lock::request::{LockRequest, OnWait};
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
 use crate::session::Session;
+use crate::system::channel::Receiver;
+use crate::system::clock;
 use crate::time::limit::Limit;
 
 /// Options of a wait for a lock, for the `_with` methods.
@@ -146,7 +146,7 @@ impl<'a> LockOptions<'a> {
     /// Stops waiting after this long; never if that is too long to be counted.
     pub(crate) fn within(limit: Duration) -> Self {
         Self {
-            deadline: Instant::now().checked_add(limit),
+            deadline: clock::now().checked_add(limit),
             ..Self::default()
         }
     }

@@ -7,8 +7,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
-
 use crate::contender::Contender;
 use crate::error::Result;
 use crate::guard::GuardEvent;
@@ -18,6 +16,7 @@ use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
+use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::{Fired, Watch, WatchId};
 
@@ -53,9 +52,10 @@ impl Session {
                     return Ok(present);
                 }
             }
-            if watcher.wait(&changes, &never(), limit).is_err() {
+            if watcher.wait(&[&changes], limit).is_err() {
                 return Ok(known.to_vec());
             }
+            let _ = changes.try_recv();
         }
     }
 
@@ -75,7 +75,11 @@ impl Session {
             watch: true,
         };
         match watcher.ask(read, node, &mut caller, limit) {
-            Ok(Some(_)) => Ok(watcher.wait(&changes, events, limit).is_ok()),
+            Ok(Some(_)) => {
+                let touched = watcher.wait(&[&changes, events], limit).is_ok();
+                let _ = events.try_recv();
+                Ok(touched)
+            }
             Ok(None) => Ok(true),
             Err(error) => error.or(node, false),
         }
@@ -175,21 +179,16 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Waits until a watch fires, a guard has an event or the connection changes.
+    /// Waits until a watch fires or one of the channels is filled, which is for its reader
+    /// to empty.
     fn wait(
         &self,
-        changes: &Receiver<()>,
-        events: &Receiver<GuardEvent>,
+        others: &[&dyn Waitable],
         limit: &Limit,
     ) -> std::result::Result<(), LimitReached> {
         self.session.transport.attend();
-        select! {
-            recv(self.fired) -> _ => Ok(()),
-            recv(changes) -> _ => Ok(()),
-            recv(events) -> _ => Ok(()),
-            recv(limit.timer()) -> _ => Err(LimitReached),
-            recv(limit.cancel) -> _ => Err(limit.cancelled()),
-        }
+        let fired: [&dyn Waitable; 1] = [&self.fired];
+        limit.wait_any(&[&fired, others].concat()).map(|_| ())
     }
 }
 

@@ -8,9 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use parking_lot::Mutex;
-
 use crate::local::process::Process;
+use crate::system::sync::Mutex;
 
 /// The threads, by path.
 #[derive(Clone, Default)]

@@ -11,10 +11,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
-
 use super::process::Process;
+use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
 
 /// The lines of one client, one for each path that a thread wants.

@@ -8,8 +8,6 @@
 
 use std::time::Duration;
 
-use crossbeam_channel::{after, select};
-
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
@@ -124,9 +122,5 @@ fn pause(delay: Duration, limit: &Limit) -> std::result::Result<(), LimitReached
     if delay.is_zero() {
         return Ok(());
     }
-    select! {
-        recv(after(delay)) -> _ => Ok(()),
-        recv(limit.timer()) -> _ => Err(LimitReached),
-        recv(limit.cancel) -> _ => Err(limit.cancelled()),
-    }
+    limit.wait_any_for(Some(delay), &[]).map(|_| ())
 }

@@ -117,7 +117,7 @@ impl Locks {
         };
         if let Some(mut raw) = handed {
             if raw.state() == GuardState::Held {
-                raw.inherited(request.limit.begun.elapsed());
+                raw.inherited(request.limit.spent());
                 return Ok(Some(Locked::Granted(Grant { raw, turn })));
             }
             raw.abandon();

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::driver::{self, Progress, origin};
 use super::fresh_id::fresh_id;
@@ -22,6 +22,7 @@ use crate::session::caller::Caller;
 use crate::session::confirm_grant::Proven;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
+use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::transport::status::Snapshot;
 
@@ -212,7 +213,7 @@ impl MultiDriver<'_, '_> {
     /// Goes through a queue; with others in hand, not for long.
     fn take(&mut self, at: usize, briefly: bool) -> Result<Event> {
         let spread = Duration::from_millis(fastrand::u64(0..200));
-        let short = Instant::now().checked_add(PATIENCE + spread);
+        let short = clock::now().checked_add(PATIENCE + spread);
         self.request.limit = match briefly {
             true => self.limit.clone().until(short),
             false => self.limit.clone(),

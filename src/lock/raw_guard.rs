@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use super::driver::{self, Reached};
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -23,6 +21,8 @@ use crate::session::call_error::over;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
+use crate::system::channel::Receiver;
+use crate::system::clock;
 use crate::time::limit::{Limit, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::slot::Slot;
@@ -111,7 +111,7 @@ impl RawGuard {
         let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
         // A semaphore has a lock in front of it, which is nobody's aim.
         if queue.dir == queue.path || queue.role == Role::Permit {
-            raw.granted(request.limit.begun.elapsed());
+            raw.granted(request.limit.spent());
         }
         raw.at_least_until = at_least.map(from_now);
         Ok(Some(raw))
@@ -119,7 +119,7 @@ impl RawGuard {
 
     /// Counts as a grant, so long after it was asked for.
     pub(crate) fn granted(&mut self, after: Duration) {
-        self.since = Some(Instant::now());
+        self.since = Some(clock::now());
         self.session.counters.acquired(after);
     }
 
@@ -277,7 +277,7 @@ impl RawGuard {
     /// Waits until this time, or until the lock is lost.
     fn hold_until(&self, until: Instant) {
         let changes = self.session.status.changes();
-        while self.check().is_ok() && Instant::now() < until {
+        while self.check().is_ok() && clock::now() < until {
             let next = from_now(self.valid_for().min(LOOK));
             // An error is the time.
             let _ = changes.receiver().recv_deadline(next.min(until));
@@ -311,7 +311,9 @@ impl RawGuard {
 
     fn count_time(&mut self) {
         if let Some(since) = self.since.take() {
-            self.session.counters.held(since.elapsed());
+            self.session
+                .counters
+                .held(clock::now().saturating_duration_since(since));
         }
     }
 }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::jute::Stat;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
@@ -12,6 +10,7 @@ use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::skip_listing::LastGrant;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
+use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
 
 /// A queue, and what its contender is.

@@ -4,7 +4,7 @@ use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::contender::Contender;
 use crate::error::{Error, Result};
@@ -21,6 +21,7 @@ use crate::recipe::permit_attempt::{Action, Event, Look, Others, Outcome, Permit
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
+use crate::system::clock;
 
 /// The semaphore that a permit is wanted of.
 pub(super) struct Wanted<'a> {
@@ -244,7 +245,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
 
     /// Waits until the last one has gone who goes by another number.
     fn wait_for(&mut self, others: &Others) -> Result<Event> {
-        let since = self.request.limit.begun.elapsed();
+        let since = self.request.limit.spent();
         if let (Some(told), Some(holder)) = (self.request.on_wait.as_mut(), &self.holder) {
             told(&Ahead {
                 since,
@@ -258,7 +259,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         if self.session().touched(&last, first.events(), limit)? {
             return Ok(Event::Woken);
         }
-        let late = |deadline| deadline <= Instant::now();
+        let late = |deadline| deadline <= clock::now();
         Ok(match limit.deadline().is_some_and(late) {
             true => Event::TimeOut,
             false => Event::Cancel,

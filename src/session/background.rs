@@ -5,14 +5,14 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use parking_lot::Mutex;
+use std::time::Duration;
 
 use crate::session::cleaner::Cleaner;
 use crate::session::heartbeat::Heartbeat;
+use crate::system::channel::{Receiver, Sender, Waitable, bounded, wait_any};
+use crate::system::sync::Mutex;
+use crate::system::thread::{self, JoinHandle};
+use crate::time::limit::from_now;
 use crate::transport::status::Status;
 
 /// See the module's documentation.
@@ -45,9 +45,7 @@ impl Background {
                 &stopping,
             );
         };
-        let thread = thread::Builder::new()
-            .name("zklock-background".to_owned())
-            .spawn(run)?;
+        let thread = thread::spawn("zklock-background", run)?;
         Ok(Self {
             thread: Mutex::new(Some(thread)),
             stop,
@@ -82,20 +80,13 @@ fn run(
         heartbeat.arm();
         let pause = heartbeat.look();
         let retry = cleaner.push();
-        let retry = retry.map(|time| time.saturating_duration_since(Instant::now()));
-        let pause = [pause, retry].into_iter().flatten().min();
-        let timer = pause.map_or_else(never, after);
-        let fired = heartbeat.fired().clone();
-        let (probes, read) = (heartbeat.probes().clone(), heartbeat.reads().clone());
-        select! {
-            recv(stopping) -> _ => return,
-            recv(woken) -> _ => {}
-            recv(changes) -> _ => {}
-            recv(timer) -> _ => {}
-            recv(fired) -> fired => if let Ok(fired) = fired { heartbeat.node_changed(fired) },
-            recv(probes) -> probe => if let Ok((probe, answers)) = probe { heartbeat.probed(probe, &answers) },
-            recv(read) -> read => if let Ok((id, answered)) = read { heartbeat.node_read(id, &answered) },
+        let until = [pause.map(from_now), retry].into_iter().flatten().min();
+        let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
+        wait_any(&[calls, heartbeat.news()].concat(), until);
+        if !stopping.try_recv().is_err_and(|error| error.is_empty()) {
+            return;
         }
+        let _ = (woken.try_recv(), changes.try_recv());
         heartbeat.drain();
     }
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, slice};
 
-use crossbeam_channel::{Receiver, after, select};
-
 use super::call_error::{CallError, over};
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
+use crate::system::channel::Receiver;
 use crate::time::limit::{Limit, LimitReached};
 use crate::transport::gather::gather;
 use crate::transport::mailbox::Mailbox;
@@ -211,13 +210,8 @@ impl Caller {
             if now.connects != snapshot.connects || now.state != snapshot.state {
                 continue;
             }
-            select! {
-                recv(changes) -> _ => {}
-                recv(limit.timer()) -> _ => return Ok(None),
-                recv(limit.cancel) -> _ => {
-                    limit.cancelled();
-                    return Ok(None);
-                }
+            if limit.recv(&changes) == Err(LimitReached) {
+                return Ok(None);
             }
         }
     }
@@ -236,12 +230,10 @@ impl Caller {
     ) -> std::result::Result<(), LimitReached> {
         let changes = self.changes().clone();
         self.transport.attend();
-        select! {
-            recv(changes) -> _ => Ok(()),
-            recv(after(time)) -> _ => Ok(()),
-            recv(limit.timer()) -> _ => Err(LimitReached),
-            recv(limit.cancel) -> _ => Err(limit.cancelled()),
+        if limit.wait_any_for(Some(time), &[&changes])?.is_some() {
+            let _ = changes.try_recv();
         }
+        Ok(())
     }
 
     /// Whether the connection is the one that `snapshot` shows.
@@ -253,10 +245,7 @@ impl Caller {
     /// Waits a moment after a failed request, so that the transport can report why.
     pub(crate) fn breathe(&mut self) {
         let changes = self.changes().clone();
-        select! {
-            recv(changes) -> _ => {}
-            recv(after(BREATHER)) -> _ => {}
-        }
+        let _ = changes.recv_timeout(BREATHER);
     }
 }
 

@@ -4,13 +4,10 @@
 //! An entry leaves when the server says that its nodes are gone, or when the session that
 //! owns them ends, which deletes them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::Sender;
-use parking_lot::Mutex;
 
 use super::cleanup_call::{close, event, request};
 use crate::jute::{Reply, Request, failure};
@@ -18,6 +15,9 @@ use crate::metrics::Counters;
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::cleanup::{Action, Cleanup};
+use crate::system::channel::Sender;
+use crate::system::clock;
+use crate::system::sync::Mutex;
 use crate::time::limit::never_comes;
 use crate::transport::Answered;
 use crate::transport::session_state::SessionState;
@@ -43,7 +43,7 @@ pub(crate) struct Cleaner {
 #[derive(Default)]
 struct Entries {
     next: u64,
-    open: HashMap<u64, PendingNode>,
+    open: BTreeMap<u64, PendingNode>,
 }
 
 struct PendingNode {
@@ -126,7 +126,7 @@ impl PendingNode {
             Failure::Refused(code) if self.crowded => (LONG_PAUSE, code.to_string()),
             Failure::Refused(code) => (PAUSE, code.to_string()),
         };
-        self.not_before = Some(Instant::now() + pause);
+        self.not_before = Some(clock::now() + pause);
         self.pausing = true;
         Some(format!("cannot clean up {}: {why}", self.dir))
     }
@@ -181,7 +181,7 @@ impl Cleaner {
             ids.push(self.put(entry));
         }
         match release.not_before {
-            Some(time) if Instant::now() < time => {
+            Some(time) if clock::now() < time => {
                 let _ = self.wake.try_send(());
             }
             _ => self.send(&ids),
@@ -209,7 +209,7 @@ impl Cleaner {
     pub(crate) fn push(self: &Arc<Self>) -> Option<Instant> {
         let snapshot = self.status.snapshot();
         let resumes = self.transport.capabilities().resumes;
-        let now = Instant::now();
+        let now = clock::now();
         let mut entries = self.entries.lock();
         if snapshot.is_over() {
             entries.open.clear();

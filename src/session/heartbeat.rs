@@ -17,13 +17,13 @@ use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};
 use crate::session::proof::{self, Proof};
+use crate::system::channel::{Receiver, Sender, Waitable, unbounded};
 use crate::time::clock::Moment;
 use crate::transport::Answered;
 use crate::transport::gather::gather;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Call, Failure, Fired, Transport, Watch, WatchId};
-use crossbeam_channel::{Receiver, Sender, unbounded};
 
 /// How many nodes one check names, to stay far below the frame limit.
 const NODES_A_CHECK: usize = 500;
@@ -89,16 +89,9 @@ impl Heartbeat {
         }
     }
 
-    pub(crate) fn fired(&self) -> &Receiver<Fired> {
-        &self.fired.1
-    }
-
-    pub(crate) fn probes(&self) -> &Receiver<Probed> {
-        &self.probes.1
-    }
-
-    pub(crate) fn reads(&self) -> &Receiver<(u64, Answered)> {
-        &self.read.1
+    /// The channels that are filled when there is something to drain.
+    pub(crate) fn news(&self) -> [&dyn Waitable; 3] {
+        [&self.fired.1, &self.probes.1, &self.read.1]
     }
 
     /// From here on every registration wakes the background thread.
@@ -196,7 +189,7 @@ impl Heartbeat {
     }
 
     /// Handles the answers to a check.
-    pub(crate) fn probed(&mut self, probe: Probe, answers: &[Answered]) {
+    fn probed(&mut self, probe: Probe, answers: &[Answered]) {
         match proof::judge(self.transport.capabilities(), answers) {
             Proof::Confirmed => {
                 for lease in probe.nodes.iter().filter_map(|id| self.leases.get(*id)) {
@@ -217,7 +210,7 @@ impl Heartbeat {
     }
 
     /// A watch on a held node fired.
-    pub(crate) fn node_changed(&mut self, fired: Fired) {
+    fn node_changed(&mut self, fired: Fired) {
         let mut open = self.leases.open.lock();
         let touched = open
             .iter_mut()
@@ -233,7 +226,7 @@ impl Heartbeat {
     }
 
     /// A held node was read, and has a watch if it exists.
-    pub(crate) fn node_read(&mut self, id: u64, answered: &Answered) {
+    fn node_read(&mut self, id: u64, answered: &Answered) {
         let mut open = self.leases.open.lock();
         let Some(entry) = open.get_mut(&id) else {
             return;

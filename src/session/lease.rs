@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::recipe::belief::{Belief, News};
 use crate::recipe::validity::Stamp;
+use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::time::clock::nanos;
 use crate::transport::session_validity::SessionValidity;

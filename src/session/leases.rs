@@ -3,17 +3,16 @@
 //! Guards register from their threads; the heartbeat renews the leases on the background
 //! thread.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
-use parking_lot::Mutex;
-
 use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
+use crate::system::channel::Sender;
+use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 use crate::transport::WatchId;
 
@@ -22,7 +21,7 @@ pub(super) const WATCH_AFTER: Duration = Duration::from_millis(50);
 
 /// See the module's documentation.
 pub(crate) struct Leases {
-    pub(super) open: Mutex<HashMap<u64, OpenLease>>,
+    pub(super) open: Mutex<BTreeMap<u64, OpenLease>>,
     pub(super) next: AtomicU64,
     /// When the background thread looks next; a lease that is due later need not wake it.
     pub(super) next_look: AtomicU64,

@@ -32,8 +32,7 @@ pub(crate) mod queries;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::background::Background;
 use self::caller::Caller;
@@ -46,11 +45,13 @@ use crate::local::process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
+use crate::system::channel::bounded;
+use crate::system::clock;
+use crate::system::thread;
 use crate::transport::counted::Counted;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Snapshot, Status};
 use crate::transport::{Transport, WatchId};
-use crossbeam_channel::bounded;
 
 /// How long to wait for the end of a session.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
@@ -141,9 +142,9 @@ impl Session {
         self.wait_for_delayed_releases(&snapshot);
         // The guards first: the server may grant their locks to other clients at once.
         self.status.closed();
-        let began = Instant::now();
+        let began = clock::now();
         self.transport.close(CLOSE_LIMIT);
-        let in_time = began.elapsed() < CLOSE_LIMIT;
+        let in_time = clock::now().saturating_duration_since(began) < CLOSE_LIMIT;
         self.background.stop(CLOSE_LIMIT);
         snapshot.is_over() || (in_time && snapshot.state == SessionState::Connected)
     }
@@ -152,7 +153,7 @@ impl Session {
     /// client ends.
     fn wait_for_delayed_releases(&self, snapshot: &Snapshot) {
         if let (Some(until), false) = (self.cleaner.held_until(), snapshot.is_over()) {
-            thread::sleep(until.saturating_duration_since(Instant::now()));
+            thread::sleep(until.saturating_duration_since(clock::now()));
             self.cleaner.push();
         }
     }

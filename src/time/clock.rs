@@ -7,35 +7,16 @@
 use std::ops::Add;
 use std::time::Duration;
 
+use crate::system::clock;
+
 /// A point in time, comparable within one boot of this machine.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
     /// Returns the present.
-    #[cfg(unix)]
     pub(crate) fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
-
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        const CLOCK: ClockId = ClockId::Boottime;
-        // On the BSDs and macOS this one counts suspend.
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        const CLOCK: ClockId = ClockId::Monotonic;
-
-        let time = clock_gettime(CLOCK);
-        Self(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-    }
-
-    /// Returns the present.
-    #[cfg(not(unix))]
-    pub(crate) fn now() -> Self {
-        use std::sync::OnceLock;
-        use std::time::Instant;
-
-        // Counts suspend on Windows.
-        static START: OnceLock<Instant> = OnceLock::new();
-        Self(1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+        Self(nanos(clock::since_boot()))
     }
 
     /// Returns the moment that [`as_nanos`](Self::as_nanos) returned as a number.

@@ -4,36 +4,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, at, never, select};
+use crate::system::channel::{Receiver, Waitable, wait_any};
+use crate::system::clock;
 
 /// Later than the end of any wait: a century.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The time `duration` from now, or a century from now if that is sooner.
 pub(crate) fn from_now(duration: Duration) -> Instant {
-    let now = Instant::now();
+    let now = clock::now();
     now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
 
 /// Whether a time is so late that no wait lasts until then.
 pub(crate) fn never_comes(time: Instant) -> bool {
-    FAR / 2 < time.saturating_duration_since(Instant::now())
+    FAR / 2 < time.saturating_duration_since(clock::now())
 }
 
 /// A deadline and a way to cancel; either may be absent.
 ///
-/// Both are channels, so that one `select!` waits with and without them. A limit that was
-/// reached stays reached, although a channel reports it only once: a thread that takes the
-/// message out of `cancel` must call [`cancelled`](Self::cancelled).
+/// A limit that was reached stays reached, although a channel reports a cancel only once.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
-    pub(crate) cancel: Receiver<()>,
+    cancel: Option<Receiver<()>>,
     cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
-    /// Whether `cancel` may report anything.
-    cancellable: bool,
     /// When the call began.
-    pub(crate) begun: Instant,
+    begun: Instant,
 }
 
 /// The limit was reached.
@@ -44,17 +41,16 @@ impl Limit {
     /// A limit at the `deadline`, or when `cancel` has a message.
     pub(crate) fn new(deadline: Option<Instant>, cancel: Option<Receiver<()>>) -> Self {
         Self {
-            cancellable: cancel.is_some(),
-            cancel: cancel.unwrap_or_else(never),
+            cancel,
             cancelled: Arc::default(),
             deadline,
-            begun: Instant::now(),
+            begun: clock::now(),
         }
     }
 
     /// A limit after `duration`; none if that is too long to be counted.
     pub(crate) fn after(duration: Duration) -> Self {
-        Self::new(Instant::now().checked_add(duration), None)
+        Self::new(clock::now().checked_add(duration), None)
     }
 
     /// Returns a limit that is also reached at `deadline`.
@@ -68,14 +64,12 @@ impl Limit {
 
     /// Takes the next message out of a channel; a disconnected channel counts as the limit.
     ///
-    /// Without a way to cancel there is no `select!`, which would make the woken thread wait
-    /// for the one that woke it.
+    /// Without a way to cancel it waits for the one channel alone, which is cheaper.
     pub(crate) fn recv<T>(&self, channel: &Receiver<T>) -> Result<T, LimitReached> {
-        if self.cancellable {
-            return select! {
-                recv(channel) -> message => message.map_err(|_| LimitReached),
-                recv(self.timer()) -> _ => Err(LimitReached),
-                recv(self.cancel) -> _ => Err(self.cancelled()),
+        while self.cancel.is_some() {
+            match channel.try_recv() {
+                Err(error) if error.is_empty() => self.wait_any(&[channel])?,
+                received => return received.map_err(|_| LimitReached),
             };
         }
         match self.deadline {
@@ -84,41 +78,64 @@ impl Limit {
         }
     }
 
+    /// Blocks until one of the channels has a message or no sender; returns its place in the
+    /// list.
+    pub(crate) fn wait_any(&self, channels: &[&dyn Waitable]) -> Result<usize, LimitReached> {
+        self.wait_any_for(None, channels)?.ok_or(LimitReached)
+    }
+
+    /// As `wait_any`, but no longer than `pause`: then it returns `None`.
+    pub(crate) fn wait_any_for(
+        &self,
+        pause: Option<Duration>,
+        channels: &[&dyn Waitable],
+    ) -> Result<Option<usize>, LimitReached> {
+        let paused = pause.map(from_now);
+        let until = match (self.deadline, paused) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let mut all = channels.to_vec();
+        all.extend(self.cancel.iter().map(|cancel| cancel as &dyn Waitable));
+        while !self.is_over() {
+            match wait_any(&all, until) {
+                Some(place) if place < channels.len() => return Ok(Some(place)),
+                None if until == paused => return Ok(None),
+                // Cancelled, unless another call that shares the channel was faster.
+                _ => {}
+            }
+        }
+        Err(LimitReached)
+    }
+
+    /// Returns for how long the call has waited.
+    pub(crate) fn spent(&self) -> Duration {
+        clock::now().saturating_duration_since(self.begun)
+    }
+
     pub(crate) fn is_cancellable(&self) -> bool {
-        self.cancellable
+        self.cancel.is_some()
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Returns a channel that is filled at the deadline, and for good once it was cancelled.
-    pub(crate) fn timer(&self) -> Receiver<Instant> {
-        match self.cancelled.load(Ordering::Relaxed) {
-            true => at(Instant::now()),
-            false => self.deadline.map_or_else(never, at),
+    /// Takes the message out of the channel that cancels, if there is one.
+    fn note_cancel(&self) {
+        let said = |cancel: &Receiver<()>| !cancel.try_recv().is_err_and(|error| error.is_empty());
+        if self.cancel.as_ref().is_some_and(said) {
+            self.cancelled.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Records that a message came through `cancel`.
-    pub(crate) fn cancelled(&self) -> LimitReached {
-        self.cancelled.store(true, Ordering::Relaxed);
-        LimitReached
     }
 
     /// Returns whether the limit is reached.
     pub(crate) fn is_over(&self) -> bool {
+        self.note_cancel();
         self.cancelled.load(Ordering::Relaxed)
             || self
                 .deadline
-                .is_some_and(|deadline| deadline <= Instant::now())
-            || select! {
-                recv(self.cancel) -> _ => {
-                    self.cancelled();
-                    true
-                }
-                default => false,
-            }
+                .is_some_and(|deadline| deadline <= clock::now())
     }
 }
 
@@ -128,11 +145,17 @@ mod tests {
 
     use super::*;
 
+    /// Waits for a channel that is never filled.
+    fn waits(limit: &Limit) -> Result<usize, LimitReached> {
+        let (_to, silent) = bounded::<()>(1);
+        limit.wait_any(&[&silent])
+    }
+
     #[test]
     fn a_reached_limit_stays_reached() {
         let over = Limit::after(Duration::ZERO);
         for _ in 0..3 {
-            assert!(over.timer().recv().is_ok());
+            assert_eq!(waits(&over), Err(LimitReached));
             assert!(over.is_over());
         }
     }
@@ -142,16 +165,22 @@ mod tests {
         let (cancel, cancelled) = bounded(1);
         let limit = Limit::new(None, Some(cancelled));
         assert!(!limit.is_over());
-        cancel.send(()).unwrap();
         let shorter = limit.clone().until(Some(Instant::now()));
-        assert!(shorter.timer().recv().is_ok());
-        assert!(
-            limit.timer().try_recv().is_err(),
-            "only the shorter one is over"
-        );
-        assert!(shorter.cancel.recv().is_ok());
-        shorter.cancelled();
-        assert!(limit.timer().recv().is_ok());
-        assert!(limit.is_over());
+        assert_eq!(waits(&shorter), Err(LimitReached));
+        assert!(!limit.is_over(), "only the shorter one is over");
+        cancel.send(()).unwrap();
+        assert_eq!(waits(&limit), Err(LimitReached));
+        assert_eq!(waits(&limit), Err(LimitReached), "the message is taken");
+        assert!(shorter.is_over() && limit.is_over());
+    }
+
+    #[test]
+    fn a_pause_that_is_shorter_than_the_limit_ends_without_an_error() {
+        let (to, channel) = bounded(1);
+        let limit = Limit::after(Duration::from_secs(60));
+        let pause = Some(Duration::from_millis(1));
+        assert_eq!(limit.wait_any_for(pause, &[&channel]), Ok(None));
+        to.send(()).unwrap();
+        assert_eq!(limit.wait_any_for(pause, &[&channel]), Ok(Some(0)));
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::{fmt, iter};
 
-use parking_lot::Mutex;
-
 use super::slot::Slot;
 use crate::error::Error;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::validity::Stamp;
+use crate::system::sync::Mutex;
 
 /// One request, and what to do with the answer.
 pub(crate) struct Call {

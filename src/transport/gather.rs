@@ -3,10 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::call::{Answer, Answered, Call, Failure, Watch};
 use crate::jute::Request;
+use crate::system::sync::Mutex;
 
 /// Makes calls of these requests. `done` runs once all of them are answered, with the
 /// answers in the order of the requests.

@@ -4,13 +4,11 @@
 //! which pays for an answer from another thread and not for one from a server: it only
 //! keeps a processor busy.
 
-use std::thread;
-use std::time::Instant;
-
-use crossbeam_channel::{Receiver, unbounded};
-
 use super::Transport;
 use super::slot::Slot;
+use crate::system::channel::{Receiver, unbounded};
+use crate::system::clock;
+use crate::system::thread;
 use crate::time::limit::{Limit, LimitReached};
 
 /// The receiving end; one thread reads it.
@@ -51,10 +49,7 @@ impl<T> Mailbox<T> {
             if let Ok(letter) = self.letters.try_recv() {
                 return Ok(letter);
             }
-            if limit
-                .deadline()
-                .is_some_and(|until| until <= Instant::now())
-            {
+            if limit.deadline().is_some_and(|until| until <= clock::now()) {
                 return Err(LimitReached);
             }
             // A sender unparks this thread after it put the letter in.
@@ -65,6 +60,7 @@ impl<T> Mailbox<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Duration;
 
     use super::*;

@@ -1,9 +1,10 @@
 //! The sending end of a mailbox.
 
-use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crossbeam_channel::Sender;
+use crate::system::channel::Sender;
+use crate::system::clock;
+use crate::system::thread::{self, Thread};
 
 /// The sending end of a mailbox or a channel.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Slot<T> {
 pub(crate) fn park(until: Option<Instant>) {
     match until {
         None => thread::park(),
-        Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
+        Some(until) => thread::park_timeout(until.saturating_duration_since(clock::now())),
     }
 }
 

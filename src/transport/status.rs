@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
-
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
+use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::sync::Mutex;
 use crate::time::clock::{Moment, nanos};
 
 /// How many events a user's receiver keeps unread; later ones are dropped.

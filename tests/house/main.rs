@@ -9,16 +9,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import, besides itself.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 15] = [
     ("jute", &[]),
     ("recipe", &["jute"]),
-    ("time", &[]),
-    ("leaves", &["jute", "recipe", "time"]),
-    ("local", &["time"]),
-    ("transport", &["jute", "recipe", "leaves", "time", "local"]),
+    ("system", &[]),
+    ("time", &["system"]),
+    ("leaves", &["jute", "recipe", "system", "time"]),
+    ("local", &["system", "time"]),
+    (
+        "transport",
+        &["jute", "recipe", "leaves", "system", "time", "local"],
+    ),
     (
         "session",
-        &["jute", "recipe", "leaves", "time", "local", "transport"],
+        &[
+            "jute",
+            "recipe",
+            "leaves",
+            "system",
+            "time",
+            "local",
+            "transport",
+        ],
     ),
     (
         "lock",
@@ -26,6 +38,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
             "jute",
             "recipe",
             "leaves",
+            "system",
             "time",
             "local",
             "transport",
@@ -38,6 +51,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
             "jute",
             "recipe",
             "leaves",
+            "system",
             "time",
             "local",
             "transport",
@@ -47,6 +61,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ),
     ("embedded", &["jute", "recipe", "leaves", "time"]),
     ("mysql", &["recipe", "leaves", "time", "local"]),
+    ("sim", &["system", "embedded"]),
     // These see what users see.
     ("bin", &[]),
     ("lib", &["nouns", "leaves", "recipe", "transport"]),
@@ -106,6 +121,45 @@ fn only_one_folder_names_the_zookeeper_crate() {
             assert!(!text.match_indices("zookeeper::").any(names_it), "{file}");
         }
     }
+}
+
+/// What waits, tells the time or draws lots has two sides, and one of them can be repeated.
+#[test]
+fn nothing_is_taken_from_the_system_past_the_layer() {
+    // These do not run in the simulation. The owner's card shows a thread's name.
+    const EXEMPT: [&str; 6] = [
+        "src/bin/",
+        "src/embedded/",
+        "src/mysql/",
+        "src/system/",
+        "src/transport/zookeeper_crate/",
+        "src/owner.rs",
+    ];
+    const BANNED: [&str; 14] = [
+        "parking_lot::",
+        "crossbeam_channel::",
+        "std::sync::Mutex",
+        "std::sync::mpsc",
+        "Instant::now",
+        ".elapsed()",
+        "SystemTime::now",
+        "thread::scope",
+        "thread::Builder",
+        "std::thread::sleep",
+        "std::thread::park",
+        "std::net::TcpStream",
+        "ToSocketAddrs",
+        "Uuid::new_v4",
+    ];
+    let mut past = Vec::new();
+    for (file, text) in sources("src") {
+        if EXEMPT.iter().any(|exempt| file.starts_with(exempt)) {
+            continue;
+        }
+        let named = BANNED.iter().filter(|name| text.contains(**name));
+        past.extend(named.map(|name| format!("{file} names {name}")));
+    }
+    assert!(past.is_empty(), "{past:#?}");
 }
 
 /// The walk in CONTRIBUTING names the files through which one `lock()` goes.

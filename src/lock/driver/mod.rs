@@ -29,6 +29,7 @@ use crate::session::call_error::{CallError, over};
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::GrantProof;
 use crate::session::lease::Lease;
+use crate::system::clock;
 use crate::time::limit::LimitReached;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
@@ -51,7 +52,7 @@ pub(super) fn acquire(
     request: &mut LockRequest<'_>,
     mut last: Option<LastGrant>,
 ) -> Result<Option<Reached>> {
-    let since = Instant::now();
+    let since = clock::now();
     let mut caller = session.caller();
     loop {
         let Some(snapshot) = caller.connected(&request.limit)? else {
@@ -147,7 +148,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             attempt,
             caller,
             snapshot,
-            since: Instant::now(),
+            since: clock::now(),
             proof: GrantProof::default(),
             listing: None,
             watched: Watched::default(),
@@ -296,7 +297,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         let news = self.told.as_ref() != Some(&place);
         if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
             on_wait(&Ahead {
-                since: self.since.elapsed(),
+                since: clock::now().saturating_duration_since(self.since),
                 count: blocked.ahead,
                 nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
                 holds: blocked.holds,

@@ -3,13 +3,14 @@
 //! Watches and changes of the connection are told in one channel, so that a wait without
 //! a cancel needs no `select!`.
 
-use crossbeam_channel::{after, never, select};
+use std::iter;
 
 use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
 use crate::recipe::attempt::Event;
 use crate::recipe::overdue_holder::Overdue;
+use crate::system::channel::{Receiver, Waitable};
 use crate::time::limit::LimitReached;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};
@@ -35,22 +36,25 @@ impl Driver<'_, '_> {
         }
         let period = self.request.overdue.as_ref().map(Overdue::pause);
         let under = self.queue.under.map(|under| under.events().clone());
-        let fired = match (period, under) {
-            (None, None) => self
-                .fired
-                .recv(&*self.session.transport, &self.request.limit),
-            (period, under) => {
-                self.session.transport.attend();
-                select! {
-                    recv(period.map_or_else(never, after)) -> _ => return self.hurry(),
-                    recv(self.fired.letters()) -> fired => fired.map_err(|_| LimitReached),
-                    recv(under.unwrap_or_else(never)) -> _ => return Ok(Step::Again),
-                    recv(self.request.limit.timer()) -> _ => Err(LimitReached),
-                    recv(self.request.limit.cancel) -> _ => Err(self.request.limit.cancelled()),
+        let limit = &self.request.limit;
+        if period.is_some() || under.is_some() {
+            self.session.transport.attend();
+            let letters: &dyn Waitable = self.fired.letters();
+            let under = under.as_ref();
+            let channels: Vec<_> = iter::once(letters)
+                .chain(under.map(|under| under as &dyn Waitable))
+                .collect();
+            match limit.wait_any_for(period, &channels) {
+                Ok(None) => return self.hurry(),
+                Ok(Some(1)) => {
+                    let _ = under.map(Receiver::try_recv);
+                    return Ok(Step::Again);
                 }
+                Ok(Some(_)) => {}
+                Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
             }
-        };
-        Ok(match fired {
+        }
+        Ok(match self.fired.recv(&*self.session.transport, limit) {
             Ok(fired) => self.woken(fired),
             Err(LimitReached) => Step::Report(Event::Cancel),
         })

@@ -5,11 +5,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr};
+
 use std::time::Duration;
 
 use super::cipher::{Cipher, Security};
 use super::hosts::Target;
+use crate::system::net::{self, TcpStream};
 
 /// How long a write may wait for room in the socket's buffer.
 ///
@@ -146,7 +148,7 @@ impl Outbox {
 }
 
 fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(address, limit)?;
+    let stream = net::connect(address, limit)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(WRITE_PATIENCE))?;

@@ -5,15 +5,15 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+use crate::system::net::TcpStream;
+use crate::system::sync::Mutex;
 use crate::time::clock::Moment;
 
 /// How much to read from the socket at once: a whole TLS record.

@@ -1,10 +1,11 @@
 //! The connect string, and the addresses that it names.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
 use crate::path::is_refused;
+use crate::system::net;
 
 const DEFAULT_PORT: u16 = 2181;
 
@@ -50,8 +51,8 @@ impl Hosts {
     pub(super) fn resolve(&self, mut unknown: impl FnMut(&Server, String)) -> Vec<Target> {
         let mut targets = Vec::new();
         for server in &self.servers {
-            match (server.host.as_str(), server.port).to_socket_addrs() {
-                Ok(addresses) => targets.extend(addresses.map(|address| Target {
+            match net::resolve(&server.host, server.port) {
+                Ok(addresses) => targets.extend(addresses.into_iter().map(|address| Target {
                     server: server.clone(),
                     address,
                 })),

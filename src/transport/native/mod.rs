@@ -42,11 +42,7 @@ mod who_reads;
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use crossbeam_channel::{Receiver, bounded};
-use parking_lot::Mutex;
 
 #[cfg(feature = "tls")]
 pub(crate) use self::cipher::Security;
@@ -56,6 +52,9 @@ use self::receive::ConnectionReader;
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;
+use crate::system::channel::{Receiver, Sender, bounded};
+use crate::system::sync::Mutex;
+use crate::system::thread::{self, JoinHandle};
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
@@ -69,10 +68,9 @@ pub(crate) fn open(config: Config, status: Arc<Status>) -> Arc<dyn Transport> {
     let (alive, ended) = bounded(0);
     let reading = Arc::<LeaderFollowers<ConnectionReader>>::default();
     let inner = (Arc::clone(&shared), Arc::clone(&reading));
-    let thread = thread::Builder::new().name("zklock-io".to_owned());
-    let thread = thread.spawn(move || {
+    let thread = thread::spawn("zklock-io", move || {
         io::run(inner.0, inner.1);
-        drop::<crossbeam_channel::Sender<()>>(alive);
+        drop::<Sender<()>>(alive);
     });
     let thread = thread.map_err(|error| {
         log::error!("cannot start a thread: {error}");

@@ -1,8 +1,9 @@
 //! Stands in for `cipher.rs` in a build without TLS: its types have no values.
 
 use std::io;
-use std::net::TcpStream;
 use std::time::Duration;
+
+use crate::system::net::TcpStream;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Security {}

@@ -14,6 +14,7 @@ use super::server_features::older;
 use super::shared::{Shared, Stage, State, path_of};
 use super::who_reads::Read;
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
+use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
 
@@ -116,7 +117,7 @@ impl Connection {
     /// Sets the read timeout: a twelfth of the session timeout, or less if `until` is sooner.
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = until.map(|until| until.saturating_duration_since(clock::now()));
         let patience = left.map_or(longest, |left| {
             left.clamp(Duration::from_millis(1), longest)
         });

@@ -8,14 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
 use super::queue::{Pending, RequestQueue};
 use super::server_features::Features;
 use super::watches::{Kind, Watches};
 use crate::jute::Request;
+use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};

@@ -5,7 +5,7 @@
 //! that an event right behind the reply finds it, and removed if the reply says that the
 //! server did not set it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem;
 
 use crate::jute::{EventKind, WatchKind, WatchLists};
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Watches(HashMap<String, Watchers>);
+pub(super) struct Watches(BTreeMap<String, Watchers>);
 
 /// The watches on one path.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@
 //! Software Architecture", volume 2).
 
 use std::fmt;
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
+use crate::system::clock;
+use crate::system::sync::{Condvar, Mutex, MutexGuard};
+use crate::system::thread::{self, Thread};
 use crate::transport::slot::park;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than
@@ -142,7 +142,7 @@ impl<R: Read> LeaderFollowers<R> {
     /// Blocks the calling thread until it is `awake` or the deadline comes; may return
     /// earlier. The thread leads meanwhile if no other does.
     pub(super) fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        let over = || awake() || until.is_some_and(|until| until <= Instant::now());
+        let over = || awake() || until.is_some_and(|until| until <= clock::now());
         let mut state = self.lead.lock();
         while !over() {
             if state.end.is_none()
@@ -182,7 +182,7 @@ impl<R: Read> LeaderFollowers<R> {
     /// cannot read. A calling thread that leads finishes first.
     pub(super) fn reclaim(&self) {
         let mut state = self.lead.lock();
-        state.crowded = Some(Instant::now());
+        state.crowded = Some(clock::now());
         self.call_io(&mut state);
     }
 
@@ -212,7 +212,7 @@ impl<R: Read> Lead<R> {
         self.contended = true;
         self.followers.push((self.last, thread::current()));
         if FEW < self.followers.len() {
-            self.crowded = Some(Instant::now());
+            self.crowded = Some(clock::now());
         }
         self.last
     }
@@ -225,7 +225,8 @@ impl<R: Read> Lead<R> {
     }
 
     fn is_crowded(&self) -> bool {
-        self.crowded.is_some_and(|since| since.elapsed() < CALM)
+        self.crowded
+            .is_some_and(|since| clock::now().saturating_duration_since(since) < CALM)
     }
 }
 
@@ -255,7 +256,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread::JoinHandle;
+    use std::thread::{self, JoinHandle};
 
     use crossbeam_channel::{Receiver, bounded};
 

@@ -1,0 +1,45 @@
+//! The run's clock, as a process sees it.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::scheduler::{Here, try_here};
+
+static BASE: OnceLock<Instant> = OnceLock::new();
+
+fn base() -> Instant {
+    *BASE.get_or_init(Instant::now)
+}
+
+/// The clock for plain timeouts: it stands still while the process is suspended.
+pub(crate) fn now() -> Instant {
+    let Some(here) = try_here() else {
+        return base();
+    };
+    let state = here.state();
+    let suspended = state.processes[state.tasks[here.me].process].suspended;
+    base() + Duration::from_nanos(state.now - suspended.min(state.now))
+}
+
+/// The clock that goes on while the process is suspended.
+pub(crate) fn since_boot() -> Duration {
+    // A machine that has been up for a day.
+    let day = Duration::from_secs(24 * 60 * 60);
+    try_here().map_or(day, |here| day + Duration::from_nanos(here.state().now))
+}
+
+/// A time of the calling thread's plain clock, as one of the run's.
+pub(super) fn at(here: &Here, time: Instant) -> u64 {
+    let state = here.state();
+    let suspended = state.processes[state.tasks[here.me].process].suspended;
+    let since = time.saturating_duration_since(base()).as_nanos();
+    u64::try_from(since)
+        .unwrap_or(u64::MAX / 2)
+        .saturating_add(suspended)
+}
+
+/// The time so far from now, as one of the run's.
+pub(super) fn after(here: &Here, time: Duration) -> u64 {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+    here.state().now.saturating_add(nanos)
+}

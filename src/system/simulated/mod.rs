@@ -1,0 +1,31 @@
+//! The simulated side: threads that hold a baton, a clock that jumps, a network in memory.
+//!
+//! ```text
+//!   the client's threads ── sync, channel, thread, clock, net ──► scheduler ──► Choice
+//!                                                                    │         (the seed)
+//!                                                                 Network ──► Peer
+//! ```
+//!
+//! Every thread is a real one, and only the one that has the baton runs. At every point
+//! where a thread could wait or wake another, the scheduler decides which goes on; when none
+//! can, the clock jumps to the next timeout or to what the network brings next. All chance
+//! comes from one seed, so a seed repeats a run. What the servers do is a [`Peer`]'s.
+
+pub mod channel;
+mod choice;
+pub(crate) mod clock;
+pub mod net;
+pub(crate) mod random;
+mod scheduler;
+mod state;
+pub(crate) mod sync;
+mod test;
+pub(crate) mod thread;
+
+pub use self::choice::{Bounded, Choice};
+pub use self::net::{Link, Network, Output, Peer, build, network};
+pub use self::scheduler::{Failure, Options, Report, run};
+pub use self::test::{
+    elapsed, freeze, freeze_for_ever, note, pauses, process, roll, story, suspend, thaw, threads,
+};
+pub use self::thread::{JoinHandle, sleep, spawn};

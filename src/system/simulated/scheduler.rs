@@ -1,0 +1,366 @@
+//! Passes the baton between the threads of a run.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use std::{fmt, mem, thread};
+
+use super::choice::Choice;
+use super::state::{Key, State, Task, TaskState};
+
+/// How long, on the run's clock, threads may take to end after the test's own has.
+const END_LIMIT: Duration = Duration::from_secs(300);
+const STACK: usize = 512 * 1024;
+
+/// A run's settings.
+#[derive(Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub choice: Choice,
+    /// Keep the lines that are noted, for a story.
+    pub record: bool,
+}
+
+/// A run that ended as it should.
+#[derive(Debug)]
+pub struct Report<T> {
+    pub value: T,
+    pub choice: Choice,
+    /// How long it took on the run's own clock.
+    pub elapsed: Duration,
+    pub steps: u64,
+    pub lines: Vec<String>,
+}
+
+/// A run that did not.
+pub struct Failure {
+    pub reason: String,
+    /// Who waited for what.
+    pub threads: String,
+    pub lines: Vec<String>,
+    pub choice: Choice,
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.lines.len().saturating_sub(400);
+        writeln!(f, "{}", self.reason)?;
+        for line in self.lines.iter().skip(from) {
+            writeln!(f, "{line}")?;
+        }
+        write!(f, "{}", self.threads)
+    }
+}
+
+pub(super) struct World {
+    state: Mutex<State>,
+    ended: Mutex<Option<mpsc::Sender<Result<Box<dyn Any + Send>, String>>>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Here {
+    pub(super) world: Arc<World>,
+    pub(super) me: usize,
+}
+
+/// A thread that was started, and where its result will be.
+pub(super) struct Started<T> {
+    pub(super) task: usize,
+    pub(super) real: thread::Thread,
+    pub(super) result: Arc<Mutex<Option<thread::Result<T>>>>,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+static KEYS: AtomicU64 = AtomicU64::new(1);
+
+pub(super) fn new_key() -> Key {
+    KEYS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The run that this thread is part of, if it is of any.
+pub(super) fn try_here() -> Option<Here> {
+    HERE.try_with(|here| here.borrow().clone()).ok().flatten()
+}
+
+pub(super) fn here() -> Here {
+    try_here().expect("only within a simulated run")
+}
+
+impl Here {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.world.state()
+    }
+
+    /// A point at which another thread may go on.
+    pub(super) fn step(&self) {
+        if thread::panicking() {
+            return;
+        }
+        let mut state = self.state();
+        if state.step(self.me) {
+            self.pass(state);
+        }
+    }
+
+    /// Waits until one of the keys is woken or the time comes; may return earlier.
+    pub(super) fn block(&self, on: Vec<Key>, until: Option<u64>, what: &'static str) {
+        let mut state = self.state();
+        state.steps += 1;
+        state.tasks[self.me].state = TaskState::Waiting { on, until, what };
+        self.pass(state);
+    }
+
+    /// Waits until the check says something, or the time comes.
+    pub(super) fn wait<R>(
+        &self,
+        keys: &[Key],
+        until: Option<u64>,
+        what: &'static str,
+        mut check: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        loop {
+            if let Some(result) = check() {
+                return Some(result);
+            }
+            if until.is_some_and(|until| until <= self.state().now) {
+                return None;
+            }
+            self.block(keys.to_vec(), until, what);
+        }
+    }
+
+    /// Gives the baton to whoever goes on, and waits until it comes back.
+    fn pass(&self, mut state: MutexGuard<'_, State>) {
+        let next = match state.pick(self.me) {
+            Ok(next) => next,
+            Err(reason) => {
+                state.failure.get_or_insert(reason.clone());
+                drop(state);
+                self.world.end(Err(reason));
+                stand_still();
+            }
+        };
+        if next == self.me {
+            return;
+        }
+        let mine = Arc::clone(&state.tasks[self.me].go);
+        state.hand(next);
+        drop(state);
+        wait_for(&mine);
+    }
+}
+
+fn wait_for(go: &AtomicBool) {
+    while !go.swap(false, Ordering::Acquire) {
+        thread::park();
+    }
+}
+
+/// What a thread does after its run has failed: nothing, for ever.
+fn stand_still() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+impl State {
+    fn hand(&self, to: usize) {
+        let task = &self.tasks[to];
+        task.go.store(true, Ordering::Release);
+        if let Some(thread) = &task.thread {
+            thread.unpark();
+        }
+    }
+
+    fn add(&mut self, name: &str, process: usize) -> usize {
+        self.tasks.push(Task {
+            name: name.to_owned(),
+            process,
+            thread: None,
+            go: Arc::default(),
+            state: TaskState::Ready,
+            token: false,
+            paused_until: 0,
+            park_key: new_key(),
+            end_key: new_key(),
+        });
+        self.tasks.len() - 1
+    }
+}
+
+impl World {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, outcome: Result<Box<dyn Any + Send>, String>) {
+        let ended = self
+            .ended
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(ended) = ended {
+            let _ = ended.send(outcome);
+        }
+    }
+}
+
+/// Runs a test's own thread, and all that it starts, until all have ended.
+pub fn run<T: Send + 'static>(
+    options: Options,
+    main: impl FnOnce() -> T + Send + 'static,
+) -> Result<Report<T>, Failure> {
+    let Options {
+        seed,
+        choice,
+        record,
+    } = options;
+    let (to, ended) = mpsc::channel();
+    let world = Arc::new(World {
+        state: Mutex::new(State::new(seed, choice, record)),
+        ended: Mutex::new(Some(to)),
+    });
+    let me = world.state().add("main", 0);
+    let go = Arc::clone(&world.state().tasks[me].go);
+    go.store(true, Ordering::Release);
+    let inner = Arc::clone(&world);
+    let real = thread::Builder::new().name("main".to_owned());
+    let real = real.spawn(move || {
+        let here = Here { world: inner, me };
+        begin(&here, &go);
+        let value = catch_unwind(AssertUnwindSafe(main));
+        let outcome = match value {
+            Ok(value) => here
+                .await_the_others()
+                .map(|()| Box::new(value) as Box<dyn Any + Send>),
+            Err(panic) => Err(text_of(&*panic)),
+        };
+        here.state().tasks[me].state = TaskState::Done;
+        here.world.end(outcome);
+    });
+    drop(real.expect("a thread"));
+    let outcome = ended
+        .recv()
+        .unwrap_or_else(|_| Err("the run vanished".to_owned()));
+    let mut state = world.state();
+    let lines = mem::take(&mut state.lines).into();
+    let choice = state.choice.clone();
+    match outcome {
+        Ok(value) => Ok(Report {
+            value: *value.downcast().expect("what the main thread returned"),
+            choice,
+            elapsed: Duration::from_nanos(state.now),
+            steps: state.steps,
+            lines,
+        }),
+        Err(reason) => Err(Failure {
+            reason,
+            threads: state.story(),
+            lines,
+            choice,
+        }),
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
+}
+
+fn begin(here: &Here, go: &AtomicBool) {
+    HERE.with(|slot| *slot.borrow_mut() = Some(here.clone()));
+    let seed = {
+        let mut state = here.state();
+        state.tasks[here.me].thread = Some(thread::current());
+        state.rng.u64(..)
+    };
+    fastrand::seed(seed);
+    wait_for(go);
+}
+
+impl Here {
+    fn await_the_others(&self) -> Result<(), String> {
+        let until = self.state().now + END_LIMIT.as_nanos() as u64;
+        loop {
+            let left = {
+                let state = self.state();
+                let others = state
+                    .tasks
+                    .iter()
+                    .filter(|task| !matches!(task.state, TaskState::Done));
+                let keys: Vec<_> = others.map(|task| task.end_key).collect();
+                let own = state.tasks[self.me].end_key;
+                keys.into_iter()
+                    .filter(|key| *key != own)
+                    .collect::<Vec<_>>()
+            };
+            if left.is_empty() {
+                return Ok(());
+            }
+            if until <= self.state().now {
+                return Err("threads are left at the end".to_owned());
+            }
+            self.block(left, Some(until), "for the other threads to end");
+        }
+    }
+
+    /// Starts a thread in a process.
+    pub(super) fn start<T: Send + 'static>(
+        &self,
+        name: &str,
+        process: usize,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> Started<T> {
+        let (me, go) = {
+            let mut state = self.state();
+            let me = state.add(name, process);
+            (me, Arc::clone(&state.tasks[me].go))
+        };
+        let result = Arc::new(Mutex::new(None));
+        let (slot, world) = (Arc::clone(&result), Arc::clone(&self.world));
+        // The scheduler may pick the thread before it has begun: it tells when it has.
+        let (begun, has_begun) = mpsc::channel();
+        let real = thread::Builder::new()
+            .name(name.to_owned())
+            .stack_size(STACK);
+        let real = real.spawn(move || {
+            let here = Here { world, me };
+            let _ = begun.send(());
+            begin(&here, &go);
+            let value = catch_unwind(AssertUnwindSafe(run));
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            here.finish();
+        });
+        let real = real.expect("a thread");
+        let _ = has_begun.recv();
+        self.state().tasks[me].thread = Some(real.thread().clone());
+        self.step();
+        Started {
+            task: me,
+            real: real.thread().clone(),
+            result,
+        }
+    }
+
+    fn finish(&self) {
+        HERE.with(|slot| slot.borrow_mut().take());
+        let mut state = self.state();
+        let key = state.tasks[self.me].end_key;
+        state.tasks[self.me].state = TaskState::Done;
+        state.wake(key);
+        match state.pick(self.me) {
+            Ok(next) => state.hand(next),
+            Err(reason) => {
+                drop(state);
+                self.world.end(Err(reason));
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a test does in a run.
+
+use std::time::Duration;
+
+use super::scheduler::{here, try_here};
+use super::state::{Process, Task, TaskState};
+use super::thread::JoinHandle;
+
+/// Starts a process with a thread; threads that it starts belong to the process too.
+pub fn process<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> (usize, JoinHandle<T>) {
+    let here = here();
+    let number = {
+        let mut state = here.state();
+        state.processes.push(Process {
+            name: name.to_owned(),
+            ..Process::default()
+        });
+        state.processes.len() - 1
+    };
+    (number, JoinHandle::new(here.start("main", number, run)))
+}
+
+/// The time since the run began.
+pub fn elapsed() -> Duration {
+    Duration::from_nanos(here().state().now)
+}
+
+/// A number below `limit`, from the run's seed.
+pub fn roll(limit: u64) -> u64 {
+    here().state().rng.u64(..limit.max(1))
+}
+
+/// Puts a line into the story.
+pub fn note(text: &str) {
+    if let Some(here) = try_here() {
+        here.state().note(Some(here.me), text);
+    }
+}
+
+/// Who waits for what, now.
+pub fn story() -> String {
+    here().state().story()
+}
+
+/// How many threads there are.
+pub fn threads() -> usize {
+    let here = here();
+    let state = here.state();
+    let alive = |task: &&Task| !matches!(task.state, TaskState::Done);
+    state.tasks.iter().filter(alive).count()
+}
+
+/// When threads were let stand by the scheduler: from, to.
+pub fn pauses() -> Vec<(Duration, Duration)> {
+    let here = here();
+    let state = here.state();
+    let time = Duration::from_nanos;
+    state
+        .pauses
+        .iter()
+        .map(|(from, to)| (time(*from), time(*to)))
+        .collect()
+}
+
+/// Lets all threads of a process stand for so long, as SIGSTOP does.
+pub fn freeze(process: usize, time: Duration) {
+    let here = here();
+    let mut state = here.state();
+    let until = state.now + time.as_nanos() as u64;
+    let now = state.now;
+    state.pauses.push((now, until));
+    let frozen = &mut state.processes[process].frozen_until;
+    *frozen = (*frozen).max(until);
+}
+
+/// Lets all threads of a process stand until it is thawed, as if it had crashed.
+pub fn freeze_for_ever(process: usize) {
+    here().state().processes[process].frozen_until = u64::MAX;
+}
+
+/// Ends [`freeze_for_ever`].
+pub fn thaw(process: usize) {
+    here().state().processes[process].frozen_until = 0;
+}
+
+/// As [`freeze`], while the process's plain clock and its timeouts stand still too, as when
+/// a machine sleeps.
+pub fn suspend(process: usize, time: Duration) {
+    freeze(process, time);
+    let here = here();
+    let mut state = here.state();
+    let time = time.as_nanos() as u64;
+    state.processes[process].suspended += time;
+    for task in &mut state.tasks {
+        if task.process == process
+            && let TaskState::Waiting {
+                until: Some(until), ..
+            } = &mut task.state
+        {
+            *until += time;
+        }
+    }
+}
