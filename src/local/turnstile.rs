@@ -303,7 +303,7 @@ impl<T, S> fmt::Debug for Turn<T, S> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use crossbeam_channel::bounded;
+    use crate::system::channel::bounded;
 
     use super::*;
 

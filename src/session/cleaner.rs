@@ -381,7 +381,7 @@ mod tests {
         let status = Arc::new(Status::new(Duration::from_secs(1), true));
         status.connected(1);
         let mute = Arc::new(Mute::default());
-        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let (wake, _woken) = crate::system::channel::bounded(1);
         let cleaner = Arc::new(Cleaner::new(status, mute.clone(), Arc::default(), wake));
         let perhaps = Orphan::Prefix("_c_me-lock-".to_owned());
         let id = cleaner.put(PendingNode::new("/m", 1, perhaps));
@@ -454,7 +454,7 @@ mod tests {
     fn only_what_is_to_be_held_keeps_a_client_from_its_end() {
         let status = Arc::new(Status::new(Duration::from_secs(1), true));
         status.connected(1);
-        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let (wake, _woken) = crate::system::channel::bounded(1);
         let cleaner = Cleaner::new(status, Arc::<Mute>::default(), Arc::default(), wake);
         let cleaner = Arc::new(cleaner);
         for failure in [
@@ -483,9 +483,9 @@ mod tests {
     #[test]
     fn who_waits_for_a_release_hears_of_a_client_that_was_closed() {
         let status = Arc::new(Status::new(Duration::from_secs(1), true));
-        let (wake, _woken) = crossbeam_channel::bounded(1);
+        let (wake, _woken) = crate::system::channel::bounded(1);
         let cleaner = Cleaner::new(status, Arc::<Mute>::default(), Arc::default(), wake);
-        let (to, ended) = crossbeam_channel::bounded(1);
+        let (to, ended) = crate::system::channel::bounded(1);
         let mut entry = PendingNode::new("/m", 1, Orphan::Node("n".to_owned()));
         entry.waiter = Some(to.into());
         let id = cleaner.put(entry);

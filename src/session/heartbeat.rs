@@ -357,7 +357,7 @@ impl fmt::Debug for Heartbeat {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::bounded;
+    use crate::system::channel::bounded;
 
     use super::*;
     use crate::transport::native;

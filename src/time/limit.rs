@@ -141,7 +141,7 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::bounded;
+    use crate::system::channel::bounded;
 
     use super::*;
 

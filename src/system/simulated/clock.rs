@@ -12,7 +12,7 @@ fn base() -> Instant {
 }
 
 /// The clock for plain timeouts: it stands still while the process is suspended.
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     let Some(here) = try_here() else {
         return base();
     };

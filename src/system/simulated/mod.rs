@@ -20,9 +20,12 @@ mod scheduler;
 mod state;
 pub(crate) mod sync;
 mod test;
+#[cfg(test)]
+mod tests;
 pub(crate) mod thread;
 
 pub use self::choice::{Bounded, Choice};
+pub use self::clock::now;
 pub use self::net::{Link, Network, Output, Peer, build, network};
 pub use self::scheduler::{Failure, Options, Report, run};
 pub use self::test::{

@@ -228,12 +228,12 @@ pub fn run<T: Send + 'static>(
     });
     let me = world.state().add("main", 0);
     let go = Arc::clone(&world.state().tasks[me].go);
-    go.store(true, Ordering::Release);
+    let (start, seed) = (Arc::clone(&go), world.state().rng.u64(..));
     let inner = Arc::clone(&world);
     let real = thread::Builder::new().name("main".to_owned());
     let real = real.spawn(move || {
         let here = Here { world: inner, me };
-        begin(&here, &go);
+        begin(&here, &go, seed);
         let value = catch_unwind(AssertUnwindSafe(main));
         let outcome = match value {
             Ok(value) => here
@@ -244,7 +244,10 @@ pub fn run<T: Send + 'static>(
         here.state().tasks[me].state = TaskState::Done;
         here.world.end(outcome);
     });
-    drop(real.expect("a thread"));
+    let real = real.expect("a thread").thread().clone();
+    world.state().tasks[me].thread = Some(real.clone());
+    start.store(true, Ordering::Release);
+    real.unpark();
     let outcome = ended
         .recv()
         .unwrap_or_else(|_| Err("the run vanished".to_owned()));
@@ -274,13 +277,10 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a text").to_owned()
 }
 
-fn begin(here: &Here, go: &AtomicBool) {
+/// Waits for the baton. Until then, nothing of the run may depend on the thread: when it
+/// begins is the machine's choice.
+fn begin(here: &Here, go: &AtomicBool, seed: u64) {
     HERE.with(|slot| *slot.borrow_mut() = Some(here.clone()));
-    let seed = {
-        let mut state = here.state();
-        state.tasks[here.me].thread = Some(thread::current());
-        state.rng.u64(..)
-    };
     fastrand::seed(seed);
     wait_for(go);
 }
@@ -323,23 +323,20 @@ impl Here {
             let me = state.add(name, process);
             (me, Arc::clone(&state.tasks[me].go))
         };
+        let seed = self.state().rng.u64(..);
         let result = Arc::new(Mutex::new(None));
         let (slot, world) = (Arc::clone(&result), Arc::clone(&self.world));
-        // The scheduler may pick the thread before it has begun: it tells when it has.
-        let (begun, has_begun) = mpsc::channel();
         let real = thread::Builder::new()
             .name(name.to_owned())
             .stack_size(STACK);
         let real = real.spawn(move || {
             let here = Here { world, me };
-            let _ = begun.send(());
-            begin(&here, &go);
+            begin(&here, &go, seed);
             let value = catch_unwind(AssertUnwindSafe(run));
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             here.finish();
         });
         let real = real.expect("a thread");
-        let _ = has_begun.recv();
         self.state().tasks[me].thread = Some(real.thread().clone());
         self.step();
         Started {

@@ -35,7 +35,8 @@ mod receive;
 mod root;
 mod server_features;
 mod shared;
-#[cfg(test)]
+// They need real servers.
+#[cfg(all(test, not(zklock_sim)))]
 mod tests;
 mod watches;
 mod who_reads;

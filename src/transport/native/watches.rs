@@ -193,7 +193,7 @@ impl Parts {
 mod tests {
     use std::sync::Arc;
 
-    use crossbeam_channel::{Receiver, unbounded};
+    use crate::system::channel::{Receiver, unbounded};
 
     use super::*;
 

@@ -258,7 +258,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::{self, JoinHandle};
 
-    use crossbeam_channel::{Receiver, bounded};
+    use crate::system::channel::{Receiver, bounded};
 
     use super::super::channel::Channel;
     use super::super::end::End;

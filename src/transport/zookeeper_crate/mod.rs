@@ -23,7 +23,8 @@
 
 mod calls;
 mod shared;
-#[cfg(test)]
+// They need real servers.
+#[cfg(all(test, not(zklock_sim)))]
 mod tests;
 mod watches;
 mod workers;

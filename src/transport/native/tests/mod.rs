@@ -11,7 +11,7 @@ mod tls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 
 use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
 use crate::jute::{

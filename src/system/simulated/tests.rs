@@ -1,0 +1,171 @@
+//! The scheduler finds what it is there to find.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::sync::{Condvar, Mutex};
+use super::thread::{current, park, sleep};
+use super::{Bounded, Choice, Options, channel, elapsed, run, spawn};
+
+fn random(seed: u64) -> Options {
+    Options {
+        seed,
+        choice: Choice::Random {
+            switch: 0.5,
+            pause: 0.0,
+            longest: Duration::ZERO,
+        },
+        record: true,
+    }
+}
+
+/// Runs a piece in every order with so many preemptions; returns what came out, and how many
+/// orders there are.
+fn all_orders<T: Ord + Send + 'static>(most: usize, piece: fn() -> T) -> (BTreeSet<T>, usize) {
+    let (mut bounded, mut seen, mut runs) = (Bounded::new(most), BTreeSet::new(), 0);
+    loop {
+        let options = Options {
+            seed: 1,
+            choice: Choice::Bounded(bounded),
+            record: false,
+        };
+        let report = run(options, piece).expect("every order ends");
+        seen.insert(report.value);
+        runs += 1;
+        let Choice::Bounded(next) = report.choice else {
+            unreachable!("it was bounded");
+        };
+        bounded = next;
+        if !bounded.advance() {
+            return (seen, runs);
+        }
+    }
+}
+
+/// Two threads that read, and then write what they read and one more.
+fn lost_update() -> u32 {
+    let number = Arc::new(Mutex::new(0));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let number = Arc::clone(&number);
+            let add = move || {
+                let read = *number.lock();
+                *number.lock() = read + 1;
+            };
+            spawn("adds", add).expect("a thread")
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    let number = *number.lock();
+    number
+}
+
+#[test]
+fn all_orders_with_one_preemption_show_a_lost_update_and_none_without() {
+    assert_eq!(all_orders(0, lost_update).0, BTreeSet::from([2]));
+    let (seen, runs) = all_orders(1, lost_update);
+    assert_eq!(seen, BTreeSet::from([1, 2]));
+    assert!(runs > 5, "{runs} orders");
+}
+
+#[test]
+fn a_seed_finds_what_another_does_not_and_repeats_it() {
+    let of = |seed| run(random(seed), lost_update).expect("it ends").value;
+    let seen: BTreeSet<u32> = (0..50).map(of).collect();
+    assert_eq!(seen, BTreeSet::from([1, 2]));
+    (0..50).for_each(|seed| assert_eq!(of(seed), of(seed)));
+}
+
+#[test]
+fn threads_that_wait_for_each_other_are_a_failure_that_names_them() {
+    let failure = run(random(1), || {
+        let (one, other) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+        let (b, a) = (Arc::clone(&one), Arc::clone(&other));
+        let crossed = spawn("crossed", move || {
+            let _first = a.lock();
+            sleep(Duration::from_secs(1));
+            let _second = b.lock();
+        });
+        let _first = one.lock();
+        sleep(Duration::from_secs(1));
+        let _second = other.lock();
+        drop(crossed);
+    });
+    let failure = failure.expect_err("a deadlock");
+    assert_eq!(failure.reason, "nobody can ever go on");
+    assert!(
+        failure
+            .threads
+            .contains("crossed: waits for a lock in memory")
+    );
+}
+
+#[test]
+fn time_passes_only_while_everybody_waits() {
+    let report = run(random(1), || {
+        let (to, from) = channel::bounded(1);
+        let sender = spawn("sends", move || {
+            sleep(Duration::from_secs(3600));
+            to.send(7)
+        });
+        assert!(from.recv_timeout(Duration::from_secs(60)).is_err());
+        assert!(elapsed() < Duration::from_secs(61));
+        assert_eq!(from.recv(), Ok(7));
+        assert!(from.recv().is_err(), "the sender has gone");
+        drop(sender);
+        elapsed()
+    });
+    let elapsed = report.expect("it ends").value;
+    assert!(Duration::from_secs(3600) <= elapsed && elapsed < Duration::from_secs(3601));
+}
+
+#[test]
+fn a_thread_that_never_ends_is_a_failure() {
+    let failure = run(random(1), || {
+        let idle = spawn("idle", || {
+            loop {
+                sleep(Duration::from_secs(1));
+            }
+        });
+        drop(idle);
+    });
+    let failure = failure.expect_err("a thread is left");
+    assert_eq!(failure.reason, "threads are left at the end");
+}
+
+#[test]
+fn a_panic_of_the_test_is_its_failure() {
+    let failure = run(random(1), || -> () { panic!("as told") });
+    assert_eq!(failure.expect_err("a panic").reason, "as told");
+}
+
+#[test]
+fn conditions_and_parked_threads_are_woken_and_not_before() {
+    for seed in 0..100 {
+        let report = run(random(seed), || {
+            let shared = Arc::new((Mutex::new(false), Condvar::new()));
+            let inner = Arc::clone(&shared);
+            let main = current();
+            let thread = spawn("waits", move || {
+                let mut set = inner.0.lock();
+                while !*set {
+                    inner.1.wait(&mut set);
+                }
+                main.unpark();
+            });
+            sleep(Duration::from_millis(1));
+            *shared.0.lock() = true;
+            shared.1.notify_all();
+            park();
+            thread.expect("a thread").join().expect("no panic");
+            let mut guard = shared.0.lock();
+            let timed = shared.1.wait_for(&mut guard, Duration::from_secs(5));
+            (timed.timed_out(), elapsed())
+        });
+        let (timed_out, elapsed) = report.expect("it ends").value;
+        assert!(timed_out && Duration::from_secs(5) < elapsed, "seed {seed}");
+    }
+}

@@ -1,0 +1,440 @@
+//! A client process of a run: it takes locks as planned, and writes down what it sees.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use zklock::sim::{self, channel};
+use zklock::{Client, Error, GuardState, LockGuard, LockOptions, Result};
+
+use crate::history::{Entry, Kind, Process, What, nanos};
+use crate::ops::TIMEOUT;
+use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
+
+/// How many permits the semaphore has.
+const PERMITS: usize = 2;
+
+/// What a panic in the middle of something says.
+pub(crate) const ON_PURPOSE: &str = "on purpose";
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What all of a run write down.
+#[derive(Clone, Default)]
+pub(crate) struct Journal {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    /// The nodes that each operation held.
+    nodes: Arc<Mutex<Vec<(Process, usize, Vec<String>)>>>,
+}
+
+impl Journal {
+    pub(crate) fn note(&self, who: Process, op: usize, what: What) {
+        self.note_at(sim::elapsed(), who, op, what);
+    }
+
+    fn note_at(&self, at: Duration, who: Process, op: usize, what: What) {
+        sim::note(&format!("{who} {op} {what}"));
+        let at = nanos(at);
+        self.entries().push(Entry { at, who, op, what });
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take(&self) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut *self.entries());
+        entries.sort_by_key(|entry| entry.at);
+        entries
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<(Process, usize, Vec<String>)> {
+        self.nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// One thread's view of its client.
+#[derive(Clone)]
+struct Actor {
+    client: Client,
+    journal: Journal,
+    who: Process,
+    ops: Arc<AtomicUsize>,
+}
+
+/// Connects, does all that is planned, and ends as planned.
+pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
+    let client = connect(plan, mine);
+    let who = Process {
+        slot: number,
+        life: 0,
+    };
+    let actor = Actor {
+        client,
+        journal,
+        who,
+        ops: Arc::new(AtomicUsize::new(1)),
+    };
+    let threads: Vec<_> = mine
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(number, steps)| {
+            let (actor, steps) = (actor.clone(), steps.clone());
+            let name = format!("{who}-{number}");
+            sim::spawn(&name, move || steps.iter().for_each(|step| actor.act(step)))
+                .expect("a thread")
+        })
+        .collect();
+    let closer = match mine.end {
+        ClientEnd::CloseAt(at) => {
+            let client = actor.client.clone();
+            Some(
+                sim::spawn("closes", move || {
+                    sim::sleep(ms(at).saturating_sub(sim::elapsed()));
+                    sim::note("closes the client");
+                    drop(client.close());
+                })
+                .expect("a thread"),
+            )
+        }
+        _ => None,
+    };
+    for thread in threads.into_iter().chain(closer) {
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    // What is left on the servers has to go while the session is alive.
+    sim::sleep(ms(plan.timeout) + Duration::from_secs(2));
+    if let ClientEnd::Close = mine.end {
+        drop(actor.client.close());
+    }
+}
+
+fn connect(plan: &Plan, mine: &ClientPlan) -> Client {
+    let hosts: Vec<_> = (1..=plan.servers)
+        .map(|server| format!("zk{server}:2181"))
+        .collect();
+    loop {
+        let client = Client::builder(&hosts.join(","))
+            .session_timeout(ms(plan.timeout))
+            .local_handoffs(mine.handoffs)
+            .connect();
+        match client {
+            Ok(client) => return client,
+            Err(Error::ConnectTimeout { .. }) => {}
+            Err(error) => panic!("connect: {error}"),
+        }
+    }
+}
+
+impl Actor {
+    fn act(&self, step: &Step) {
+        sim::sleep(ms(step.rest));
+        match step.lock {
+            Lock::Mutex(number) => self.mutex(&format!("/sim/m{number}"), false, step),
+            Lock::Tracked => self.mutex("/sim/tracked", true, step),
+            Lock::Reentrant => self.reentrant(step),
+            Lock::Read => self.read(step),
+            Lock::Write => self.write(step),
+            Lock::Permit => self.permit(step),
+            Lock::Several(one, other) => self.several([one, other], step),
+        }
+    }
+
+    fn mutex(&self, path: &str, tracked: bool, step: &Step) {
+        let mut mutex = self.client.mutex(path).expect("a mutex");
+        if tracked {
+            mutex = mutex.track_abandonment();
+        }
+        let (op, options) = self.request(Kind::Exclusive, &[path], step);
+        let taken = self.call(op, || mutex.lock_with(options));
+        let Some(guard) = self.granted(op, taken, |guard| {
+            (
+                vec![guard.fencing_token().get()],
+                vec![guard.node().to_owned()],
+            )
+        }) else {
+            return;
+        };
+        match step.end {
+            Release::Sent => {
+                let guard = guard.into_send();
+                let (actor, hold) = (self.clone(), step.hold);
+                let thread = sim::spawn("has the guard", move || {
+                    actor.hold(op, hold, &guard);
+                    actor.give_up(op, guard, Release::Unlock);
+                });
+                thread.expect("a thread").join().expect("no panic");
+            }
+            _ => self.hold_and_give_up(op, step, guard),
+        }
+    }
+
+    fn reentrant(&self, step: &Step) {
+        let path = "/sim/reentrant";
+        let mutex = self.client.reentrant_mutex(path).expect("a mutex");
+        let (op, options) = self.request(Kind::Exclusive, &[path], step);
+        let taken = self.call(op, || mutex.lock_with(options));
+        let Some(guard) = self.granted(op, taken, |guard| {
+            (
+                vec![guard.fencing_token().get()],
+                vec![guard.node().to_owned()],
+            )
+        }) else {
+            return;
+        };
+        // Held already, unless it was lost: neither waits.
+        let again = mutex.lock_with(LockOptions::new().deadline(sim::now()));
+        self.hold_and_give_up(op, step, guard);
+        drop(again);
+    }
+
+    fn read(&self, step: &Step) {
+        let path = "/sim/rw";
+        let lock = self.client.rwlock(path).expect("a lock");
+        let (op, options) = self.request(Kind::Read, &[path], step);
+        let taken = self.call(op, || lock.read_with(options));
+        if let Some(guard) = self.granted(op, taken, |guard| {
+            (
+                vec![guard.fencing_token().get()],
+                vec![guard.node().to_owned()],
+            )
+        }) {
+            self.hold_and_give_up(op, step, guard);
+        }
+    }
+
+    fn write(&self, step: &Step) {
+        let path = "/sim/rw";
+        let lock = self.client.rwlock(path).expect("a lock");
+        let (op, options) = self.request(Kind::Exclusive, &[path], step);
+        let taken = self.call(op, || lock.write_with(options));
+        let Some(guard) = self.granted(op, taken, |guard| {
+            (
+                vec![guard.fencing_token().get()],
+                vec![guard.node().to_owned()],
+            )
+        }) else {
+            return;
+        };
+        if !matches!(step.end, Release::Sent) {
+            return self.hold_and_give_up(op, step, guard);
+        }
+        // A downgrade: the write lock ends where the read lock begins.
+        self.hold(op, step.hold / 2, &guard);
+        let (read, _) = self.request(
+            Kind::Read,
+            &[path],
+            &Step {
+                cancel: None,
+                ..step.clone()
+            },
+        );
+        let valid = guard.check().is_ok();
+        let lower = guard.downgrade();
+        self.journal.note(self.who, op, What::Release);
+        self.journal
+            .note(self.who, op, What::Released { well: valid });
+        if let Some(guard) = self.granted(read, Some(lower.map(Some)), |guard| {
+            (
+                vec![guard.fencing_token().get()],
+                vec![guard.node().to_owned()],
+            )
+        }) {
+            self.hold_and_give_up(
+                read,
+                &Step {
+                    end: Release::Drop,
+                    ..step.clone()
+                },
+                guard,
+            );
+        }
+    }
+
+    fn permit(&self, step: &Step) {
+        let path = "/sim/permits";
+        let semaphore = self
+            .client
+            .semaphore(path, PERMITS as u32)
+            .expect("a semaphore");
+        let (op, options) = self.request(Kind::Permit(PERMITS), &[path], step);
+        let taken = self.call(op, || semaphore.acquire_with(options));
+        let seen = |guard: &zklock::Permit| (Vec::new(), vec![guard.node().to_owned()]);
+        if let Some(guard) = self.granted(op, taken, seen) {
+            self.hold_and_give_up(op, step, guard);
+        }
+    }
+
+    fn several(&self, numbers: [u8; 2], step: &Step) {
+        let paths = numbers.map(|number| format!("/sim/m{number}"));
+        let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+        let lock = self
+            .client
+            .multi_lock(paths.iter().copied())
+            .expect("a lock");
+        let (op, options) = self.request(Kind::Exclusive, &paths, step);
+        let taken = self.call(op, || lock.lock_with(options));
+        if let Some(guard) = self.granted(op, taken, |guard| {
+            let token = |path: &&str| guard.tokens().find(|(of, _)| of == path);
+            let tokens = paths.iter().filter_map(token).map(|(_, token)| token.get());
+            (tokens.collect(), guard.nodes().to_vec())
+        }) {
+            self.hold_and_give_up(op, step, guard);
+        }
+    }
+
+    fn request<'a>(&'a self, kind: Kind, paths: &[&str], step: &Step) -> (usize, LockOptions<'a>) {
+        let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        let limit = step.limit.map(ms);
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        self.journal
+            .note(self.who, op, What::Request { kind, paths, limit });
+        let session = self.client.session_id();
+        let panics = step.panics_in_on_wait;
+        let mut options = LockOptions::new().on_wait(move |_| {
+            if self.client.session_id() == session {
+                self.journal.note(self.who, op, What::Queued { session });
+            }
+            assert!(!panics, "{ON_PURPOSE}");
+        });
+        if let Some(limit) = limit {
+            options = options.deadline(sim::now() + limit);
+        }
+        if let Some(after) = step.cancel {
+            let (cancel, cancelled) = channel::bounded(1);
+            options = options.cancel(cancelled);
+            let thread = sim::spawn("cancels", move || {
+                sim::sleep(ms(after));
+                let _ = cancel.try_send(());
+            });
+            drop(thread);
+        }
+        (op, options)
+    }
+
+    /// Calls; `None` after a panic on purpose.
+    fn call<G>(
+        &self,
+        op: usize,
+        lock: impl FnOnce() -> Result<Option<G>>,
+    ) -> Option<Result<Option<G>>> {
+        match catch_unwind(AssertUnwindSafe(lock)) {
+            Ok(taken) => Some(taken),
+            Err(panic) => {
+                on_purpose(panic);
+                self.journal.note(
+                    self.who,
+                    op,
+                    What::Refused {
+                        why: ON_PURPOSE.to_owned(),
+                    },
+                );
+                None
+            }
+        }
+    }
+
+    fn granted<G>(
+        &self,
+        op: usize,
+        taken: Option<Result<Option<G>>>,
+        seen: impl FnOnce(&G) -> (Vec<i64>, Vec<String>),
+    ) -> Option<G> {
+        let refused = |why: String| self.journal.note(self.who, op, What::Refused { why });
+        match taken? {
+            Ok(Some(guard)) => {
+                let (tokens, nodes) = seen(&guard);
+                let held = (self.who, op, nodes);
+                self.journal
+                    .nodes
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(held);
+                let session = self.client.session_id();
+                self.journal
+                    .note(self.who, op, What::Granted { session, tokens });
+                Some(guard)
+            }
+            Ok(None) => {
+                refused(TIMEOUT.to_owned());
+                None
+            }
+            Err(error) => {
+                refused(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn hold_and_give_up<G: LockGuard>(&self, op: usize, step: &Step, guard: G) {
+        self.hold(op, step.hold, &guard);
+        self.give_up(op, guard, step.end);
+    }
+
+    fn hold<G: LockGuard>(&self, op: usize, hold: u64, guard: &G) {
+        let until = sim::elapsed() + ms(hold);
+        // Long holds are looked at less often, but for their doubtful moments.
+        let pause = Duration::from_micros(200 + 10 * hold);
+        while self.is_valid(op, guard) && sim::elapsed() < until {
+            let events: Vec<_> = guard.events().try_iter().collect();
+            for event in events {
+                let event = format!("{event:?}");
+                self.journal.note(self.who, op, What::Told { event });
+            }
+            let short = guard.state() == GuardState::Suspect || guard.valid_for() < 4 * pause;
+            sim::sleep(if short {
+                Duration::from_micros(300)
+            } else {
+                pause
+            });
+        }
+    }
+
+    fn is_valid<G: LockGuard>(&self, op: usize, guard: &G) -> bool {
+        let asked = sim::elapsed();
+        let valid = guard.check().is_ok();
+        match valid {
+            true => self.journal.note_at(asked, self.who, op, What::Valid),
+            false => self.journal.note(self.who, op, What::Lost),
+        }
+        valid
+    }
+
+    fn give_up<G: LockGuard>(&self, op: usize, guard: G, how: Release) {
+        self.journal.note(self.who, op, What::Release);
+        let well = match how {
+            Release::Unlock | Release::Sent => guard.unlock().is_ok(),
+            Release::Drop => {
+                drop(guard);
+                true
+            }
+            Release::Panic => {
+                let panics = || {
+                    let _guard = guard;
+                    panic!("{ON_PURPOSE}");
+                };
+                on_purpose(catch_unwind(AssertUnwindSafe(panics)).expect_err("a panic"));
+                true
+            }
+        };
+        self.journal.note(self.who, op, What::Released { well });
+    }
+}
+
+/// Goes on with any other panic.
+fn on_purpose(panic: Box<dyn std::any::Any + Send>) {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    if text.as_deref() != Some(ON_PURPOSE) {
+        std::panic::resume_unwind(panic);
+    }
+}

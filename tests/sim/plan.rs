@@ -1,0 +1,360 @@
+//! What happens in a run: who takes which locks, and what is broken when.
+//!
+//! A plan is data, so that a failing one can be made smaller. Times are in milliseconds.
+
+use fastrand::Rng;
+
+/// All of a run, but for the order in which threads go on, which `seed` decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) servers: usize,
+    pub(crate) tick: u64,
+    pub(crate) timeout: u64,
+    /// The servers are of version 3.4.
+    pub(crate) old: bool,
+    pub(crate) containers_vanish: bool,
+    pub(crate) threads: Threads,
+    pub(crate) link: LinkPlan,
+    pub(crate) clients: Vec<ClientPlan>,
+    pub(crate) troubles: Vec<Trouble>,
+}
+
+/// How threads are scheduled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    pub(crate) switch: f64,
+    pub(crate) pause: f64,
+    pub(crate) longest: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkPlan {
+    /// In microseconds.
+    pub(crate) latency: (u64, u64),
+    pub(crate) window: usize,
+    pub(crate) piece: usize,
+}
+
+/// A client, in a process of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientPlan {
+    pub(crate) handoffs: u32,
+    pub(crate) threads: Vec<Vec<Step>>,
+    pub(crate) end: ClientEnd,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClientEnd {
+    Close,
+    Drop,
+    /// Closed at this time, in the middle of everything.
+    CloseAt(u64),
+    CrashAt(u64),
+}
+
+/// A lock that is taken, held and given up.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// How long to do something else before.
+    pub(crate) rest: u64,
+    pub(crate) lock: Lock,
+    pub(crate) limit: Option<u64>,
+    pub(crate) cancel: Option<u64>,
+    pub(crate) hold: u64,
+    pub(crate) end: Release,
+    pub(crate) panics_in_on_wait: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lock {
+    Mutex(u8),
+    Tracked,
+    Reentrant,
+    Read,
+    Write,
+    Permit,
+    Several(u8, u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Release {
+    Unlock,
+    Drop,
+    Panic,
+    /// In another thread, where the guard may go there.
+    Sent,
+}
+
+/// Something that breaks, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) at: u64,
+    pub(crate) lasts: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Cut {
+        client: usize,
+    },
+    Hold {
+        client: usize,
+        server: usize,
+        up: bool,
+        down: bool,
+    },
+    Slow {
+        client: usize,
+        most: u64,
+    },
+    CutAfter {
+        client: usize,
+        server: usize,
+        bytes: u64,
+        up: bool,
+    },
+    Freeze {
+        client: usize,
+    },
+    Suspend {
+        client: usize,
+    },
+    Refuse {
+        server: usize,
+    },
+    Unknown {
+        server: usize,
+    },
+    SlowNames {
+        by: u64,
+    },
+    CrashServer {
+        server: usize,
+    },
+    PauseServer {
+        server: usize,
+    },
+    CutServer {
+        server: usize,
+    },
+    Lag {
+        server: usize,
+        by: u64,
+    },
+    ChangeLeader {
+        to: usize,
+    },
+    LoseReply,
+    LatePings,
+    Expire {
+        nth: usize,
+    },
+    Evict {
+        nth: usize,
+    },
+    Revoke {
+        nth: usize,
+    },
+}
+
+impl Plan {
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x5eed);
+        let tick = *pick(&mut rng, &[20, 100, 500, 2000]);
+        let servers = *pick(&mut rng, &[1, 3, 3, 3]);
+        let timeout = tick * rng.u64(2..12);
+        let clients = rng.usize(1..5);
+        let calm = rng.u8(..8) == 0;
+        let mut plan = Self {
+            seed,
+            servers,
+            tick,
+            timeout,
+            old: rng.u8(..10) == 0,
+            containers_vanish: rng.u8(..4) == 0,
+            threads: threads(&mut rng),
+            link: link(&mut rng, timeout),
+            clients: (0..clients).map(|_| client(&mut rng, timeout)).collect(),
+            troubles: Vec::new(),
+        };
+        let troubles = if calm { 0 } else { rng.usize(1..8) };
+        plan.troubles = (0..troubles).map(|_| plan.trouble(&mut rng)).collect();
+        plan.troubles.sort_by_key(|trouble| trouble.at);
+        plan
+    }
+
+    fn trouble(&self, rng: &mut Rng) -> Trouble {
+        let (client, server) = (rng.usize(..self.clients.len()), rng.usize(..self.servers));
+        let around = self.timeout.max(100);
+        let what = match rng.u8(..30) {
+            0..5 => What::Cut { client },
+            5..9 => {
+                let (up, down) = *pick(rng, &[(true, true), (true, false), (false, true)]);
+                What::Hold {
+                    client,
+                    server,
+                    up,
+                    down,
+                }
+            }
+            9 => What::Slow {
+                client,
+                most: rng.u64(1..around),
+            },
+            10..14 => {
+                let (bytes, up) = (rng.u64(1..2000), rng.bool());
+                What::CutAfter {
+                    client,
+                    server,
+                    bytes,
+                    up,
+                }
+            }
+            14..16 => What::Freeze { client },
+            16 => What::Suspend { client },
+            17 => What::Refuse { server },
+            18 => What::Unknown { server },
+            19 => What::SlowNames {
+                by: rng.u64(1..around),
+            },
+            20 => What::CrashServer { server },
+            21 => What::PauseServer { server },
+            22 => What::CutServer { server },
+            23 => What::Lag {
+                server,
+                by: rng.u64(1..around),
+            },
+            24 => What::ChangeLeader { to: server },
+            25 => What::LoseReply,
+            26 => What::LatePings,
+            27 => What::Expire {
+                nth: rng.usize(..4),
+            },
+            28 => What::Evict {
+                nth: rng.usize(..8),
+            },
+            _ => What::Revoke {
+                nth: rng.usize(..8),
+            },
+        };
+        let most = *pick(rng, &[around / 10, around, 2 * around]);
+        Trouble {
+            at: rng.u64(0..4 * around),
+            lasts: rng.u64(1..most.max(2)),
+            what,
+        }
+    }
+
+    /// Whether the order of a queue may be broken by what the plan does.
+    pub(crate) fn keeps_order(&self) -> bool {
+        let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
+        !self.troubles.iter().any(evicts) && self.clients.iter().all(|client| client.handoffs == 0)
+    }
+
+    /// When nothing is broken any more.
+    pub(crate) fn calm_at(&self) -> u64 {
+        let ends = self
+            .troubles
+            .iter()
+            .map(|trouble| trouble.at + trouble.lasts);
+        let crashes = self.clients.iter().filter_map(|client| match client.end {
+            ClientEnd::CrashAt(at) | ClientEnd::CloseAt(at) => Some(at),
+            _ => None,
+        });
+        ends.chain(crashes).max().unwrap_or(0)
+    }
+}
+
+impl Trouble {
+    /// Whether what it names is there.
+    pub(crate) fn fits(&self, plan: &Plan) -> bool {
+        match self.what {
+            What::Hold { server, .. }
+            | What::CutAfter { server, .. }
+            | What::Refuse { server }
+            | What::Unknown { server }
+            | What::CrashServer { server }
+            | What::PauseServer { server }
+            | What::CutServer { server }
+            | What::Lag { server, .. }
+            | What::ChangeLeader { to: server } => server < plan.servers,
+            _ => true,
+        }
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.usize(..from.len())]
+}
+
+fn threads(rng: &mut Rng) -> Threads {
+    Threads {
+        switch: *pick(rng, &[0.0, 0.05, 0.2, 0.5]),
+        pause: *pick(rng, &[0.0, 0.0, 0.001, 0.01]),
+        longest: *pick(rng, &[1, 20, 500]),
+    }
+}
+
+fn link(rng: &mut Rng, timeout: u64) -> LinkPlan {
+    let most = *pick(rng, &[200, 1000, 1000 * timeout / 50]);
+    LinkPlan {
+        latency: (most / 10, most.max(2)),
+        window: *pick(rng, &[64, 4096, 1 << 20, 1 << 20]),
+        piece: *pick(rng, &[1, 7, usize::MAX, usize::MAX]),
+    }
+}
+
+fn client(rng: &mut Rng, timeout: u64) -> ClientPlan {
+    let threads = *pick(rng, &[1, 1, 2, 3, 6]);
+    let around = timeout.max(100);
+    ClientPlan {
+        handoffs: *pick(rng, &[0, 0, 0, 4]),
+        threads: (0..threads)
+            .map(|_| (0..rng.usize(1..5)).map(|_| step(rng, around)).collect())
+            .collect(),
+        end: match rng.u8(..10) {
+            0 => ClientEnd::CrashAt(rng.u64(0..4 * around)),
+            1 => ClientEnd::CloseAt(rng.u64(0..4 * around)),
+            2..5 => ClientEnd::Drop,
+            _ => ClientEnd::Close,
+        },
+    }
+}
+
+fn step(rng: &mut Rng, around: u64) -> Step {
+    let long = *pick(rng, &[around / 50, around / 10, 2 * around]);
+    Step {
+        rest: rng.u64(0..around / 5),
+        lock: match rng.u8(..16) {
+            0..7 => Lock::Mutex(rng.u8(..2)),
+            7 => Lock::Tracked,
+            8 => Lock::Reentrant,
+            9..11 => Lock::Read,
+            11..13 => Lock::Write,
+            13..15 => Lock::Permit,
+            _ => *pick(rng, &[Lock::Several(0, 1), Lock::Several(1, 0)]),
+        },
+        limit: match rng.u8(..4) {
+            0 => Some(rng.u64(0..around / 2)),
+            1 => Some(rng.u64(0..5 * around)),
+            _ => None,
+        },
+        cancel: (rng.u8(..10) == 0).then(|| rng.u64(0..around)),
+        hold: rng.u64(0..long.max(1)),
+        end: *pick(
+            rng,
+            &[
+                Release::Unlock,
+                Release::Unlock,
+                Release::Drop,
+                Release::Drop,
+                Release::Drop,
+                Release::Panic,
+                Release::Sent,
+            ],
+        ),
+        panics_in_on_wait: rng.u8(..40) == 0,
+    }
+}
