@@ -103,11 +103,19 @@ mod node;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod path;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod reads;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod request;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod sessions;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod tree;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod view;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod write;
 // Behind the one lock.
 mod clients;
 mod expiry;
@@ -115,8 +123,6 @@ mod faults;
 mod follower;
 mod four_letter_words;
 mod lag;
-mod reads;
-mod request;
 mod requests;
 mod state;
 // Threads and sockets.
