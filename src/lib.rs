@@ -288,6 +288,9 @@ pub mod mysql;
 #[doc(hidden)]
 pub mod recipe;
 mod session;
+#[cfg(zklock_sim)]
+#[doc(hidden)]
+pub mod sim;
 /// What unit tests share with those in `tests`.
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

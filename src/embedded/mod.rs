@@ -140,6 +140,22 @@ mod differential;
 #[cfg(test)]
 mod tests;
 
+// What a simulated ensemble has in common with the server.
+#[cfg(zklock_sim)]
+pub(crate) use self::{
+    acl::Identity,
+    change::TreeChange,
+    config::ServerConfig,
+    faults::Faults,
+    node::ChangeTime,
+    request::{RequestAnswer, Requester, decode},
+    sessions::{Password, Timeouts},
+    tree::Author,
+    view::ServerView,
+    watches::Notice,
+    write::Write,
+};
+
 pub use self::builder::ServerBuilder;
 pub use self::faults::RequestKind;
 pub use self::server::Server;

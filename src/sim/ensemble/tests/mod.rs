@@ -1,0 +1,6 @@
+//! A scripted client, frame by frame, against the ensemble.
+
+mod lab;
+mod order;
+mod servers;
+mod sessions;
