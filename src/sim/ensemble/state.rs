@@ -108,6 +108,11 @@ impl Agenda {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
+    #[cfg(test)]
+    pub(super) fn planned(&self) -> impl Iterator<Item = (Duration, &Event)> {
+        self.events.iter().map(|((at, _), event)| (*at, event))
+    }
+
     /// Takes the next event if it is due.
     pub(super) fn pop(&mut self, now: Duration) -> Option<(Duration, u64, Event)> {
         let first = self.events.first_entry()?;

@@ -7,7 +7,9 @@ use crate::jute::{
     Access, ConnectReply, ConnectRequest, CreateMode, ErrorCode, Event, EventKind, Op, OpCode,
     Permissions, Reply, ReplyHeader, Request, xid,
 };
-use crate::sim::ensemble::{ConnectionNo, Ensemble, EnsembleConfig, Fault, Output};
+use crate::sim::ensemble::{
+    ConnectionNo, Ensemble, EnsembleConfig, Fault, Output, SessionEnd, What,
+};
 
 /// Something that a client has heard.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -280,7 +282,8 @@ impl Ear {
             let event = Event::decode(body).unwrap();
             return Heard::Event(event.kind, event.path);
         }
-        let op = self.asked[&header.xid];
+        let op = self.asked.get(&header.xid).copied();
+        let op = op.unwrap_or(OpCode::ERROR);
         let body = (header.code == ErrorCode::OK).then(|| Reply::decode(op, body).unwrap());
         Heard::Reply(header, body)
     }
@@ -339,4 +342,15 @@ pub(super) fn check(path: &str) -> Request {
         path: path.to_owned(),
         version: -1,
     }])
+}
+
+/// Returns when a session ended, and why.
+pub(super) fn end_of(ensemble: &Ensemble, session: i64) -> Option<(Duration, SessionEnd)> {
+    ensemble
+        .history()
+        .iter()
+        .find_map(|change| match change.what {
+            What::SessionEnded { session: each, why } if each == session => Some((change.at, why)),
+            _ => None,
+        })
 }

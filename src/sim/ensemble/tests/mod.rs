@@ -1,5 +1,6 @@
 //! A scripted client, frame by frame, against the ensemble.
 
+mod bound;
 mod lab;
 mod order;
 mod servers;

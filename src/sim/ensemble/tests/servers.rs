@@ -133,7 +133,7 @@ fn a_crash_ends_the_connections_and_loses_nothing_that_was_committed() {
         let again = again.unwrap();
         assert_eq!(lab.code(again.connection, &check("/a")), ErrorCode::OK);
         lab.fault(Fault::Restart { server: leader });
-        lab.run_for(ms(2500));
+        lab.run_for(ms(1200));
         let back = lab.meet(leader, &client.again()).unwrap();
         assert_eq!(lab.code(back.connection, &check("/a")), ErrorCode::OK);
         assert_eq!(lab.ensemble.leader().unwrap_or(leader), lab.roles().0);
