@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each room may import, besides itself.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("jute", &[]),
     ("recipe", &["jute"]),
     ("time", &[]),
@@ -46,6 +46,8 @@ const ROOMS: [(&str, &[&str]); 13] = [
         ],
     ),
     ("embedded", &["jute", "recipe", "leaves", "time"]),
+    // The simulation stands beside the system that it replaces.
+    ("sim", &["jute", "embedded"]),
     ("mysql", &["recipe", "leaves", "time", "local"]),
     // These see what users see.
     ("bin", &[]),

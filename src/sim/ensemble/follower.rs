@@ -20,11 +20,9 @@ impl Ensemble {
                 let length = node.log.len();
                 self.send(link, Towards::Leader, Message::Ack(length));
             }
-            Message::Commit(length) => {
-                if node.committed < length {
-                    node.committed = length;
-                    self.plan_step(server, Step::Apply);
-                }
+            Message::Commit(length) if node.committed < length => {
+                node.committed = length;
+                self.plan_step(server, Step::Apply);
             }
             Message::Ping => {
                 let touched = std::mem::take(&mut node.touched).into_iter().collect();
