@@ -9,6 +9,7 @@ impl Ensemble {
     pub(super) fn at_follower(&mut self, server: usize, message: Message) {
         let now = self.now;
         let node = &mut self.servers[server];
+        let committed = node.committed;
         let Some(following) = node.following() else {
             return;
         };
@@ -20,7 +21,7 @@ impl Ensemble {
                 let length = node.log.len();
                 self.send(link, Towards::Leader, Message::Ack(length));
             }
-            Message::Commit(length) if node.committed < length => {
+            Message::Commit(length) if committed < length => {
                 node.committed = length;
                 self.plan_step(server, Step::Apply);
             }
