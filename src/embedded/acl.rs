@@ -10,11 +10,14 @@ use sha1::{Digest, Sha1};
 
 use crate::jute::{Access, ErrorCode, Permissions};
 
+/// The scheme of ZooKeeper's administrator.
+const SUPER: &str = "super";
+
 /// One identity of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Identity {
-    pub(super) scheme: String,
-    pub(super) id: String,
+pub(crate) struct Identity {
+    pub(crate) scheme: String,
+    pub(crate) id: String,
 }
 
 impl Identity {
@@ -24,12 +27,22 @@ impl Identity {
     }
 
     /// The identity that every client has.
-    pub(super) fn of_address(address: IpAddr) -> Self {
+    pub(crate) fn of_address(address: IpAddr) -> Self {
         Self::new("ip", address.to_string())
     }
 
+    /// An identity that may do everything. A client cannot show it.
+    #[cfg(zklock_sim)]
+    pub(crate) fn administrator() -> Self {
+        Self::new(SUPER, String::new())
+    }
+
+    fn is_administrator(&self) -> bool {
+        self.scheme == SUPER
+    }
+
     /// Returns the identity of the credentials; `None` if the scheme is not known.
-    pub(super) fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
+    pub(crate) fn of_credentials(scheme: &str, credentials: &[u8]) -> Option<Self> {
         (scheme == "digest").then(|| {
             let text = String::from_utf8_lossy(credentials);
             let user = text.split(':').next().unwrap_or_default();
@@ -41,11 +54,11 @@ impl Identity {
 
 /// An access control list; cheap to clone, because every change carries one.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct NodeAcl(Arc<[Access]>);
+pub(crate) struct NodeAcl(Arc<[Access]>);
 
 impl NodeAcl {
     /// Gives every client these permissions.
-    pub(super) fn world(permissions: Permissions) -> Self {
+    pub(crate) fn world(permissions: Permissions) -> Self {
         let anyone = Access {
             permissions,
             scheme: "world".to_owned(),
@@ -56,7 +69,7 @@ impl NodeAcl {
 
     /// Returns the list as it is stored: without repetitions, and with the identities of the
     /// client in the place of `auth`.
-    pub(super) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
+    pub(crate) fn settle(asked: &[Access], who: &[Identity]) -> Result<Self, ErrorCode> {
         let mut settled = Vec::new();
         for (place, access) in asked.iter().enumerate() {
             if asked.iter().take(place).any(|before| before == access) {
@@ -81,9 +94,9 @@ impl NodeAcl {
     }
 
     /// Fails unless one of the identities has one of the permissions `wanted`.
-    pub(super) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
+    pub(crate) fn check(&self, wanted: i32, who: &[Identity]) -> Result<(), ErrorCode> {
         let allows = |access: &Access| access.permissions.0 & wanted != 0 && is_among(access, who);
-        if self.0.iter().any(allows) {
+        if who.iter().any(Identity::is_administrator) || self.0.iter().any(allows) {
             Ok(())
         } else {
             Err(ErrorCode::NO_AUTH)
@@ -91,7 +104,7 @@ impl NodeAcl {
     }
 
     /// Returns the list as a client may see it: with hashes only if it may change them.
-    pub(super) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
+    pub(crate) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
         let mut shown = self.0.to_vec();
         if self.check(Permissions::ADMIN.0, who).is_err() {
             for access in shown.iter_mut().filter(|access| access.scheme == "digest") {

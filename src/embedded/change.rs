@@ -5,7 +5,7 @@ use super::node::{Marks, Node};
 use crate::jute::Data;
 
 #[derive(Clone, Debug)]
-pub(super) enum TreeChange {
+pub(crate) enum TreeChange {
     Created {
         path: String,
         acl: NodeAcl,
@@ -26,13 +26,13 @@ pub(super) enum TreeChange {
 
 /// The directory of the node, before the change.
 #[derive(Clone, Debug)]
-pub(super) struct Above {
-    pub(super) acl: NodeAcl,
-    pub(super) marks: Marks,
+pub(crate) struct Above {
+    pub(crate) acl: NodeAcl,
+    pub(crate) marks: Marks,
 }
 
 impl Above {
-    pub(super) fn of(directory: &Node) -> Self {
+    pub(crate) fn of(directory: &Node) -> Self {
         Self {
             acl: directory.acl.clone(),
             marks: directory.marks,

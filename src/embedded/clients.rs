@@ -44,7 +44,7 @@ impl ServerState {
     /// Answers a client's first frame; returns `false` if the connection ends with it.
     pub(super) fn connect(&mut self, id: ConnectionId, request: &ConnectRequest) -> bool {
         // The client has seen changes that this server does not have.
-        if request.last_zxid > self.zxid {
+        if request.last_zxid > self.view.zxid {
             return false;
         }
         let reply = if request.session == 0 {
@@ -54,7 +54,9 @@ impl ServerState {
         };
         let accepted = reply.is_some();
         let mut frame = Vec::new();
-        reply.unwrap_or_else(expired).encode(&mut frame);
+        reply
+            .unwrap_or_else(ConnectReply::expired)
+            .encode(&mut frame);
         // A new session is a change, which a lagging follower does not have yet.
         if let Some(lag) = &mut self.lag
             && request.session != 0
@@ -158,16 +160,6 @@ impl ServerState {
             password: password.to_vec(),
             read_only: false,
         }
-    }
-}
-
-/// The reply to a client whose session has ended.
-fn expired() -> ConnectReply {
-    ConnectReply {
-        timeout_ms: 0,
-        session: 0,
-        password: vec![0; 16],
-        read_only: false,
     }
 }
 

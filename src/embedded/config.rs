@@ -5,22 +5,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::sessions::Timeouts;
+use crate::jute::{OpCode, Request};
 
 #[derive(Clone, Debug)]
-pub(super) struct ServerConfig {
-    pub(super) listen: IpAddr,
+pub(crate) struct ServerConfig {
+    pub(crate) listen: IpAddr,
     /// 0 stands for any free port.
-    pub(super) port: u16,
-    pub(super) max_frame: usize,
-    pub(super) max_connections: usize,
-    pub(super) container_check: Duration,
-    pub(super) without_create2: bool,
-    pub(super) without_containers: bool,
+    pub(crate) port: u16,
+    pub(crate) max_frame: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) container_check: Duration,
+    pub(crate) without_create2: bool,
+    pub(crate) without_containers: bool,
     /// Where the counters of directories start that are not created yet.
-    pub(super) counters: HashMap<String, i32>,
-    pub(super) tick: Duration,
-    pub(super) min_session_timeout: Option<Duration>,
-    pub(super) max_session_timeout: Option<Duration>,
+    pub(crate) counters: HashMap<String, i32>,
+    pub(crate) tick: Duration,
+    pub(crate) min_session_timeout: Option<Duration>,
+    pub(crate) max_session_timeout: Option<Duration>,
 }
 
 impl Default for ServerConfig {
@@ -42,7 +43,7 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    pub(super) fn timeouts(&self) -> Timeouts {
+    pub(crate) fn timeouts(&self) -> Timeouts {
         let min = self
             .min_session_timeout
             .unwrap_or_else(|| self.tick.saturating_mul(2));
@@ -56,8 +57,28 @@ impl ServerConfig {
         }
     }
 
+    /// Makes unknown what an older server does not know.
+    pub(crate) fn understood(&self, request: Request) -> Request {
+        let unknown = match request.op() {
+            OpCode::CREATE2 => self.without_create2,
+            OpCode::CREATE_CONTAINER => self.without_containers,
+            _ => false,
+        };
+        if unknown {
+            Request::Unknown(request.op())
+        } else {
+            request
+        }
+    }
+
+    /// Returns the length that the head of a frame announces, if such a frame is allowed.
+    pub(crate) fn frame_length(&self, head: [u8; 4]) -> Option<usize> {
+        let length = usize::try_from(i32::from_be_bytes(head)).ok()?;
+        (length <= self.max_frame).then_some(length)
+    }
+
     /// Returns how long a client may take for its first frame.
-    pub(super) fn handshake_limit(&self) -> Duration {
+    pub(crate) fn handshake_limit(&self) -> Duration {
         Duration::from_millis(self.timeouts().max_ms)
     }
 }

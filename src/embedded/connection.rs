@@ -7,9 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use super::four_letter_words::FourLetterWord;
 use super::outbox::Outbox;
+use super::request::decode;
 use super::shared_server::SharedServer;
 use super::watches::ConnectionId;
-use crate::jute::{ConnectRequest, ErrorCode, Request};
+use crate::jute::ConnectRequest;
 
 /// The reading thread of a connection, and what it takes to end it.
 #[derive(Debug)]
@@ -122,11 +123,7 @@ impl FrameReader {
 
     fn take(&self, frame: &[u8]) -> io::Result<()> {
         self.wait_for_room()?;
-        let (xid, request) = match Request::decode(frame) {
-            Ok((xid, request)) => (xid, Ok(request)),
-            // The client gets an error, if the number of the request can be read.
-            Err(_) => (xid_of(frame)?, Err(ErrorCode::MARSHALLING_ERROR)),
-        };
+        let (xid, request) = decode(frame).ok_or_else(malformed)?;
         self.shared.state.lock().receive(self.id, xid, request);
         Ok(())
     }
@@ -160,10 +157,8 @@ impl FrameReader {
 
     /// Reads as many bytes as the head announces; allocates no more than arrive.
     fn content(&mut self, head: [u8; 4]) -> io::Result<Vec<u8>> {
-        let length = usize::try_from(i32::from_be_bytes(head)).map_err(|_| malformed())?;
-        if length > self.shared.config.max_frame {
-            return Err(malformed());
-        }
+        let length = self.shared.config.frame_length(head);
+        let length = length.ok_or_else(malformed)?;
         let mut content = Vec::new();
         let limit = u64::try_from(length).map_err(|_| malformed())?;
         self.stream.by_ref().take(limit).read_to_end(&mut content)?;
@@ -176,13 +171,4 @@ impl FrameReader {
 
 fn malformed() -> io::Error {
     io::ErrorKind::InvalidData.into()
-}
-
-/// Returns the number of a request that cannot be decoded.
-fn xid_of(frame: &[u8]) -> io::Result<i32> {
-    // A kind follows the number; without both there is nothing to answer.
-    match frame.first_chunk::<8>() {
-        Some([a, b, c, d, ..]) => Ok(i32::from_be_bytes([*a, *b, *c, *d])),
-        None => Err(malformed()),
-    }
 }

@@ -45,14 +45,14 @@ impl ServerState {
 
     pub(super) fn remove_nodes_of(&mut self, session: i64) {
         let at = self.advance();
-        let changes = self.tree.end_session(session, at);
+        let changes = self.view.tree.end_session(session, at);
         self.announce(&changes);
     }
 
     fn remove_empty_containers(&mut self) {
-        for path in self.tree.empty_containers() {
+        for path in self.view.tree.empty_containers() {
             let at = self.advance();
-            let change = self.tree.remove_container(&path, at);
+            let change = self.view.tree.remove_container(&path, at);
             self.announce(change.ok().as_slice());
         }
     }

@@ -57,7 +57,7 @@ pub(super) struct NetworkFaults {
 
 /// Faults inside the server.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     drop_reply: Option<LostReply>,
     hide_next: bool,
     pub(super) linger: Duration,
@@ -107,7 +107,7 @@ impl NetworkFaults {
 }
 
 impl Faults {
-    pub(super) fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
+    pub(crate) fn drop_next_reply(&mut self, kind: Option<RequestKind>) {
         self.drop_reply = Some(kind.map_or(LostReply::Any, LostReply::Of));
     }
 
@@ -116,7 +116,7 @@ impl Faults {
     }
 
     /// Returns whether the reply to this request is lost.
-    pub(super) fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
+    pub(crate) fn loses_reply_to(&mut self, kind: Option<RequestKind>) -> bool {
         let lost = match (self.drop_reply, kind) {
             (Some(LostReply::Any), Some(_)) => true,
             (Some(LostReply::Of(wanted)), Some(kind)) => wanted == kind,
@@ -128,7 +128,7 @@ impl Faults {
         lost
     }
 
-    pub(super) fn kind(request: &Request) -> Option<RequestKind> {
+    pub(crate) fn kind(request: &Request) -> Option<RequestKind> {
         RequestKind::of(request)
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::change::TreeChange;
-use super::tree::Tree;
+use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, ServerWatches};
 
 /// A follower that lagged for ever would let its clients wait for ever.
@@ -16,11 +16,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct LaggingFollower {
-    /// The state up to `zxid`.
-    pub(super) tree: Tree,
-    pub(super) zxid: i64,
-    /// The watches of the follower's clients.
-    pub(super) watches: ServerWatches,
+    pub(super) view: ServerView,
     pub(super) ends: Instant,
     /// The directory that is out of date.
     pub(super) directory: String,
@@ -31,17 +27,9 @@ pub(super) struct LaggingFollower {
 }
 
 impl LaggingFollower {
-    pub(super) fn new(
-        tree: Tree,
-        zxid: i64,
-        directory: &str,
-        clients: BTreeSet<ConnectionId>,
-        watches: ServerWatches,
-    ) -> Self {
+    pub(super) fn new(view: ServerView, directory: &str, clients: BTreeSet<ConnectionId>) -> Self {
         Self {
-            tree,
-            zxid,
-            watches,
+            view,
             ends: Instant::now() + LIMIT,
             directory: directory.to_owned(),
             listed: false,
@@ -56,14 +44,14 @@ impl LaggingFollower {
 
     /// Connects a client to this follower, unless it has seen a later change.
     pub(super) fn connect(&mut self, client: ConnectionId, seen: i64) {
-        if seen <= self.zxid {
+        if seen <= self.view.zxid {
             self.clients.insert(client);
         }
     }
 
     pub(super) fn forget(&mut self, client: ConnectionId) {
         self.clients.remove(&client);
-        self.watches.forget(client);
+        self.view.watches.forget(client);
     }
 
     pub(super) fn miss(&mut self, change: &TreeChange) {
@@ -72,8 +60,8 @@ impl LaggingFollower {
 
     /// Returns the events of the changes it has missed, and the watches that are left.
     pub(super) fn catch_up(mut self) -> (Vec<Notice>, ServerWatches) {
-        let fire = |change| self.watches.fire(change);
+        let fire = |change| self.view.fire(change);
         let notices = self.missed.iter().flat_map(fire).collect();
-        (notices, self.watches)
+        (notices, self.view.watches)
     }
 }

@@ -115,8 +115,8 @@ impl ServerState {
             self.traffic.received,
             self.traffic.sent,
             self.connections.len(),
-            self.zxid,
-            self.tree.len(),
+            self.view.zxid,
+            self.view.tree.len(),
         )
     }
 
@@ -128,7 +128,7 @@ impl ServerState {
     }
 
     fn write_watches(&self, out: &mut String) -> std::fmt::Result {
-        let (connections, paths, total) = self.watches.summary();
+        let (connections, paths, total) = self.view.watches.summary();
         write!(
             out,
             "{connections} connections watching {paths} paths\nTotal watches:{total}\n"
@@ -159,13 +159,13 @@ impl ServerState {
     fn write_numbers(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "zk_version\t{VERSION}\nzk_server_state\tstandalone")?;
         let numbers = [
-            ("ephemerals_count", self.tree.ephemerals_count()),
+            ("ephemerals_count", self.view.tree.ephemerals_count()),
             ("num_alive_connections", self.connections.len()),
             ("outstanding_requests", 0),
-            ("znode_count", self.tree.len()),
+            ("znode_count", self.view.tree.len()),
             ("global_sessions", self.sessions.ids().count()),
-            ("watch_count", self.watches.len()),
-            ("approximate_data_size", self.tree.data_size()),
+            ("watch_count", self.view.watches.len()),
+            ("approximate_data_size", self.view.tree.data_size()),
             ("local_sessions", 0),
         ];
         for (name, number) in numbers {
@@ -195,7 +195,7 @@ impl ServerState {
             writeln!(out, "{} expire at {when}:", ids.len())?;
             ids.iter().try_for_each(|id| writeln!(out, "\t0x{id:x}"))?;
         }
-        let owners = self.tree.owners();
+        let owners = self.view.tree.owners();
         writeln!(
             out,
             "ephemeral nodes dump:\nSessions with Ephemerals ({}):",
@@ -203,7 +203,8 @@ impl ServerState {
         )?;
         for id in owners {
             writeln!(out, "0x{id:x}:")?;
-            self.tree
+            self.view
+                .tree
                 .ephemerals(id)
                 .try_for_each(|path| writeln!(out, "\t{path}"))?;
         }

@@ -6,26 +6,23 @@ use super::node::Node;
 use super::path;
 use super::state::ServerState;
 use super::tree::Tree;
-use super::watches::{ConnectionId, ServerWatches};
+use super::view::ServerView;
+use super::watches::ConnectionId;
 use crate::jute::{CreateMode, Op};
 
 impl ServerState {
-    /// Returns the tree as this client sees it.
-    pub(super) fn tree_of(&self, client: ConnectionId) -> &Tree {
-        self.lag_of(client).map_or(&self.tree, |lag| &lag.tree)
+    /// Returns what this client sees.
+    pub(super) fn view_of(&mut self, client: ConnectionId) -> &mut ServerView {
+        match &mut self.lag {
+            Some(lag) if lag.has(client) => &mut lag.view,
+            _ => &mut self.view,
+        }
     }
 
     /// Returns the last change that this client sees.
     pub(super) fn zxid_of(&self, client: ConnectionId) -> i64 {
-        self.lag_of(client).map_or(self.zxid, |lag| lag.zxid)
-    }
-
-    /// Returns the watches among which this client's are.
-    pub(super) fn watches_of(&mut self, client: ConnectionId) -> &mut ServerWatches {
-        match &mut self.lag {
-            Some(lag) if lag.has(client) => &mut lag.watches,
-            _ => &mut self.watches,
-        }
+        self.lag_of(client)
+            .map_or(self.view.zxid, |lag| lag.view.zxid)
     }
 
     /// Notes that a client has listed a directory, which may be the one out of date.
@@ -44,7 +41,7 @@ impl ServerState {
             let modes = [CreateMode::Ephemeral, CreateMode::EphemeralSequential];
             matches!(op, Op::Create { mode, .. } if modes.contains(mode))
         };
-        (self.faults.hides_next() && ops.iter().any(is_ephemeral)).then(|| self.tree.clone())
+        (self.faults.hides_next() && ops.iter().any(is_ephemeral)).then(|| self.view.tree.clone())
     }
 
     /// Connects all clients but the author of the changes to a follower that lags.
@@ -56,7 +53,7 @@ impl ServerState {
     ) {
         let created = changes.iter().find_map(|change| match change {
             TreeChange::Created { path, .. } => {
-                let is_ephemeral = self.tree.node(path).is_ok_and(Node::is_ephemeral);
+                let is_ephemeral = self.view.tree.node(path).is_ok_and(Node::is_ephemeral);
                 is_ephemeral.then(|| path::parent(path).ok()).flatten()
             }
             _ => None,
@@ -68,14 +65,9 @@ impl ServerState {
         self.catch_up();
         let others = self.connections.keys().copied();
         let others = others.filter(|client| *client != author).collect();
-        let watches = self.watches.split(&others);
-        self.lag = Some(LaggingFollower::new(
-            before,
-            self.zxid - 1,
-            directory,
-            others,
-            watches,
-        ));
+        let watches = self.view.watches.split(&others);
+        let past = ServerView::of_the_past(before, self.view.zxid - 1, watches);
+        self.lag = Some(LaggingFollower::new(past, directory, others));
     }
 
     /// Lets the follower catch up if it is this client's, before the client changes
@@ -92,7 +84,7 @@ impl ServerState {
             return;
         };
         let (notices, watches) = lag.catch_up();
-        self.watches.merge(watches);
+        self.view.watches.merge(watches);
         notices.into_iter().for_each(|notice| self.tell(notice));
     }
 

@@ -103,11 +103,19 @@ mod node;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod path;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod reads;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod request;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod sessions;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod tree;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod view;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
 mod watches;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+mod write;
 // Behind the one lock.
 mod clients;
 mod expiry;
@@ -115,8 +123,6 @@ mod faults;
 mod follower;
 mod four_letter_words;
 mod lag;
-mod reads;
-mod request;
 mod requests;
 mod state;
 // Threads and sockets.
@@ -133,6 +139,22 @@ mod server;
 mod differential;
 #[cfg(test)]
 mod tests;
+
+// What a simulated ensemble has in common with the server.
+#[cfg(zklock_sim)]
+pub(crate) use self::{
+    acl::Identity,
+    change::TreeChange,
+    config::ServerConfig,
+    faults::Faults,
+    node::ChangeTime,
+    request::{RequestAnswer, Requester, decode},
+    sessions::{Password, Timeouts},
+    tree::Author,
+    view::ServerView,
+    watches::Notice,
+    write::Write,
+};
 
 pub use self::builder::ServerBuilder;
 pub use self::faults::RequestKind;

@@ -12,17 +12,17 @@ const ANY_VERSION: i32 = -1;
 const TTL: [i32; 2] = [5, 6];
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) data: Data,
-    pub(super) acl: NodeAcl,
-    pub(super) owner: NodeOwner,
-    pub(super) children: BTreeSet<String>,
-    pub(super) marks: Marks,
+pub(crate) struct Node {
+    pub(crate) data: Data,
+    pub(crate) acl: NodeAcl,
+    pub(crate) owner: NodeOwner,
+    pub(crate) children: BTreeSet<String>,
+    pub(crate) marks: Marks,
 }
 
 /// What the node is removed with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum NodeOwner {
+pub(crate) enum NodeOwner {
     Nobody,
     Session(i64),
     /// A container is removed after its last child.
@@ -31,27 +31,27 @@ pub(super) enum NodeOwner {
 
 /// The part of a stat that is the node's history.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks {
-    pub(super) created: ChangeTime,
-    pub(super) modified: ChangeTime,
+pub(crate) struct Marks {
+    pub(crate) created: ChangeTime,
+    pub(crate) modified: ChangeTime,
     /// When the list of children last changed.
-    pub(super) pzxid: i64,
-    pub(super) version: i32,
-    pub(super) acl_version: i32,
+    pub(crate) pzxid: i64,
+    pub(crate) version: i32,
+    pub(crate) acl_version: i32,
     /// How many children were ever created: the next one's number.
-    pub(super) counter: i32,
+    pub(crate) counter: i32,
 }
 
 /// The time of a change.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ChangeTime {
-    pub(super) zxid: i64,
+pub(crate) struct ChangeTime {
+    pub(crate) zxid: i64,
     /// Since the epoch.
-    pub(super) ms: i64,
+    pub(crate) ms: i64,
 }
 
 impl Node {
-    pub(super) fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
+    pub(crate) fn new(data: Data, acl: NodeAcl, owner: NodeOwner, at: ChangeTime) -> Self {
         let marks = Marks {
             created: at,
             modified: at,
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    pub(super) fn stat(&self) -> Stat {
+    pub(crate) fn stat(&self) -> Stat {
         let children = length(self.children.len());
         Stat {
             czxid: self.marks.created.zxid,
@@ -86,16 +86,16 @@ impl Node {
         }
     }
 
-    pub(super) fn is_ephemeral(&self) -> bool {
+    pub(crate) fn is_ephemeral(&self) -> bool {
         matches!(self.owner, NodeOwner::Session(_))
     }
 
     /// A container that never had a child does not count.
-    pub(super) fn is_empty_container(&self) -> bool {
+    pub(crate) fn is_empty_container(&self) -> bool {
         self.owner == NodeOwner::Children && self.children.is_empty() && self.marks.counter > 0
     }
 
-    pub(super) fn count_creation(&mut self, zxid: i64) {
+    pub(crate) fn count_creation(&mut self, zxid: i64) {
         // ZooKeeper stores a counter only if it is larger, so at its end the counter stays,
         // and with it the pzxid.
         if let Some(next) = self.marks.counter.checked_add(1) {
@@ -106,7 +106,7 @@ impl Node {
 }
 
 impl NodeOwner {
-    pub(super) fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
+    pub(crate) fn of(mode: CreateMode, session: i64) -> Result<Self, ErrorCode> {
         Ok(match mode {
             CreateMode::Persistent | CreateMode::PersistentSequential => Self::Nobody,
             CreateMode::Ephemeral | CreateMode::EphemeralSequential => Self::Session(session),
@@ -126,7 +126,7 @@ impl NodeOwner {
 }
 
 /// Returns the version after this one, if this is the one that the client expects.
-pub(super) fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
+pub(crate) fn next_version(current: i32, expected: i32) -> Result<i32, ErrorCode> {
     if expected != ANY_VERSION && expected != current {
         return Err(ErrorCode::BAD_VERSION);
     }

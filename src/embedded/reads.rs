@@ -2,7 +2,7 @@
 
 use super::acl::Identity;
 use super::request::{Requester, Result};
-use super::state::ServerState;
+use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, Reach, Subject};
 use crate::jute::Names;
 use crate::jute::{
@@ -10,8 +10,9 @@ use crate::jute::{
     WatchLists,
 };
 
-impl ServerState {
-    pub(super) fn read(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
+impl ServerView {
+    /// Answers a request that reads, or sets watches other than [`set_watches`](Self::set_watches).
+    pub(crate) fn read(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
         let id = by.connection;
         match request {
             Request::Exists { path, watch } => self.exists(&path, watch, id),
@@ -30,7 +31,7 @@ impl ServerState {
             }
             Request::GetAcl { path } => self.acl(&path, by),
             Request::CountDescendants { path } => {
-                let tree = self.tree_of(id);
+                let tree = &self.tree;
                 tree.node_for(&path, Permissions::READ.0, by.who)?;
                 let count = tree.count_below(&path);
                 Ok(Reply::Count(i32::try_from(count).unwrap_or(i32::MAX)))
@@ -40,7 +41,7 @@ impl ServerState {
                     "" | "/" => "",
                     _ => &below,
                 };
-                let own = self.tree_of(id).ephemerals(by.session);
+                let own = self.tree.ephemerals(by.session);
                 let own = own.filter(|path| path.starts_with(below));
                 Ok(Reply::Ephemerals(own.map(str::to_owned).collect()))
             }
@@ -51,14 +52,10 @@ impl ServerState {
 
     fn watch(&mut self, request: Request, id: ConnectionId) -> Result<Reply> {
         match request {
-            Request::SetWatches(lists) => {
-                self.set_watches(lists, id);
-                Ok(Reply::Nothing)
-            }
             Request::CheckWatches { path, kind } => self.check_watches(kind, &path, id),
             Request::RemoveWatches { path, kind } => {
                 let reply = self.check_watches(kind, &path, id)?;
-                self.watches_of(id).remove(kind, &path, id);
+                self.watches.remove(kind, &path, id);
                 Ok(reply)
             }
             Request::AddWatch { path, mode } => self.add_watch(mode, &path, id),
@@ -72,25 +69,25 @@ impl ServerState {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
         if watch {
-            self.watches_of(id).add(Subject::Node, path, id);
+            self.watches.add(Subject::Node, path, id);
         }
-        Ok(Reply::Stat(self.tree_of(id).node(path)?.stat()))
+        Ok(Reply::Stat(self.tree.node(path)?.stat()))
     }
 
     fn data(&mut self, path: &str, watch: bool, by: Requester<'_>) -> Result<(Data, Stat)> {
         let id = by.connection;
-        let tree = self.tree_of(id);
+        let tree = &self.tree;
         let node = tree.node_for(path, Permissions::READ.0, by.who)?;
         let found = (node.data.clone(), node.stat());
         if watch {
-            self.watches_of(id).add(Subject::Node, path, id);
+            self.watches.add(Subject::Node, path, id);
         }
         Ok(found)
     }
 
     fn acl(&self, path: &str, by: Requester<'_>) -> Result<Reply> {
         let either = Permissions::READ.0 | Permissions::ADMIN.0;
-        let tree = self.tree_of(by.connection);
+        let tree = &self.tree;
         let node = tree.node_for(path, either, by.who)?;
         let acl = node.acl.shown_to(by.who);
         Ok(Reply::Acl {
@@ -100,15 +97,11 @@ impl ServerState {
     }
 
     fn children(&mut self, path: &str, watch: bool, by: Requester<'_>) -> Result<(Names, Stat)> {
-        let node = self
-            .tree_of(by.connection)
-            .node_for(path, Permissions::READ.0, by.who)?;
+        let node = self.tree.node_for(path, Permissions::READ.0, by.who)?;
         let listing = (node.children.iter().collect(), node.stat());
         if watch {
-            self.watches_of(by.connection)
-                .add(Subject::Children, path, by.connection);
+            self.watches.add(Subject::Children, path, by.connection);
         }
-        self.note_listing(path, by.connection);
         Ok(listing)
     }
 
@@ -127,12 +120,12 @@ impl ServerState {
     }
 }
 
-impl ServerState {
+impl ServerView {
     fn check_watches(&mut self, kind: i32, path: &str, id: ConnectionId) -> Result<Reply> {
         if !matches!(kind, WatchKind::CHILDREN | WatchKind::DATA | WatchKind::ANY) {
             return Err(ErrorCode::MARSHALLING_ERROR);
         }
-        if !self.watches_of(id).has(kind, path, id) {
+        if !self.watches.has(kind, path, id) {
             return Err(ErrorCode::NO_WATCHER);
         }
         Ok(Reply::Nothing)
@@ -144,64 +137,59 @@ impl ServerState {
             1 => Reach::Subtree,
             _ => return Err(ErrorCode::MARSHALLING_ERROR),
         };
-        self.watches_of(id).add_persistent(reach, path, id);
+        self.watches.add_persistent(reach, path, id);
         // The body of this reply is a code.
         Ok(Reply::Count(ErrorCode::OK.0))
     }
 
-    /// Sets a client's watches again, or sends at once the events it has missed.
-    fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) {
+    /// Sets a client's watches again; returns the events it has missed, which are due at once.
+    pub(crate) fn set_watches(&mut self, lists: WatchLists, id: ConnectionId) -> Vec<Notice> {
+        let mut missed = Vec::new();
         for path in lists.data {
-            let missed = match self
-                .tree_of(id)
-                .node(&path)
-                .map(|node| node.marks.modified.zxid)
-            {
+            let event = match self.tree.node(&path).map(|node| node.marks.modified.zxid) {
                 Err(_) => Some(EventKind::Deleted),
                 Ok(zxid) => (zxid > lists.since_zxid).then_some(EventKind::DataChanged),
             };
-            self.watch_or_tell(Subject::Node, path, id, missed);
+            missed.extend(self.watch_unless(event, Subject::Node, path, id));
         }
         for path in lists.exists {
-            let missed = self
-                .tree_of(id)
-                .node(&path)
-                .is_ok()
-                .then_some(EventKind::Created);
-            self.watch_or_tell(Subject::Node, path, id, missed);
+            let event = self.tree.node(&path).is_ok().then_some(EventKind::Created);
+            missed.extend(self.watch_unless(event, Subject::Node, path, id));
         }
         for path in lists.children {
-            let missed = match self.tree_of(id).node(&path).map(|node| node.marks.pzxid) {
+            let event = match self.tree.node(&path).map(|node| node.marks.pzxid) {
                 Err(_) => Some(EventKind::Deleted),
                 Ok(zxid) => (zxid > lists.since_zxid).then_some(EventKind::ChildrenChanged),
             };
-            self.watch_or_tell(Subject::Children, path, id, missed);
+            missed.extend(self.watch_unless(event, Subject::Children, path, id));
         }
         for path in lists.persistent {
-            self.watches_of(id).add_persistent(Reach::Path, &path, id);
+            self.watches.add_persistent(Reach::Path, &path, id);
         }
         for path in lists.recursive {
-            self.watches_of(id)
-                .add_persistent(Reach::Subtree, &path, id);
+            self.watches.add_persistent(Reach::Subtree, &path, id);
         }
+        missed
     }
 
-    fn watch_or_tell(
+    /// Sets a watch, or returns the event if there was one already.
+    fn watch_unless(
         &mut self,
+        event: Option<EventKind>,
         subject: Subject,
         path: String,
         watcher: ConnectionId,
-        missed: Option<EventKind>,
-    ) {
-        match missed {
-            Some(kind) => self.tell(Notice {
-                watcher,
-                kind,
-                path,
-                acl: None,
-            }),
-            None => self.watches_of(watcher).add(subject, &path, watcher),
-        }
+    ) -> Option<Notice> {
+        let Some(kind) = event else {
+            self.watches.add(subject, &path, watcher);
+            return None;
+        };
+        Some(Notice {
+            watcher,
+            kind,
+            path,
+            acl: None,
+        })
     }
 }
 

@@ -3,27 +3,27 @@
 use super::acl::Identity;
 use super::tree::Author;
 use super::watches::ConnectionId;
-use crate::jute::{ErrorCode, Reply, ReplyHeader};
+use crate::jute::{ErrorCode, Reply, ReplyHeader, Request};
 
-pub(super) type Result<T> = std::result::Result<T, ErrorCode>;
+pub(crate) type Result<T> = std::result::Result<T, ErrorCode>;
 
 /// What is sent for a request.
-pub(super) struct RequestAnswer {
-    pub(super) header: ReplyHeader,
-    pub(super) body: Option<Reply>,
-    pub(super) closes: bool,
+pub(crate) struct RequestAnswer {
+    pub(crate) header: ReplyHeader,
+    pub(crate) body: Option<Reply>,
+    pub(crate) closes: bool,
 }
 
 /// The client that makes a request.
 #[derive(Clone, Copy)]
-pub(super) struct Requester<'a> {
-    pub(super) connection: ConnectionId,
-    pub(super) session: i64,
-    pub(super) who: &'a [Identity],
+pub(crate) struct Requester<'a> {
+    pub(crate) connection: ConnectionId,
+    pub(crate) session: i64,
+    pub(crate) who: &'a [Identity],
 }
 
 impl RequestAnswer {
-    pub(super) fn new(xid: i32, zxid: i64, result: Result<Reply>) -> Self {
+    pub(crate) fn new(xid: i32, zxid: i64, result: Result<Reply>) -> Self {
         let (code, body) = match result {
             Ok(body) => (ErrorCode::OK, Some(body)),
             Err(code) => (code, None),
@@ -36,7 +36,7 @@ impl RequestAnswer {
     }
 
     /// Ends the connection after the answer.
-    pub(super) fn closing(self) -> Self {
+    pub(crate) fn closing(self) -> Self {
         Self {
             closes: true,
             ..self
@@ -45,10 +45,23 @@ impl RequestAnswer {
 }
 
 impl<'a> Requester<'a> {
-    pub(super) fn author(self) -> Author<'a> {
+    pub(crate) fn author(self) -> Author<'a> {
         Author {
             session: self.session,
             who: self.who,
         }
+    }
+}
+
+/// Reads a request and its number; the request is an error if only the number can be read.
+/// Returns `None` if there is nothing to answer.
+pub(crate) fn decode(frame: &[u8]) -> Option<(i32, Result<Request>)> {
+    match Request::decode(frame) {
+        Ok((xid, request)) => Some((xid, Ok(request))),
+        // A kind follows the number.
+        Err(_) => frame.first_chunk::<8>().map(|[a, b, c, d, ..]| {
+            let xid = i32::from_be_bytes([*a, *b, *c, *d]);
+            (xid, Err(ErrorCode::MARSHALLING_ERROR))
+        }),
     }
 }

@@ -4,7 +4,8 @@ use super::acl::Identity;
 use super::request::{RequestAnswer, Requester, Result};
 use super::state::ServerState;
 use super::watches::ConnectionId;
-use crate::jute::{Access, CreateMode, ErrorCode, Op, OpCode, OpReply, Reply, Request, xid};
+use super::write::Write;
+use crate::jute::{ErrorCode, OpCode, ReadOp, Reply, Request, xid};
 
 impl ServerState {
     /// Carries out a request, and returns what is sent for it.
@@ -15,7 +16,7 @@ impl ServerState {
         xid: i32,
         request: Result<Request>,
     ) -> RequestAnswer {
-        let asked = request.map(|request| self.as_understood(request));
+        let asked = request.map(|request| self.config.understood(request));
         match asked {
             Ok(Request::Auth {
                 scheme,
@@ -29,10 +30,10 @@ impl ServerState {
                 self.catch_up_with(connection);
                 self.sessions.end(session);
                 self.remove_nodes_of(session);
-                RequestAnswer::new(xid, self.zxid, Ok(Reply::Nothing)).closing()
+                RequestAnswer::new(xid, self.view.zxid, Ok(Reply::Nothing)).closing()
             }
             Ok(Request::Unknown(op)) if op != OpCode::RECONFIG => {
-                RequestAnswer::new(xid, self.zxid, Err(ErrorCode::UNIMPLEMENTED)).closing()
+                RequestAnswer::new(xid, self.view.zxid, Err(ErrorCode::UNIMPLEMENTED)).closing()
             }
             Ok(request) => {
                 let who = self.identities(connection);
@@ -51,20 +52,6 @@ impl ServerState {
     fn identities(&self, connection: ConnectionId) -> Vec<Identity> {
         let connection = self.connections.get(&connection);
         connection.map_or_else(Vec::new, |connection| connection.identities.clone())
-    }
-
-    /// Makes unknown what an older server does not know.
-    fn as_understood(&self, request: Request) -> Request {
-        let unknown = match request.op() {
-            OpCode::CREATE2 => self.config.without_create2,
-            OpCode::CREATE_CONTAINER => self.config.without_containers,
-            _ => false,
-        };
-        if unknown {
-            Request::Unknown(request.op())
-        } else {
-            request
-        }
     }
 
     fn authenticate(
@@ -93,105 +80,51 @@ impl ServerState {
     }
 
     fn carry_out(&mut self, request: Request, by: Requester<'_>) -> Result<Reply> {
-        let request = match into_op(request) {
-            Ok(op) => return self.write(op, by),
+        let request = match Write::of(request, &self.config) {
+            Ok(write) => return self.write(write, by),
             Err(request) => *request,
         };
         match request {
-            Request::SetAcl { path, acl, version } => self.set_acl(&path, &acl, version, by),
-            Request::Multi(ops) => self.multi(ops, by),
             Request::Sync { path } => {
                 self.catch_up_with(by.connection);
                 Ok(Reply::Synced { path })
             }
-            // A standalone ZooKeeper answers the same.
-            Request::Unknown(OpCode::RECONFIG) => {
-                self.catch_up_with(by.connection);
-                self.advance();
-                Err(ErrorCode::UNIMPLEMENTED)
+            Request::SetWatches(lists) => {
+                let view = self.view_of(by.connection);
+                let missed = view.set_watches(lists, by.connection);
+                missed.into_iter().for_each(|notice| self.tell(notice));
+                Ok(Reply::Nothing)
             }
-            read => self.read(read, by),
+            read => {
+                let listed = listed(&read);
+                let reply = self.view_of(by.connection).read(read, by)?;
+                let listed = listed.iter();
+                listed.for_each(|directory| self.note_listing(directory, by.connection));
+                Ok(reply)
+            }
         }
     }
-}
 
-impl ServerState {
-    fn write(&mut self, op: Op, by: Requester<'_>) -> Result<Reply> {
+    fn write(&mut self, write: Write, by: Requester<'_>) -> Result<Reply> {
         self.catch_up_with(by.connection);
         let at = self.advance();
-        let before = self.before_lag(std::slice::from_ref(&op));
-        let (reply, change) = self.tree.apply(op, by.author(), at)?;
-        self.begin_lag(before, change.as_slice(), by.connection);
-        self.announce(change.as_slice());
-        Ok(match reply {
-            OpReply::Created { path, stat } => Reply::Created { path, stat },
-            OpReply::Set(stat) => Reply::Stat(stat),
-            _ => Reply::Nothing,
-        })
-    }
-
-    fn multi(&mut self, ops: Vec<Op>, by: Requester<'_>) -> Result<Reply> {
-        let is_unknown = |op: &Op| match op {
-            Op::Create {
-                mode: CreateMode::Container,
-                ..
-            } => self.config.without_containers,
-            Op::Create { stat, .. } => *stat && self.config.without_create2,
-            _ => false,
-        };
-        let is_unreadable = ops.iter().any(is_unknown);
-        self.catch_up_with(by.connection);
-        let at = self.advance();
-        if is_unreadable {
-            return Err(ErrorCode::MARSHALLING_ERROR);
-        }
-        let before = self.before_lag(&ops);
-        let (results, changes) = self.tree.multi(ops, by.author(), at);
+        let before = self.before_lag(write.ops());
+        let (reply, changes) = self.view.write(write, by.author(), at);
         self.begin_lag(before, &changes, by.connection);
         self.announce(&changes);
-        Ok(Reply::Multi(results))
-    }
-
-    fn set_acl(
-        &mut self,
-        path: &str,
-        acl: &[Access],
-        version: i32,
-        by: Requester<'_>,
-    ) -> Result<Reply> {
-        self.catch_up_with(by.connection);
-        self.advance();
-        let stat = self.tree.set_acl(path, acl, version, by.who)?;
-        Ok(Reply::Stat(stat))
+        reply
     }
 }
 
-/// Returns the operation that a request consists of, or the request if it is not one.
-fn into_op(request: Request) -> std::result::Result<Op, Box<Request>> {
-    Ok(match request {
-        Request::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat,
-        } => Op::Create {
-            path,
-            data,
-            acl,
-            mode,
-            stat,
-        },
-        Request::Delete { path, version } => Op::Delete { path, version },
-        Request::SetData {
-            path,
-            data,
-            version,
-        } => Op::SetData {
-            path,
-            data,
-            version,
-        },
-        other => return Err(Box::new(other)),
-    })
+/// Returns the directories that a request lists.
+fn listed(request: &Request) -> Vec<String> {
+    let of_part = |op: &ReadOp| match op {
+        ReadOp::Children { path, .. } => Some(path.clone()),
+        ReadOp::Data { .. } => None,
+    };
+    match request {
+        Request::GetChildren { path, .. } => vec![path.clone()],
+        Request::MultiRead(ops) => ops.iter().filter_map(of_part).collect(),
+        _ => Vec::new(),
+    }
 }

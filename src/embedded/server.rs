@@ -84,14 +84,14 @@ impl Server {
     /// Returns the paths of all nodes, in order, without the root and ZooKeeper's own.
     pub fn nodes(&self) -> Vec<String> {
         let state = self.shared.state.lock();
-        let mut paths: Vec<_> = state.tree.paths().map(str::to_owned).collect();
+        let mut paths: Vec<_> = state.view.tree.paths().map(str::to_owned).collect();
         paths.sort_unstable();
         paths
     }
 
     /// Returns the number of watches of all clients together.
     pub fn watch_count(&self) -> usize {
-        self.shared.state.lock().watches.len()
+        self.shared.state.lock().view.watches.len()
     }
 
     /// Ends a session before its timeout: removes its nodes and cuts its connection. Returns

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::acl::{Identity, NodeAcl};
+use super::acl::Identity;
 use super::change::TreeChange;
 use super::config::ServerConfig;
 use super::faults::Faults;
@@ -20,20 +20,16 @@ use super::follower::LaggingFollower;
 use super::node::ChangeTime;
 use super::outbox::Outbox;
 use super::sessions::Sessions;
-use super::tree::Tree;
-use super::watches::{ConnectionId, Notice, ServerWatches};
-use crate::jute::{Event, Permissions};
+use super::view::ServerView;
+use super::watches::{ConnectionId, Notice};
 
 pub(super) struct ServerState {
     pub(super) config: ServerConfig,
-    pub(super) tree: Tree,
-    pub(super) watches: ServerWatches,
+    pub(super) view: ServerView,
     pub(super) sessions: Sessions,
     pub(super) faults: Faults,
     pub(super) lag: Option<LaggingFollower>,
     pub(super) connections: BTreeMap<ConnectionId, ConnectionState>,
-    /// Of the last change.
-    pub(super) zxid: i64,
     pub(super) traffic: Traffic,
     /// How many clients could not show who they are.
     pub(super) refused_identities: u64,
@@ -79,13 +75,11 @@ impl ServerState {
         // As in ZooKeeper, so that no session has the number of an earlier server's.
         let first = (epoch_ms() << 24) >> 8 & (i64::MAX >> 8);
         Self {
-            tree: Tree::new(),
-            watches: ServerWatches::default(),
+            view: ServerView::new(first_zxid(), config.counters.clone()),
             sessions: Sessions::new(config.timeouts(), first),
             faults: Faults::default(),
             lag: None,
             connections: BTreeMap::new(),
-            zxid: first_zxid(),
             traffic: Traffic::default(),
             refused_identities: 0,
             started: now,
@@ -98,7 +92,7 @@ impl ServerState {
 
     /// Forgets a connection that is closed; its session goes on until its timeout.
     pub(super) fn disconnected(&mut self, id: ConnectionId) {
-        self.watches.forget(id);
+        self.view.watches.forget(id);
         if let Some(lag) = &mut self.lag {
             lag.forget(id);
         }
@@ -122,9 +116,9 @@ impl ServerState {
 
     /// Begins the next change, and returns its time.
     pub(super) fn advance(&mut self) -> ChangeTime {
-        self.zxid += 1;
+        self.view.zxid += 1;
         ChangeTime {
-            zxid: self.zxid,
+            zxid: self.view.zxid,
             ms: epoch_ms(),
         }
     }
@@ -132,15 +126,10 @@ impl ServerState {
     /// Fires the watches on each change.
     pub(super) fn announce(&mut self, changes: &[TreeChange]) {
         for change in changes {
-            if let TreeChange::Created { path, .. } = change
-                && let Some(counter) = self.config.counters.remove(path)
-            {
-                self.tree.set_counter(path, counter);
-            }
             if let Some(lag) = &mut self.lag {
                 lag.miss(change);
             }
-            for notice in self.watches.fire(change) {
+            for notice in self.view.watches.fire(change) {
                 self.tell(notice);
             }
         }
@@ -150,22 +139,10 @@ impl ServerState {
         let Some(connection) = self.connections.get_mut(&notice.watcher) else {
             return;
         };
-        let may_not = |acl: &NodeAcl| {
-            acl.check(Permissions::READ.0, &connection.identities)
-                .is_err()
-        };
         // The watch has fired, even if the client may not know why.
-        if notice.acl.as_ref().is_some_and(may_not) {
-            return;
+        if let Some(frame) = notice.frame_for(&connection.identities) {
+            connection.put(frame);
         }
-        let event = Event {
-            kind: notice.kind,
-            state: Event::SYNC_CONNECTED,
-            path: notice.path,
-        };
-        let mut frame = Vec::new();
-        event.encode(&mut frame);
-        connection.put(frame);
     }
 
     pub(super) fn cut(&mut self, id: ConnectionId) {

@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, ErrorCode>;
 const SYSTEM: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: HashMap<String, Node>,
     /// The nodes of each session.
     ephemerals: HashMap<i64, BTreeSet<String>>,
@@ -29,13 +29,13 @@ pub(super) struct Tree {
 
 /// The client that makes a change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Author<'a> {
-    pub(super) session: i64,
-    pub(super) who: &'a [Identity],
+pub(crate) struct Author<'a> {
+    pub(crate) session: i64,
+    pub(crate) who: &'a [Identity],
 }
 
 impl Tree {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut nodes = HashMap::new();
         let open = NodeAcl::world(Permissions::ALL);
         for path in SYSTEM {
@@ -63,53 +63,53 @@ impl Tree {
     }
 
     /// Returns the number of nodes; like ZooKeeper, counts the root under both its names.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len() + 1
     }
 
     /// Returns how many bytes the paths and the data take.
-    pub(super) fn data_size(&self) -> usize {
+    pub(crate) fn data_size(&self) -> usize {
         let size = |(path, node): (&String, &Node)| path.len() + node.data.len();
         self.nodes.iter().map(size).sum()
     }
 
     /// Returns the sessions that own nodes, in order.
-    pub(super) fn owners(&self) -> Vec<i64> {
+    pub(crate) fn owners(&self) -> Vec<i64> {
         let own = self.ephemerals.iter().filter(|(_, own)| !own.is_empty());
         let mut owners: Vec<_> = own.map(|(id, _)| *id).collect();
         owners.sort_unstable();
         owners
     }
 
-    pub(super) fn ephemerals_count(&self) -> usize {
+    pub(crate) fn ephemerals_count(&self) -> usize {
         self.ephemerals.values().map(BTreeSet::len).sum()
     }
 
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let own = |path: &&String| !SYSTEM.contains(&path.as_str());
         self.nodes.keys().filter(own).map(String::as_str)
     }
 
-    pub(super) fn node(&self, path: &str) -> Result<&Node> {
+    pub(crate) fn node(&self, path: &str) -> Result<&Node> {
         // The empty path is another name of the root.
         let path = if path.is_empty() { "/" } else { path };
         self.nodes.get(path).ok_or(ErrorCode::NO_NODE)
     }
 
     /// Returns the node, if `who` has one of the permissions `wanted`.
-    pub(super) fn node_for(&self, path: &str, wanted: i32, who: &[Identity]) -> Result<&Node> {
+    pub(crate) fn node_for(&self, path: &str, wanted: i32, who: &[Identity]) -> Result<&Node> {
         let node = self.node(path)?;
         node.acl.check(wanted, who)?;
         Ok(node)
     }
 
-    pub(super) fn count_below(&self, path: &str) -> usize {
+    pub(crate) fn count_below(&self, path: &str) -> usize {
         let prefix = path::join(path, "");
         let below = |other: &&String| other.starts_with(&prefix) && other.len() > prefix.len();
         self.nodes.keys().filter(below).count()
     }
 
-    pub(super) fn ephemerals(&self, session: i64) -> impl Iterator<Item = &str> {
+    pub(crate) fn ephemerals(&self, session: i64) -> impl Iterator<Item = &str> {
         self.ephemerals
             .get(&session)
             .into_iter()
@@ -118,19 +118,19 @@ impl Tree {
     }
 
     /// Returns the containers that have lost their last child.
-    pub(super) fn empty_containers(&self) -> Vec<String> {
+    pub(crate) fn empty_containers(&self) -> Vec<String> {
         let is_empty = |path: &&String| self.node(path).is_ok_and(Node::is_empty_container);
         self.containers.iter().filter(is_empty).cloned().collect()
     }
 
-    pub(super) fn set_counter(&mut self, path: &str, counter: i32) {
+    pub(crate) fn set_counter(&mut self, path: &str, counter: i32) {
         if let Some(node) = self.nodes.get_mut(path) {
             node.marks.counter = counter;
         }
     }
 
     /// Removes the nodes of a session.
-    pub(super) fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<TreeChange> {
+    pub(crate) fn end_session(&mut self, session: i64, at: ChangeTime) -> Vec<TreeChange> {
         let paths = self.ephemerals.remove(&session).unwrap_or_default();
         paths
             .iter()
@@ -139,7 +139,7 @@ impl Tree {
     }
 
     /// Removes a container, unless it has a child again.
-    pub(super) fn remove_container(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
+    pub(crate) fn remove_container(&mut self, path: &str, at: ChangeTime) -> Result<TreeChange> {
         if !self.node(path)?.is_empty_container() {
             return Err(ErrorCode::NOT_EMPTY);
         }

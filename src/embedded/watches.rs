@@ -6,40 +6,59 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::acl::NodeAcl;
+use super::acl::{Identity, NodeAcl};
 use super::change::TreeChange;
 use super::path;
-use crate::jute::{EventKind, WatchKind};
+use crate::jute::{Event, EventKind, Permissions, WatchKind};
 
 /// The number of a connection, which has watches.
-pub(super) type ConnectionId = u64;
+pub(crate) type ConnectionId = u64;
 
 /// An event for one client, if it may read the node.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Notice {
-    pub(super) watcher: ConnectionId,
-    pub(super) kind: EventKind,
-    pub(super) path: String,
+pub(crate) struct Notice {
+    pub(crate) watcher: ConnectionId,
+    pub(crate) kind: EventKind,
+    pub(crate) path: String,
     /// `None` if the client has been shown the node already.
-    pub(super) acl: Option<NodeAcl>,
+    pub(crate) acl: Option<NodeAcl>,
+}
+
+impl Notice {
+    /// Returns the frame of the event for a client with these identities; `None` if it may not
+    /// read the node.
+    pub(crate) fn frame_for(self, who: &[Identity]) -> Option<Vec<u8>> {
+        let may_not = |acl: &NodeAcl| acl.check(Permissions::READ.0, who).is_err();
+        if self.acl.as_ref().is_some_and(may_not) {
+            return None;
+        }
+        let event = Event {
+            kind: self.kind,
+            state: Event::SYNC_CONNECTED,
+            path: self.path,
+        };
+        let mut frame = Vec::new();
+        event.encode(&mut frame);
+        Some(frame)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Subject {
+pub(crate) enum Subject {
     Node,
     Children,
 }
 
 /// What a persistent watch covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     Path,
     /// The path and everything below, but no lists of children.
     Subtree,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct ServerWatches {
+pub(crate) struct ServerWatches {
     nodes: Table,
     children: Table,
 }
@@ -58,11 +77,11 @@ struct Modes {
 
 impl ServerWatches {
     /// Sets a watch that fires once.
-    pub(super) fn add(&mut self, subject: Subject, path: &str, watcher: ConnectionId) {
+    pub(crate) fn add(&mut self, subject: Subject, path: &str, watcher: ConnectionId) {
         self.table(subject).at(path, watcher).once = true;
     }
 
-    pub(super) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: ConnectionId) {
+    pub(crate) fn add_persistent(&mut self, reach: Reach, path: &str, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             let modes = table.at(path, watcher);
             match reach {
@@ -73,7 +92,7 @@ impl ServerWatches {
     }
 
     /// Returns whether there is such a watch; `kind` is one of the numbers of [`WatchKind`].
-    pub(super) fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
+    pub(crate) fn has(&self, kind: i32, path: &str, watcher: ConnectionId) -> bool {
         let is_in = |table: &Table| {
             let watchers = table.0.get(path);
             watchers.is_some_and(|watchers| watchers.contains_key(&watcher))
@@ -81,7 +100,7 @@ impl ServerWatches {
         (is_of_node(kind) && is_in(&self.nodes)) || (is_of_children(kind) && is_in(&self.children))
     }
 
-    pub(super) fn remove(&mut self, kind: i32, path: &str, watcher: ConnectionId) {
+    pub(crate) fn remove(&mut self, kind: i32, path: &str, watcher: ConnectionId) {
         if is_of_node(kind) {
             self.nodes.remove(path, watcher);
         }
@@ -91,7 +110,7 @@ impl ServerWatches {
     }
 
     /// Removes all watches of one client.
-    pub(super) fn forget(&mut self, watcher: ConnectionId) {
+    pub(crate) fn forget(&mut self, watcher: ConnectionId) {
         for table in [&mut self.nodes, &mut self.children] {
             table.0.retain(|_, watchers| {
                 watchers.remove(&watcher);
@@ -101,7 +120,7 @@ impl ServerWatches {
     }
 
     /// Takes out the watches of some clients.
-    pub(super) fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
+    pub(crate) fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         Self {
             nodes: self.nodes.split(who),
             children: self.children.split(who),
@@ -109,13 +128,13 @@ impl ServerWatches {
     }
 
     /// Puts back what [`split`](Self::split) took out.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.nodes.merge(other.nodes);
         self.children.merge(other.children);
     }
 
     /// Fires the watches on a change; returns the events in their order.
-    pub(super) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
+    pub(crate) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
         let mut notices = Vec::new();
         match change {
             TreeChange::Created { path, acl, above } => {
@@ -142,13 +161,13 @@ impl ServerWatches {
     }
 
     /// Returns the numbers of connections with watches, of nodes watched, and of watches.
-    pub(super) fn summary(&self) -> (usize, usize, usize) {
+    pub(crate) fn summary(&self) -> (usize, usize, usize) {
         let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
         let total = self.nodes.0.values().map(BTreeMap::len).sum();
         (watchers.len(), self.nodes.0.len(), total)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let count = |table: &Table| table.0.values().map(BTreeMap::len).sum::<usize>();
         count(&self.nodes) + count(&self.children)
     }

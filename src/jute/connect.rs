@@ -51,6 +51,16 @@ impl ConnectRequest {
 }
 
 impl ConnectReply {
+    /// The reply to a client whose session has ended.
+    pub(crate) fn expired() -> Self {
+        Self {
+            timeout_ms: 0,
+            session: 0,
+            password: vec![0; 16],
+            read_only: false,
+        }
+    }
+
     /// Appends the frame, with its length.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, "", |writer| {

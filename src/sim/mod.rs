@@ -2,4 +2,7 @@
 //!
 //! It is compiled with `--cfg zklock_sim` only, and is no part of the public interface.
 
+pub mod ensemble;
+mod peer;
+
 pub use crate::system::simulated::*;

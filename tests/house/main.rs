@@ -61,7 +61,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ),
     ("embedded", &["jute", "recipe", "leaves", "time"]),
     ("mysql", &["recipe", "leaves", "time", "local"]),
-    ("sim", &["system", "embedded"]),
+    ("sim", &["jute", "system", "embedded"]),
     // These see what users see.
     ("bin", &[]),
     ("lib", &["nouns", "leaves", "recipe", "transport"]),

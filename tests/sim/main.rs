@@ -7,6 +7,7 @@
 #![cfg(zklock_sim)]
 
 #[path = "../chaos/checker.rs"]
+#[allow(dead_code)]
 mod checker;
 #[path = "../chaos/history.rs"]
 #[allow(dead_code)]

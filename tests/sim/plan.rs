@@ -254,17 +254,6 @@ impl Plan {
     }
 
     /// When nothing is broken any more.
-    pub(crate) fn calm_at(&self) -> u64 {
-        let ends = self
-            .troubles
-            .iter()
-            .map(|trouble| trouble.at + trouble.lasts);
-        let crashes = self.clients.iter().filter_map(|client| match client.end {
-            ClientEnd::CrashAt(at) | ClientEnd::CloseAt(at) => Some(at),
-            _ => None,
-        });
-        ends.chain(crashes).max().unwrap_or(0)
-    }
 }
 
 impl Trouble {

@@ -11,7 +11,7 @@ use crate::jute::{Access, CreateMode, Data, ErrorCode, Op, OpReply, Permissions,
 
 impl Tree {
     /// Carries out one operation; if it fails, nothing is changed.
-    pub(in crate::embedded) fn apply(
+    pub(crate) fn apply(
         &mut self,
         op: Op,
         by: Author<'_>,
@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// Carries out all operations or none; returns the result of each, and the changes.
-    pub(in crate::embedded) fn multi(
+    pub(crate) fn multi(
         &mut self,
         ops: Vec<Op>,
         by: Author<'_>,
@@ -71,7 +71,7 @@ impl Tree {
         (replies, changes)
     }
 
-    pub(in crate::embedded) fn set_acl(
+    pub(crate) fn set_acl(
         &mut self,
         path: &str,
         acl: &[Access],

@@ -1,0 +1,93 @@
+//! What one server has of the data: the tree, its clients' watches, and the last change.
+//!
+//! Values in, values out. What clients read is in `reads`, what they write here: a change
+//! comes with its time, and its events are for the caller to send.
+
+use std::collections::HashMap;
+
+use super::change::TreeChange;
+use super::node::ChangeTime;
+use super::request::Result;
+use super::tree::{Author, Tree};
+use super::watches::{Notice, ServerWatches};
+use super::write::Write;
+use crate::jute::{OpReply, Reply};
+
+#[derive(Debug)]
+pub(crate) struct ServerView {
+    pub(crate) tree: Tree,
+    /// The watches of the clients that see this.
+    pub(crate) watches: ServerWatches,
+    /// Of the last change.
+    pub(crate) zxid: i64,
+    /// Where the counters of directories start that are not created yet.
+    counters: HashMap<String, i32>,
+}
+
+impl ServerView {
+    pub(crate) fn new(zxid: i64, counters: HashMap<String, i32>) -> Self {
+        Self {
+            tree: Tree::new(),
+            watches: ServerWatches::default(),
+            zxid,
+            counters,
+        }
+    }
+
+    /// A view that stays as it is.
+    pub(super) fn of_the_past(tree: Tree, zxid: i64, watches: ServerWatches) -> Self {
+        Self {
+            tree,
+            watches,
+            zxid,
+            counters: HashMap::new(),
+        }
+    }
+
+    /// Carries out what a client asks for; returns its answer and the changes.
+    pub(crate) fn write(
+        &mut self,
+        write: Write,
+        by: Author<'_>,
+        at: ChangeTime,
+    ) -> (Result<Reply>, Vec<TreeChange>) {
+        let (answer, changes) = match write {
+            Write::One(op) => match self.tree.apply(op, by, at) {
+                Ok((reply, change)) => (Ok(answer_to_one(reply)), Vec::from_iter(change)),
+                Err(code) => (Err(code), Vec::new()),
+            },
+            Write::Multi(ops) => {
+                let (results, changes) = self.tree.multi(ops, by, at);
+                (Ok(Reply::Multi(results)), changes)
+            }
+            Write::SetAcl { path, acl, version } => {
+                let stat = self.tree.set_acl(&path, &acl, version, by.who);
+                (stat.map(Reply::Stat), Vec::new())
+            }
+            Write::Refused(code) => (Err(code), Vec::new()),
+        };
+        changes.iter().for_each(|change| self.start_counter(change));
+        (answer, changes)
+    }
+
+    /// Returns the events of a change, in their order.
+    pub(crate) fn fire(&mut self, change: &TreeChange) -> Vec<Notice> {
+        self.watches.fire(change)
+    }
+
+    fn start_counter(&mut self, change: &TreeChange) {
+        if let TreeChange::Created { path, .. } = change
+            && let Some(counter) = self.counters.remove(path)
+        {
+            self.tree.set_counter(path, counter);
+        }
+    }
+}
+
+fn answer_to_one(reply: OpReply) -> Reply {
+    match reply {
+        OpReply::Created { path, stat } => Reply::Created { path, stat },
+        OpReply::Set(stat) => Reply::Stat(stat),
+        _ => Reply::Nothing,
+    }
+}

@@ -1,0 +1,78 @@
+//! The requests that take a transaction.
+
+use super::config::ServerConfig;
+use crate::jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
+
+/// What a client wants changed.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    One(Op),
+    Multi(Vec<Op>),
+    SetAcl {
+        path: String,
+        acl: Vec<Access>,
+        version: i32,
+    },
+    /// A request that fails and still takes the number of a transaction.
+    Refused(ErrorCode),
+}
+
+impl Write {
+    /// Returns what the request writes, or the request if it writes nothing.
+    pub(crate) fn of(request: Request, config: &ServerConfig) -> Result<Self, Box<Request>> {
+        Ok(match request {
+            Request::Create {
+                path,
+                data,
+                acl,
+                mode,
+                stat,
+            } => Self::One(Op::Create {
+                path,
+                data,
+                acl,
+                mode,
+                stat,
+            }),
+            Request::Delete { path, version } => Self::One(Op::Delete { path, version }),
+            Request::SetData {
+                path,
+                data,
+                version,
+            } => Self::One(Op::SetData {
+                path,
+                data,
+                version,
+            }),
+            Request::Multi(ops) if ops.iter().any(|op| is_unknown(op, config)) => {
+                Self::Refused(ErrorCode::MARSHALLING_ERROR)
+            }
+            Request::Multi(ops) => Self::Multi(ops),
+            Request::SetAcl { path, acl, version } => Self::SetAcl { path, acl, version },
+            // A standalone ZooKeeper answers the same.
+            Request::Unknown(OpCode::RECONFIG) => Self::Refused(ErrorCode::UNIMPLEMENTED),
+            other => return Err(Box::new(other)),
+        })
+    }
+
+    /// Returns its operations on nodes.
+    pub(super) fn ops(&self) -> &[Op] {
+        match self {
+            Self::One(op) => std::slice::from_ref(op),
+            Self::Multi(ops) => ops,
+            Self::SetAcl { .. } | Self::Refused(_) => &[],
+        }
+    }
+}
+
+/// Whether a server of this configuration cannot read the part of a multi.
+fn is_unknown(op: &Op, config: &ServerConfig) -> bool {
+    match op {
+        Op::Create {
+            mode: CreateMode::Container,
+            ..
+        } => config.without_containers,
+        Op::Create { stat, .. } => *stat && config.without_create2,
+        _ => false,
+    }
+}

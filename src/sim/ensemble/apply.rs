@@ -1,0 +1,199 @@
+//! How a server applies the log, and what its clients are sent for it.
+//!
+//! The events of a change leave before the answer to whoever asked for it, and before any
+//! later answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::{ConnectionNo, Output};
+use super::history::{Change, SessionEnd, What};
+use super::message::{Ask, Deed, Transaction};
+use super::server::Step;
+use super::state::{Ensemble, Event};
+use crate::embedded::{Author, ChangeTime, Notice, TreeChange};
+use crate::jute::{ErrorCode, Reply};
+
+impl Ensemble {
+    /// Has a server do a step after its lag.
+    pub(super) fn plan_step(&mut self, server: usize, step: Step) {
+        let node = &mut self.servers[server];
+        let last = node.steps.back().map_or(Duration::ZERO, |(due, _)| *due);
+        let due = self.now.saturating_add(node.lag).max(last);
+        node.steps.push_back((due, step));
+        if due <= self.now {
+            return self.apply_due(server);
+        }
+        let rest = due - self.now;
+        self.plan(server, rest, |server, life| Event::Apply { server, life });
+    }
+
+    /// Does the steps that are due.
+    pub(super) fn apply_due(&mut self, server: usize) {
+        let now = self.now;
+        while let Some((_, step)) = self.servers[server]
+            .steps
+            .pop_front_if(|(due, _)| *due <= now)
+        {
+            match step {
+                Step::Apply => self.apply_next(server),
+                Step::Sync(connection) => self.complete_sync(connection),
+            }
+        }
+    }
+
+    /// Applies a part of the log at once, when nobody is looking.
+    pub(super) fn apply_up_to(&mut self, server: usize, length: usize) {
+        let node = &mut self.servers[server];
+        node.committed = node.committed.max(length);
+        while self.servers[server].applied < length {
+            self.apply_next(server);
+        }
+    }
+
+    fn apply_next(&mut self, server: usize) {
+        let node = &mut self.servers[server];
+        let Some(transaction) = node.log.get(node.applied).map(Arc::clone) else {
+            return;
+        };
+        node.applied += 1;
+        let (reply, changes) = self.carry_out(server, &transaction);
+        self.record(server, &transaction, &changes);
+        for change in &changes {
+            for notice in self.servers[server].view.fire(change) {
+                self.tell(notice);
+            }
+        }
+        let Transaction { ask, .. } = &*transaction;
+        if let Deed::End(_) = ask.deed {
+            self.close_session(server, ask);
+        }
+        if let Some(origin) = ask.origin.filter(|origin| origin.server == server) {
+            match ask.deed {
+                Deed::Begin { .. } => self.finish_handshake(origin.connection, true),
+                _ => self.complete(origin.connection, reply),
+            }
+        }
+    }
+
+    /// Changes the server's view; returns the answer and the changes.
+    fn carry_out(
+        &mut self,
+        server: usize,
+        transaction: &Transaction,
+    ) -> (Result<Reply, ErrorCode>, Vec<TreeChange>) {
+        let Transaction { zxid, ms, ask } = transaction;
+        let at = ChangeTime {
+            zxid: *zxid,
+            ms: *ms,
+        };
+        let node = &mut self.servers[server];
+        node.view.zxid = *zxid;
+        match &ask.deed {
+            Deed::Write(write) => {
+                let by = Author {
+                    session: ask.session,
+                    who: &ask.who,
+                };
+                node.view.write(write.clone(), by, at)
+            }
+            Deed::Begin { timeout_ms } => {
+                node.sessions.insert(ask.session, *timeout_ms);
+                if node.following().is_some() {
+                    // Every follower touches a session that it sees begin.
+                    node.touched.insert(ask.session, *timeout_ms);
+                }
+                (Ok(Reply::Nothing), Vec::new())
+            }
+            Deed::End(_) => {
+                node.touched.remove(&ask.session);
+                if let Some(leading) = node.leading() {
+                    leading.tracker.remove(ask.session);
+                }
+                let changes = node.view.tree.end_session(ask.session, at);
+                (Ok(Reply::Nothing), changes)
+            }
+            Deed::Reap { path } => {
+                let change = node.view.tree.remove_container(path, at);
+                (Ok(Reply::Nothing), change.ok().into_iter().collect())
+            }
+        }
+    }
+
+    /// Ends the connection of a session that has ended, unless it is to be answered.
+    fn close_session(&mut self, server: usize, ask: &Ask) {
+        let node = &mut self.servers[server];
+        node.sessions.remove(&ask.session);
+        let Some(connection) = node.clients.get(&ask.session).copied() else {
+            return;
+        };
+        if ask
+            .origin
+            .is_none_or(|origin| origin.connection != connection)
+        {
+            self.close(connection);
+        }
+    }
+
+    pub(super) fn tell(&mut self, notice: Notice) {
+        let watcher = notice.watcher;
+        let Some(connection) = self.connections.get(&watcher) else {
+            return;
+        };
+        if let Some(frame) = notice.frame_for(&connection.who) {
+            self.put(watcher, frame);
+        }
+    }
+
+    pub(super) fn put(&mut self, connection: ConnectionNo, frame: Vec<u8>) {
+        self.output.push((connection, Output::Bytes(frame)));
+    }
+}
+
+// The history.
+impl Ensemble {
+    /// Notes what was committed, once for all servers.
+    fn record(&mut self, server: usize, transaction: &Transaction, changes: &[TreeChange]) {
+        let node = &self.servers[server];
+        if node.applied <= self.recorded {
+            return;
+        }
+        self.recorded = node.applied;
+        let (at, zxid) = (self.now, transaction.zxid);
+        let (session, tree) = (transaction.ask.session, &node.view.tree);
+        let of_node = |change: &TreeChange| match change {
+            TreeChange::Created { path, .. } => What::Created {
+                path: path.clone(),
+                owner: tree
+                    .node(path)
+                    .map_or(0, |node| node.stat().ephemeral_owner),
+            },
+            TreeChange::Deleted { path, node, .. } => What::Deleted {
+                path: path.clone(),
+                owner: node.stat().ephemeral_owner,
+                by: session,
+            },
+            TreeChange::Set { path, .. } => What::Set { path: path.clone() },
+        };
+        let mut all: Vec<_> = changes.iter().map(of_node).collect();
+        all.extend(self.of_session(server, &transaction.ask));
+        let changes = all.into_iter().map(|what| Change { at, zxid, what });
+        self.history.extend(changes);
+    }
+
+    fn of_session(&self, server: usize, ask: &Ask) -> Option<What> {
+        let session = ask.session;
+        let is_known = self.servers[server].sessions.contains_key(&session);
+        match ask.deed {
+            Deed::Begin { timeout_ms } => Some(What::SessionBegan {
+                session,
+                timeout: Duration::from_millis(timeout_ms),
+            }),
+            Deed::End(why) => is_known.then_some(What::SessionEnded {
+                session,
+                why: why as SessionEnd,
+            }),
+            _ => None,
+        }
+    }
+}

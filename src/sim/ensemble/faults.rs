@@ -1,0 +1,98 @@
+//! How faults come about.
+
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::history::SessionEnd;
+use super::message::{Ask, Deed};
+use super::server::Role;
+use super::state::Ensemble;
+use crate::embedded::{Identity, Write};
+use crate::jute::Op;
+
+/// What Curator writes into the node of a holder that is to release its lock.
+const REVOKE: &[u8] = b"__REVOKE__";
+
+impl Ensemble {
+    /// Brings about a fault, or ends it.
+    pub fn fault(&mut self, now: Duration, fault: Fault) {
+        self.run_until(now);
+        match fault {
+            Fault::Cut { server } => self.servers[server].is_cut = true,
+            Fault::Heal { server } => {
+                self.servers[server].is_cut = false;
+                self.release_held(server);
+            }
+            Fault::Lag { server, by } => self.servers[server].lag = by,
+            Fault::CatchUp { server } => self.catch_up(server),
+            Fault::Crash { server } => {
+                self.leave(server);
+                self.servers[server].change_role(Role::Down);
+                self.servers[server].paused_until = Duration::ZERO;
+            }
+            Fault::Restart { server } => {
+                if matches!(self.servers[server].role, Role::Down) {
+                    self.seek(server);
+                }
+            }
+            Fault::Pause { server, time } => {
+                let until = self.now.saturating_add(time);
+                self.servers[server].paused_until = until;
+            }
+            Fault::ChangeLeader { to } => {
+                self.favourite = Some(to);
+                if let Some(leader) = self.leader() {
+                    self.resign(leader);
+                }
+            }
+            Fault::LoseNextReply { kind } => self.faults.drop_next_reply(kind),
+            Fault::Refuse { server, on } => self.servers[server].refuses = on,
+            Fault::Disconnect { server } => self.disconnect(server),
+            Fault::LatePings { by } => self.late_pings = by,
+            Fault::Expire { .. } | Fault::Evict { .. } | Fault::Revoke { .. } => {
+                self.interfere(fault);
+            }
+        }
+    }
+
+    fn catch_up(&mut self, server: usize) {
+        let now = self.now;
+        let node = &mut self.servers[server];
+        node.lag = Duration::ZERO;
+        node.steps.iter_mut().for_each(|(due, _)| *due = now);
+        self.apply_due(server);
+    }
+
+    fn disconnect(&mut self, server: Option<usize>) {
+        match server {
+            Some(server) => self.disconnect_server(server),
+            None => (0..self.servers.len()).for_each(|server| self.disconnect_server(server)),
+        }
+    }
+
+    /// Has the leader do what an administrator asks for.
+    fn interfere(&mut self, fault: Fault) {
+        let Some(leader) = self.leader() else {
+            return;
+        };
+        let op = match fault {
+            Fault::Expire { session } => {
+                return self.end_session(leader, session, SessionEnd::ByHand);
+            }
+            Fault::Evict { path } => Op::Delete { path, version: -1 },
+            Fault::Revoke { path } => Op::SetData {
+                path,
+                data: REVOKE.to_vec().into(),
+                version: -1,
+            },
+            _ => return,
+        };
+        let ask = Ask {
+            origin: None,
+            session: 0,
+            who: vec![Identity::administrator()],
+            deed: Deed::Write(Write::One(op)),
+        };
+        self.propose(leader, leader, ask);
+    }
+}

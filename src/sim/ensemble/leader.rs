@@ -1,0 +1,243 @@
+//! What a leader does: it orders what is asked for, commits what a quorum has logged, and
+//! ends sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::history::SessionEnd;
+use super::message::{Ask, Deed, Link, LinkNo, Message, Towards, Transaction};
+use super::server::{Member, Role, Step};
+use super::state::{Ensemble, Event};
+use crate::embedded::Write;
+
+impl Ensemble {
+    /// Takes a message of a follower.
+    pub(super) fn at_leader(&mut self, leader: usize, follower: usize, message: Message) {
+        let now = self.now;
+        let now_ms = self.leader_ms(leader);
+        let length = self.servers[leader].log.len();
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let Some(member) = leading.members.get_mut(&follower) else {
+            return;
+        };
+        member.heard = now;
+        let link = member.link;
+        match message {
+            Message::Ask(ask) => self.propose(leader, follower, ask),
+            Message::Ack(length) => {
+                member.acked = member.acked.max(length);
+                self.commit(leader);
+            }
+            Message::Pong(touched) => {
+                for (session, timeout_ms) in touched {
+                    leading.tracker.touch(session, timeout_ms, now_ms);
+                }
+            }
+            Message::Revalidate {
+                session,
+                timeout_ms,
+                connection,
+            } => {
+                let valid = leading.tracker.touch(session, timeout_ms, now_ms);
+                if valid {
+                    leading.tracker.set_owner(session, follower);
+                }
+                let answer = Message::Revalidated { connection, valid };
+                self.send(link, Towards::Follower, answer);
+            }
+            Message::Sync(connection) => {
+                leading.syncs.push((length, link, connection));
+                self.answer_syncs(leader);
+            }
+            Message::Reset => {
+                leading.members.remove(&follower);
+                self.links.remove(&link);
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts what is asked for at the end of the log.
+    pub(super) fn propose(&mut self, leader: usize, asker: usize, mut ask: Ask) {
+        let (ms, now_ms) = (self.epoch_ms(), self.leader_ms(leader));
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let tracker = &mut leading.tracker;
+        match &ask.deed {
+            Deed::Write(_) if ask.origin.is_some() => {
+                if let Err(code) = tracker.check(ask.session, asker) {
+                    ask.deed = Deed::Write(Write::Refused(code));
+                }
+            }
+            Deed::Begin { timeout_ms } => {
+                tracker.track(ask.session, *timeout_ms, now_ms);
+                tracker.set_owner(ask.session, asker);
+            }
+            Deed::End(_) => {
+                tracker.close(ask.session);
+            }
+            Deed::Write(_) | Deed::Reap { .. } => {}
+        }
+        leading.zxid += 1;
+        let zxid = leading.zxid;
+        let transaction = Arc::new(Transaction { zxid, ms, ask });
+        self.servers[leader].log.push(Arc::clone(&transaction));
+        for link in self.links_of(leader) {
+            let message = Message::Propose(Arc::clone(&transaction));
+            self.send(link, Towards::Follower, message);
+        }
+        self.commit(leader);
+    }
+
+    /// Commits what a quorum has logged.
+    pub(super) fn commit(&mut self, leader: usize) {
+        while self.servers[leader].committed < self.logged_by_quorum(leader) {
+            let node = &mut self.servers[leader];
+            node.committed += 1;
+            let length = node.committed;
+            for link in self.links_of(leader) {
+                self.send(link, Towards::Follower, Message::Commit(length));
+            }
+            self.answer_syncs(leader);
+            // This may put more into the log, and commit it.
+            self.plan_step(leader, Step::Apply);
+        }
+    }
+
+    /// Returns how much of a leader's log a quorum has.
+    fn logged_by_quorum(&self, leader: usize) -> usize {
+        let node = &self.servers[leader];
+        let Role::Leading(leading) = &node.role else {
+            return 0;
+        };
+        let own = node.log.len();
+        let members = leading.members.values();
+        let mut lengths: Vec<_> = members.map(|member| member.acked.min(own)).collect();
+        lengths.push(own);
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.get(self.config.quorum() - 1).copied().unwrap_or(0)
+    }
+
+    fn links_of(&self, leader: usize) -> Vec<LinkNo> {
+        match &self.servers[leader].role {
+            Role::Leading(leading) => leading.members.values().map(|each| each.link).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Answers the syncs before which everything is committed.
+    fn answer_syncs(&mut self, leader: usize) {
+        let committed = self.servers[leader].committed;
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let is_due = |sync: &mut (usize, LinkNo, u64)| sync.0 <= committed;
+        let due: Vec<_> = leading.syncs.extract_if(.., is_due).collect();
+        for (_, link, connection) in due {
+            self.send(link, Towards::Follower, Message::Synced(connection));
+        }
+    }
+}
+
+// What a leader does by its clock.
+impl Ensemble {
+    /// A half tick: every second time, the leader makes sure that it has a quorum.
+    pub(super) fn round(&mut self, leader: usize) {
+        let (now, patience) = (self.now, self.config.patience());
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        leading.rounds += 1;
+        if leading.rounds.is_multiple_of(2) {
+            let is_silent = |member: &Member| patience < now - member.heard;
+            let silent = leading.members.extract_if(.., |_, each| is_silent(each));
+            let silent: Vec<_> = silent.map(|(_, member)| member.link).collect();
+            let count = 1 + leading.members.len();
+            for link in silent {
+                self.send(link, Towards::Follower, Message::Reset);
+            }
+            if count < self.config.quorum() {
+                return self.resign(leader);
+            }
+        }
+        self.ping_all(leader);
+        let half = self.config.tick / 2;
+        self.plan(leader, half, |server, life| Event::Round { server, life });
+    }
+
+    fn ping_all(&mut self, leader: usize) {
+        for link in self.links_of(leader) {
+            if self.late_pings.is_zero() || self.chance.u8(..5) != 0 {
+                self.ping(leader, link);
+                continue;
+            }
+            let late = self.draw(Duration::ZERO..=self.late_pings);
+            let server = leader;
+            self.after(late, Event::Ping { server, link });
+        }
+    }
+
+    pub(super) fn ping(&mut self, leader: usize, link: LinkNo) {
+        let is_of = |end: &Link| end.leader == leader;
+        if self.links.get(&link).is_some_and(is_of) {
+            self.send(link, Towards::Follower, Message::Ping);
+        }
+    }
+
+    /// Ends the sessions that are overdue.
+    pub(super) fn tick(&mut self, leader: usize) {
+        let now_ms = self.leader_ms(leader);
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        for session in leading.tracker.overdue(now_ms) {
+            self.end_session(leader, session, SessionEnd::Expired);
+        }
+        self.plan_tick(leader);
+    }
+
+    pub(super) fn plan_tick(&mut self, leader: usize) {
+        let tick_ms = self.settings.timeouts().tick_ms.max(1);
+        let Some(leading) = self.servers[leader].leading() else {
+            return;
+        };
+        let phase_ms = leading.phase_ms;
+        let next_ms = (self.now_ms() + phase_ms) / tick_ms * tick_ms + tick_ms - phase_ms;
+        let rest = Duration::from_millis(next_ms).saturating_sub(self.now);
+        self.plan(leader, rest, |server, life| Event::Tick { server, life });
+    }
+
+    pub(super) fn end_session(&mut self, leader: usize, session: i64, why: SessionEnd) {
+        self.propose(leader, leader, of_nobody(session, Deed::End(why)));
+    }
+
+    pub(super) fn check_containers(&mut self, leader: usize) {
+        for path in self.servers[leader].view.tree.empty_containers() {
+            self.propose(leader, leader, of_nobody(0, Deed::Reap { path }));
+        }
+        let check = self.config.container_check;
+        self.plan(leader, check, |server, life| Event::CheckContainers {
+            server,
+            life,
+        });
+    }
+
+    /// Returns the time of a leader's own clock.
+    pub(super) fn leader_ms(&mut self, leader: usize) -> u64 {
+        let now_ms = self.now_ms();
+        let leading = self.servers[leader].leading();
+        leading.map_or(0, |leading| now_ms + leading.phase_ms)
+    }
+}
+
+fn of_nobody(session: i64, deed: Deed) -> Ask {
+    Ask {
+        origin: None,
+        session,
+        who: Vec::new(),
+        deed,
+    }
+}

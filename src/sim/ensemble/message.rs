@@ -1,0 +1,123 @@
+//! What the servers tell each other, and the connections on which they do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::ConnectionNo;
+use super::history::SessionEnd;
+use crate::embedded::{Identity, Write};
+
+/// The number of a connection between a follower and its leader.
+pub(super) type LinkNo = u64;
+
+/// A transaction, as it stands in the log.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) zxid: i64,
+    /// Since the epoch.
+    pub(super) ms: i64,
+    pub(super) ask: Ask,
+}
+
+/// What a server asks the leader to order.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    /// Whom to answer; `None` if nobody asked.
+    pub(super) origin: Option<Origin>,
+    pub(super) session: i64,
+    pub(super) who: Vec<Identity>,
+    pub(super) deed: Deed,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Origin {
+    pub(super) server: usize,
+    pub(super) connection: ConnectionNo,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Deed {
+    Write(Write),
+    Begin {
+        timeout_ms: u64,
+    },
+    End(SessionEnd),
+    /// Removes a container that has lost its last child.
+    Reap {
+        path: String,
+    },
+}
+
+#[derive(Debug)]
+pub(super) enum Message {
+    // From the leader.
+    Propose(Arc<Transaction>),
+    /// The log is committed up to this length.
+    Commit(usize),
+    Ping,
+    Revalidated {
+        connection: ConnectionNo,
+        valid: bool,
+    },
+    Synced(ConnectionNo),
+    /// The follower may serve clients.
+    UpToDate,
+    // From the follower.
+    Ask(Ask),
+    /// The log has this length.
+    Ack(usize),
+    /// The sessions whose clients have sent something since the last ping, with their timeouts.
+    Pong(Vec<(i64, u64)>),
+    Revalidate {
+        session: i64,
+        timeout_ms: u64,
+        connection: ConnectionNo,
+    },
+    Sync(ConnectionNo),
+    // From either.
+    Reset,
+}
+
+/// The direction of a message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Towards {
+    Leader,
+    Follower,
+}
+
+/// A connection between a follower and its leader: first in, first out, in each direction.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) leader: usize,
+    pub(super) follower: usize,
+    /// When the last message towards the leader arrives, and towards the follower.
+    pub(super) last: [Duration; 2],
+    /// What could not be delivered because a server is cut off.
+    pub(super) held: Vec<(Towards, Message)>,
+}
+
+impl Link {
+    pub(super) fn new(leader: usize, follower: usize) -> Self {
+        Self {
+            leader,
+            follower,
+            last: [Duration::ZERO; 2],
+            held: Vec::new(),
+        }
+    }
+
+    pub(super) fn receiver(&self, towards: Towards) -> usize {
+        match towards {
+            Towards::Leader => self.leader,
+            Towards::Follower => self.follower,
+        }
+    }
+
+    pub(super) fn last_mut(&mut self, towards: Towards) -> &mut Duration {
+        let [leader, follower] = &mut self.last;
+        match towards {
+            Towards::Leader => leader,
+            Towards::Follower => follower,
+        }
+    }
+}

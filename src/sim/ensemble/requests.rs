@@ -1,0 +1,265 @@
+//! How the requests of a client are answered, in their order.
+
+use super::connection::{ConnectionNo, Pending, Work, read_request};
+use super::history::SessionEnd;
+use super::message::{Ask, Deed, Message, Origin, Towards};
+use super::state::Ensemble;
+use crate::embedded::{Identity, RequestAnswer, RequestKind, Requester, Write};
+use crate::jute::{ErrorCode, OpCode, Reply, Request, xid};
+
+impl Ensemble {
+    pub(super) fn take_request(&mut self, number: ConnectionNo, frame: &[u8]) {
+        let Some((xid, kind, request)) = read_request(frame) else {
+            return self.close(number);
+        };
+        let request = match request.map(|request| self.understood(request)) {
+            Ok(Request::Auth {
+                scheme,
+                credentials,
+            }) => return self.authenticate(number, xid, &scheme, &credentials.0),
+            other => other,
+        };
+        if !self.touch(number) {
+            return;
+        }
+        match request {
+            Err(code) => self.queue(number, xid, kind, Work::Fail(code)),
+            Ok(Request::Unknown(op)) if op != OpCode::RECONFIG => {
+                let answer = self.answer(number, xid, Err(ErrorCode::UNIMPLEMENTED));
+                return self.respond(number, kind, answer.closing());
+            }
+            // A session can be closed from where it has been.
+            Ok(request) if request != Request::Close && self.is_moved(number) => return,
+            Ok(request) => self.take_in_order(number, xid, kind, request),
+        }
+        self.answer_ready(number);
+    }
+
+    fn take_in_order(
+        &mut self,
+        number: ConnectionNo,
+        xid: i32,
+        kind: Option<RequestKind>,
+        request: Request,
+    ) {
+        match request {
+            Request::Ping => self.queue(number, xid, kind, Work::Ping),
+            Request::Close => {
+                self.queue(number, xid, kind, Work::Close);
+                self.order_for(number, Deed::End(SessionEnd::Closed));
+            }
+            Request::Sync { path } => self.take_sync(number, xid, kind, path),
+            request => match Write::of(request, &self.settings) {
+                Ok(write) => {
+                    self.queue(number, xid, kind, Work::Ordered);
+                    self.order_for(number, Deed::Write(write));
+                }
+                Err(read) => self.queue(number, xid, kind, Work::Read(*read)),
+            },
+        }
+    }
+
+    /// A leader is up to date; a follower asks it for a mark in what it commits.
+    fn take_sync(
+        &mut self,
+        number: ConnectionNo,
+        xid: i32,
+        kind: Option<RequestKind>,
+        path: String,
+    ) {
+        let Some(server) = self.server_of(number) else {
+            return;
+        };
+        let Some(following) = self.servers[server].following() else {
+            let sync = Request::Sync { path };
+            return self.queue(number, xid, kind, Work::Read(sync));
+        };
+        let link = following.link;
+        self.queue(number, xid, kind, Work::Sync { path });
+        self.send(link, Towards::Leader, Message::Sync(number));
+    }
+
+    fn queue(&mut self, number: ConnectionNo, xid: i32, kind: Option<RequestKind>, work: Work) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.queue(xid, kind, work);
+        }
+    }
+
+    fn order_for(&mut self, number: ConnectionNo, deed: Deed) {
+        let Some(connection) = self.connections.get(&number) else {
+            return;
+        };
+        let server = connection.server;
+        let ask = Ask {
+            origin: Some(Origin {
+                server,
+                connection: number,
+            }),
+            session: connection.session,
+            who: connection.who.clone(),
+            deed,
+        };
+        self.order(server, ask);
+    }
+
+    /// Notes that the client has sent something. A leader ignores the requests of a session
+    /// that has ended.
+    fn touch(&mut self, number: ConnectionNo) -> bool {
+        let Some(connection) = self.connections.get(&number) else {
+            return false;
+        };
+        let (server, session) = (connection.server, connection.session);
+        let timeout_ms = connection.timeout_ms;
+        let now_ms = self.leader_ms(server);
+        let node = &mut self.servers[server];
+        let Some(leading) = node.leading() else {
+            node.touched.insert(session, timeout_ms);
+            return true;
+        };
+        leading.tracker.touch(session, timeout_ms, now_ms)
+    }
+
+    /// Ends a connection to a leader whose session has moved to another server.
+    fn is_moved(&mut self, number: ConnectionNo) -> bool {
+        let Some(connection) = self.connections.get(&number) else {
+            return true;
+        };
+        let (server, session) = (connection.server, connection.session);
+        let leading = self.servers[server].leading();
+        let checked = leading.map_or(Ok(()), |leading| leading.tracker.check(session, server));
+        let is_moved = checked.is_err();
+        if is_moved {
+            self.close(number);
+        }
+        is_moved
+    }
+
+    /// Makes unknown what the servers are too old for.
+    fn understood(&self, request: Request) -> Request {
+        let op = request.op();
+        let is_young = OpCode::MULTI.0 < op.0 && ![OpCode::AUTH, OpCode::SET_WATCHES].contains(&op);
+        if self.config.old && is_young {
+            return Request::Unknown(op);
+        }
+        self.settings.understood(request)
+    }
+
+    fn authenticate(&mut self, number: ConnectionNo, xid: i32, scheme: &str, secret: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let identity = match scheme {
+            // The address is known already, and no secret.
+            "ip" => connection.who.first().cloned(),
+            _ => Identity::of_credentials(scheme, secret),
+        };
+        let Some(identity) = identity else {
+            let refused = RequestAnswer::new(xid, 0, Err(ErrorCode::AUTH_FAILED));
+            return self.respond(number, None, refused.closing());
+        };
+        if !connection.who.contains(&identity) {
+            connection.who.push(identity);
+        }
+        self.respond(number, None, RequestAnswer::new(xid, 0, Ok(Reply::Nothing)));
+    }
+}
+
+// Answers.
+impl Ensemble {
+    /// Answers the requests that wait for nothing.
+    fn answer_ready(&mut self, number: ConnectionNo) {
+        while let Some(connection) = self.connections.get_mut(&number) {
+            let Some(Pending { xid, kind, work }) = connection.next_ready() else {
+                return;
+            };
+            let answer = match work {
+                Work::Read(request) => {
+                    let result = self.read(number, request);
+                    self.answer(number, xid, result)
+                }
+                // Its reply has a number of its own, whatever the request had.
+                Work::Ping => self.answer(number, xid::PING, Ok(Reply::Nothing)),
+                Work::Fail(code) => self.answer(number, xid, Err(code)),
+                Work::Ordered | Work::Sync { .. } | Work::Close => return,
+            };
+            self.respond(number, kind, answer);
+        }
+    }
+
+    /// Answers the first request, whose transaction has been applied.
+    pub(super) fn complete(&mut self, number: ConnectionNo, result: Result<Reply, ErrorCode>) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        // Without a reply, as in ZooKeeper: the client must not take it for an answer.
+        if result == Err(ErrorCode::SESSION_MOVED) {
+            return self.close(number);
+        }
+        let Some(Pending { xid, kind, work }) = connection.pending.pop_front() else {
+            return;
+        };
+        let mut answer = self.answer(number, xid, result);
+        answer.closes = matches!(work, Work::Close);
+        self.respond(number, kind, answer);
+        self.answer_ready(number);
+    }
+
+    /// Answers the first request, a sync.
+    pub(super) fn complete_sync(&mut self, number: ConnectionNo) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let first = connection.pending.front();
+        if let Some(Work::Sync { path }) = first.map(|pending| &pending.work) {
+            let path = path.clone();
+            self.complete(number, Ok(Reply::Synced { path }));
+        }
+    }
+
+    fn answer(
+        &self,
+        number: ConnectionNo,
+        xid: i32,
+        result: Result<Reply, ErrorCode>,
+    ) -> RequestAnswer {
+        let server = self.server_of(number);
+        let zxid = server.map_or(0, |server| self.servers[server].view.zxid);
+        RequestAnswer::new(xid, zxid, result)
+    }
+
+    fn read(&mut self, number: ConnectionNo, request: Request) -> Result<Reply, ErrorCode> {
+        let Some(connection) = self.connections.get(&number) else {
+            return Err(ErrorCode::CONNECTION_LOSS);
+        };
+        let view = &mut self.servers[connection.server].view;
+        match request {
+            Request::Sync { path } => Ok(Reply::Synced { path }),
+            Request::SetWatches(lists) => {
+                let missed = view.set_watches(lists, number);
+                missed.into_iter().for_each(|notice| self.tell(notice));
+                Ok(Reply::Nothing)
+            }
+            request => {
+                let by = Requester {
+                    connection: number,
+                    session: connection.session,
+                    who: &connection.who,
+                };
+                view.read(request, by)
+            }
+        }
+    }
+
+    /// Sends an answer, unless it is to be lost.
+    fn respond(&mut self, number: ConnectionNo, kind: Option<RequestKind>, answer: RequestAnswer) {
+        if self.faults.loses_reply_to(kind) {
+            return self.close(number);
+        }
+        let mut frame = Vec::new();
+        answer.header.encode(answer.body.as_ref(), &mut frame);
+        self.put(number, frame);
+        if answer.closes {
+            self.close(number);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! A scripted client, frame by frame, against the ensemble.
+
+mod bound;
+mod lab;
+mod order;
+mod servers;
+mod sessions;

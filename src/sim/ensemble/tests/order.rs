@@ -1,0 +1,368 @@
+//! What a client sees, and in which order.
+
+use super::lab::{Heard, Lab, check, config, create, delete, ms, sync, watch};
+use crate::jute::{
+    ConnectRequest, CreateMode, ErrorCode, EventKind, OpCode, Reply, Request, Secret,
+};
+use crate::sim::ensemble::{Change, EnsembleConfig, Fault, Output, RequestKind, SessionEnd, What};
+
+const LONG: std::time::Duration = ms(2000);
+
+#[test]
+fn a_change_is_seen_through_every_server_with_its_own_zxid() {
+    let mut lab = Lab::new(config(), 1);
+    for server in 0..3 {
+        let client = lab.client(server, LONG);
+        let path = format!("/from-{server}");
+        let (header, reply) = lab
+            .call(client.connection, &create(&path, CreateMode::Persistent))
+            .unwrap();
+        assert_eq!(reply, Some(Reply::Created { path, stat: None }));
+        let read = lab.call(client.connection, &Request::list("/")).unwrap();
+        assert_eq!(read.0.zxid, header.zxid);
+    }
+    lab.run_for(ms(10));
+    let nodes = ["/from-0", "/from-1", "/from-2"];
+    assert_eq!(lab.ensemble.nodes(), nodes);
+    for server in 0..3 {
+        let client = lab.client(server, LONG);
+        assert_eq!(lab.list(client.connection, "/").len(), 4);
+    }
+}
+
+#[test]
+fn a_later_read_waits_for_an_earlier_write_of_its_client() {
+    let mut lab = Lab::new(config(), 2);
+    let (_, followers) = lab.roles();
+    let client = lab.client(followers[0], LONG);
+    let write = lab.ask(client.connection, &create("/a", CreateMode::Persistent));
+    let read = lab.ask(client.connection, &Request::exists("/a"));
+    let ping = lab.ask(client.connection, &Request::Ping);
+    assert_eq!(lab.heard(client.connection).len(), 1);
+    lab.run_for(ms(50));
+    let answers: Vec<_> = lab.heard(client.connection).into_iter().skip(1).collect();
+    let headers = answers.iter().map(|heard| match heard {
+        Heard::Reply(header, _) => (header.xid, header.code),
+        other => panic!("{other:?}"),
+    });
+    let ok = ErrorCode::OK;
+    assert_eq!(
+        headers.collect::<Vec<_>>(),
+        [(write, ok), (read, ok), (ping, ok)]
+    );
+}
+
+#[test]
+fn an_event_comes_before_any_answer_that_shows_the_change() {
+    for seed in 0..20 {
+        let mut lab = Lab::new(config(), seed);
+        let watcher = lab.client(0, LONG);
+        let other = lab.client(1, LONG);
+        lab.create(other.connection, "/a", CreateMode::Persistent);
+        assert_eq!(lab.code(watcher.connection, &sync("/")), ErrorCode::OK);
+        lab.code(watcher.connection, &watch("/a"));
+        let before = lab.heard(watcher.connection).len();
+        lab.ask(other.connection, &delete("/a"));
+        lab.ask(watcher.connection, &sync("/"));
+        lab.ask(watcher.connection, &Request::exists("/a"));
+        lab.run_for(ms(50));
+        let heard = &lab.heard(watcher.connection)[before..];
+        let gone = Heard::Event(EventKind::Deleted, "/a".to_owned());
+        let event = heard.iter().position(|heard| *heard == gone).unwrap();
+        let shown = heard.iter().position(|heard| match heard {
+            Heard::Reply(header, _) => header.code == ErrorCode::NO_NODE,
+            _ => false,
+        });
+        assert!(shown.is_none_or(|shown| event < shown), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_follower_that_lags_shows_the_past_until_it_is_synced() {
+    let mut lab = Lab::new(config(), 3);
+    let (leader, followers) = lab.roles();
+    let behind = lab.client(followers[0], LONG);
+    let ahead = lab.client(leader, LONG);
+    lab.fault(Fault::Lag {
+        server: followers[0],
+        by: ms(300),
+    });
+    lab.create(ahead.connection, "/a", CreateMode::Persistent);
+    lab.run_for(ms(50));
+    let (header, _) = lab.call(behind.connection, &Request::exists("/a")).unwrap();
+    assert_eq!(header.code, ErrorCode::NO_NODE);
+    let began = lab.now;
+    lab.code(behind.connection, &sync("/"));
+    assert!(ms(200) < lab.now - began);
+    assert_eq!(
+        lab.code(behind.connection, &Request::exists("/a")),
+        ErrorCode::OK
+    );
+    lab.create(ahead.connection, "/b", CreateMode::Persistent);
+    lab.run_for(ms(50));
+    assert_eq!(
+        lab.code(behind.connection, &Request::exists("/b")),
+        ErrorCode::NO_NODE
+    );
+    lab.fault(Fault::CatchUp {
+        server: followers[0],
+    });
+    assert_eq!(
+        lab.code(behind.connection, &Request::exists("/b")),
+        ErrorCode::OK
+    );
+}
+
+#[test]
+fn a_client_that_has_seen_more_than_the_server_is_hung_up_on() {
+    let mut lab = Lab::new(config(), 4);
+    let (leader, followers) = lab.roles();
+    let mut client = lab.client(leader, LONG);
+    lab.fault(Fault::Lag {
+        server: followers[0],
+        by: ms(300),
+    });
+    let (header, _) = lab
+        .call(client.connection, &create("/a", CreateMode::Persistent))
+        .unwrap();
+    lab.run_for(ms(50));
+    let again = ConnectRequest {
+        last_zxid: header.zxid,
+        ..client.again()
+    };
+    assert!(lab.meet(followers[0], &again).is_none());
+    client = lab.meet(followers[1], &again).unwrap();
+    assert_eq!(lab.code(client.connection, &check("/a")), ErrorCode::OK);
+}
+
+#[test]
+fn a_lost_reply_is_that_of_the_kind_and_its_request_is_carried_out() {
+    let mut lab = Lab::new(config(), 5);
+    let client = lab.client(0, LONG);
+    lab.fault(Fault::LoseNextReply {
+        kind: Some(RequestKind::Create),
+    });
+    assert_eq!(lab.code(client.connection, &Request::Ping), ErrorCode::OK);
+    let lost = lab.call(client.connection, &create("/a", CreateMode::Persistent));
+    assert_eq!(lost, None);
+    assert_eq!(lab.ensemble.nodes(), ["/a"]);
+    assert!(lab.meet(0, &client.again()).is_some());
+}
+
+#[test]
+fn malformed_frames_end_the_connection_and_not_the_session() {
+    let mut lab = Lab::new(config(), 6);
+    let client = lab.client(0, LONG);
+    for bytes in [
+        &[0xff; 4][..],
+        &[0x7f, 0xff, 0xff, 0xff],
+        &[0, 0, 0, 3, 1, 2, 3],
+        b"ruok",
+    ] {
+        let stranger = lab.dial(0);
+        lab.send(stranger, bytes);
+        assert!(lab.is_closed(stranger), "{bytes:?}");
+    }
+    for bytes in [&[0xff; 4][..], &[0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7]] {
+        let client = lab.meet(0, &client.again()).unwrap();
+        lab.send(client.connection, bytes);
+        assert!(lab.is_closed(client.connection), "{bytes:?}");
+    }
+    let client = lab.meet(0, &client.again()).unwrap();
+    // A path of 100 bytes, of which two follow.
+    let mut cut_off = vec![0, 0, 0, 14, 0, 0, 0, 9];
+    cut_off.extend(OpCode::DELETE.0.to_be_bytes());
+    cut_off.extend([0, 0, 0, 100, b'/', b'a']);
+    lab.send(client.connection, &cut_off);
+    match lab.heard(client.connection).last() {
+        Some(Heard::Reply(header, None)) => {
+            assert_eq!((header.xid, header.code), (9, ErrorCode::MARSHALLING_ERROR));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stream_may_come_in_pieces_of_any_size() {
+    let mut lab = Lab::new(config(), 7);
+    let connection = lab.dial(0);
+    let mut bytes = Vec::new();
+    super::lab::new_session(LONG).encode(&mut bytes);
+    create("/a", CreateMode::Persistent).encode(1, &mut bytes);
+    Request::Ping.encode(-2, &mut bytes);
+    // What follows the handshake is not read before it is answered.
+    for byte in bytes {
+        lab.send(connection, &[byte]);
+    }
+    lab.until("the node is there", |lab| lab.ensemble.nodes() == ["/a"]);
+}
+
+#[test]
+fn an_old_server_ends_the_connection_at_what_it_does_not_know() {
+    let old = EnsembleConfig {
+        old: true,
+        ..config()
+    };
+    let mut lab = Lab::new(old, 8);
+    for request in [
+        create("/c", CreateMode::Container),
+        Request::WhoAmI,
+        Request::RemoveWatches {
+            path: "/".to_owned(),
+            kind: 3,
+        },
+    ] {
+        let client = lab.client(1, LONG);
+        assert_eq!(
+            lab.code(client.connection, &request),
+            ErrorCode::UNIMPLEMENTED
+        );
+        assert!(lab.is_closed(client.connection));
+    }
+    let client = lab.client(1, LONG);
+    lab.create(client.connection, "/a", CreateMode::Persistent);
+    assert_eq!(lab.code(client.connection, &check("/a")), ErrorCode::OK);
+}
+
+#[test]
+fn a_container_goes_after_its_last_child_and_counts_from_where_it_is_told() {
+    let counting = EnsembleConfig {
+        counters: [("/c".to_owned(), i32::MAX - 1)].into(),
+        ..config()
+    };
+    let mut lab = Lab::new(counting, 9);
+    let client = lab.client(2, LONG);
+    lab.create(client.connection, "/c", CreateMode::Container);
+    let mode = CreateMode::EphemeralSequential;
+    let first = lab.create(client.connection, "/c/n-", mode);
+    assert_eq!(first, "/c/n-2147483646");
+    assert_eq!(
+        lab.create(client.connection, "/c/n-", mode),
+        "/c/n-2147483647"
+    );
+    let end = lab.code(client.connection, &create("/c/n-", mode));
+    assert_eq!(end, ErrorCode::NODE_EXISTS);
+    lab.code(client.connection, &delete("/c/n-2147483646"));
+    lab.code(client.connection, &delete("/c/n-2147483647"));
+    lab.until("the container goes", |lab| lab.ensemble.nodes().is_empty());
+}
+
+#[test]
+fn a_node_is_changed_by_whom_its_list_names_and_by_an_administrator() {
+    let mut lab = Lab::new(config(), 10);
+    let (owner, other) = (lab.client(0, LONG), lab.client(1, LONG));
+    let auth = Request::Auth {
+        scheme: "digest".to_owned(),
+        credentials: Secret(b"me:secret".to_vec()),
+    };
+    assert_eq!(lab.code(owner.connection, &auth), ErrorCode::OK);
+    let mut private = create("/a", CreateMode::Persistent);
+    if let Request::Create { acl, .. } = &mut private {
+        acl[0].scheme = "auth".to_owned();
+        acl[0].id = String::new();
+    }
+    assert_eq!(lab.code(owner.connection, &private), ErrorCode::OK);
+    lab.code(other.connection, &sync("/"));
+    assert_eq!(
+        lab.code(other.connection, &Request::get("/a")),
+        ErrorCode::NO_AUTH
+    );
+    assert_eq!(
+        lab.code(owner.connection, &Request::get("/a")),
+        ErrorCode::OK
+    );
+    let path = "/a".to_owned();
+    lab.fault(Fault::Revoke { path: path.clone() });
+    lab.code(owner.connection, &sync("/"));
+    match lab.call(owner.connection, &Request::get("/a")) {
+        Some((_, Some(Reply::Data { data, .. }))) => assert_eq!(&data[..], b"__REVOKE__"),
+        other => panic!("{other:?}"),
+    }
+    lab.fault(Fault::Evict { path });
+    lab.until("the node goes", |lab| lab.ensemble.nodes().is_empty());
+}
+
+#[test]
+fn the_history_tells_what_was_committed() {
+    let mut lab = Lab::new(config(), 11);
+    let client = lab.client(1, LONG);
+    let session = client.session();
+    let path = lab.create(client.connection, "/e-", CreateMode::EphemeralSequential);
+    assert_eq!(lab.code(client.connection, &Request::Close), ErrorCode::OK);
+    assert!(lab.is_closed(client.connection));
+    let history = lab.ensemble.history();
+    let what: Vec<_> = history
+        .iter()
+        .skip(1)
+        .map(|change| change.what.clone())
+        .collect();
+    let expected = [
+        What::SessionBegan {
+            session,
+            timeout: LONG,
+        },
+        What::Created {
+            path: path.clone(),
+            owner: session,
+        },
+        What::Deleted {
+            path,
+            owner: session,
+            by: session,
+        },
+        What::SessionEnded {
+            session,
+            why: SessionEnd::Closed,
+        },
+    ];
+    assert_eq!(what, expected);
+    let zxid = |change: &Change| change.zxid & 0xffff_ffff;
+    let zxids: Vec<_> = history.iter().map(zxid).collect();
+    assert_eq!(zxids, [0, 1, 2, 3, 3]);
+}
+
+/// A script with a bit of everything; returns what the clients were sent.
+fn script(seed: u64) -> Vec<(std::time::Duration, u64, Output)> {
+    let mut lab = Lab::new(config(), seed);
+    let clients: Vec<_> = (0..6).map(|each| lab.client(each % 3, LONG)).collect();
+    let mut chance = fastrand::Rng::with_seed(seed);
+    for round in 0..60 {
+        let client = &clients[chance.usize(..clients.len())];
+        let open = !lab.is_closed(client.connection);
+        if open {
+            lab.ask(client.connection, &watch("/"));
+            let path = format!("/n{}", round % 7);
+            let requests = [
+                create(&path, CreateMode::Ephemeral),
+                delete(&path),
+                sync("/"),
+            ];
+            lab.ask(client.connection, &requests[chance.usize(..3)]);
+        }
+        let server = chance.usize(..3);
+        match round {
+            20 => lab.fault(Fault::Lag { server, by: ms(40) }),
+            30 => lab.fault(Fault::Cut { server }),
+            40 => lab.fault(Fault::ChangeLeader { to: server }),
+            50 => lab.fault(Fault::Crash { server }),
+            _ => {}
+        }
+        lab.run_for(ms(chance.u64(0..30)));
+    }
+    lab.run_for(ms(5000));
+    lab.sent
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for seed in 0..10 {
+        assert_eq!(script(seed), script(seed));
+    }
+    assert_ne!(script(1), script(2));
+}
+
+#[test]
+fn an_ensemble_may_move_between_threads() {
+    fn is_send<T: Send>() {}
+    is_send::<crate::sim::ensemble::Ensemble>();
+}

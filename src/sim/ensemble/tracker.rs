@@ -1,0 +1,96 @@
+//! When each session ends, as its leader has it.
+//!
+//! As ZooKeeper's `SessionTrackerImpl`: a session ends at the first tick of the leader's clock
+//! after its timeout, counted from when it was last touched. A touch brings the timeout of the
+//! connection it came from, and may put the end forward.
+
+use std::collections::BTreeMap;
+
+use crate::embedded::Timeouts;
+use crate::jute::ErrorCode;
+
+#[derive(Debug)]
+pub(super) struct SessionTracker {
+    timeouts: Timeouts,
+    sessions: BTreeMap<i64, Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    ends_ms: u64,
+    /// The server that may change something for it, once one has.
+    owner: Option<usize>,
+    /// Its end is in the log, if not committed.
+    is_closing: bool,
+}
+
+impl SessionTracker {
+    /// Tracks the sessions of an earlier leader, as if each had been touched now.
+    pub(super) fn new(timeouts: Timeouts, known: &BTreeMap<i64, u64>, now_ms: u64) -> Self {
+        let mut tracker = Self {
+            timeouts,
+            sessions: BTreeMap::new(),
+        };
+        for (session, timeout_ms) in known {
+            tracker.track(*session, *timeout_ms, now_ms);
+        }
+        tracker
+    }
+
+    pub(super) fn track(&mut self, session: i64, timeout_ms: u64, now_ms: u64) {
+        let ends_ms = self.timeouts.end(now_ms, timeout_ms);
+        let tracked = self.sessions.entry(session).or_insert(Tracked {
+            ends_ms,
+            owner: None,
+            is_closing: false,
+        });
+        tracked.ends_ms = ends_ms;
+    }
+
+    /// Returns `false` if the session has ended or is about to.
+    pub(super) fn touch(&mut self, session: i64, timeout_ms: u64, now_ms: u64) -> bool {
+        let ends_ms = self.timeouts.end(now_ms, timeout_ms);
+        let tracked = self.sessions.get_mut(&session);
+        let Some(tracked) = tracked.filter(|tracked| !tracked.is_closing) else {
+            return false;
+        };
+        tracked.ends_ms = ends_ms;
+        true
+    }
+
+    /// Fails if the session may not change anything through this server. The first server to
+    /// ask becomes its owner.
+    pub(super) fn check(&mut self, session: i64, server: usize) -> Result<(), ErrorCode> {
+        let tracked = self.sessions.get_mut(&session);
+        let tracked = tracked.filter(|tracked| !tracked.is_closing);
+        let tracked = tracked.ok_or(ErrorCode::SESSION_EXPIRED)?;
+        if *tracked.owner.get_or_insert(server) == server {
+            Ok(())
+        } else {
+            Err(ErrorCode::SESSION_MOVED)
+        }
+    }
+
+    pub(super) fn set_owner(&mut self, session: i64, server: usize) {
+        if let Some(tracked) = self.sessions.get_mut(&session) {
+            tracked.owner = Some(server);
+        }
+    }
+
+    /// Notes that the end of the session is in the log; returns `false` if it was before.
+    pub(super) fn close(&mut self, session: i64) -> bool {
+        let tracked = self.sessions.get_mut(&session);
+        tracked.is_some_and(|tracked| !std::mem::replace(&mut tracked.is_closing, true))
+    }
+
+    pub(super) fn remove(&mut self, session: i64) {
+        self.sessions.remove(&session);
+    }
+
+    /// Returns the sessions whose end has come, and that are not closing.
+    pub(super) fn overdue(&self, now_ms: u64) -> Vec<i64> {
+        let is_overdue = |tracked: &Tracked| !tracked.is_closing && tracked.ends_ms <= now_ms;
+        let overdue = self.sessions.iter().filter(|(_, each)| is_overdue(each));
+        overdue.map(|(session, _)| *session).collect()
+    }
+}
