@@ -105,7 +105,7 @@ impl<'a> DowngradeDriver<'a> {
             },
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(None) => {
-                self.caller.breathe();
+                self.caller.breathe(&self.limit);
                 Event::ReplyLost
             }
             Err(error) => return error.or(path, Event::Cancel),

@@ -130,7 +130,7 @@ impl Caller {
             };
             match CallError::of(failed, path, &self.status.snapshot()) {
                 Some(error) => return Err(error),
-                None if failed == Failure::NotSent => self.breathe(),
+                None if failed == Failure::NotSent => self.breathe(limit),
                 None => return Ok(None),
             }
         }
@@ -161,7 +161,7 @@ impl Caller {
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
-                        self.breathe();
+                        self.breathe(limit);
                         continue 'again;
                     }
                 }
@@ -243,9 +243,12 @@ impl Caller {
     }
 
     /// Waits a moment after a failed request, so that the transport can report why.
-    pub(crate) fn breathe(&mut self) {
+    pub(crate) fn breathe(&mut self, limit: &Limit) {
         let changes = self.changes().clone();
-        let _ = changes.recv_timeout(BREATHER);
+        // What follows notices the limit.
+        if let Ok(Some(_)) = limit.wait_any_for(Some(BREATHER), &[&changes]) {
+            let _ = changes.try_recv();
+        }
     }
 }
 

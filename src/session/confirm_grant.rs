@@ -93,7 +93,7 @@ impl Session {
             match proof.ask(self, &mut caller, nodes, limit) {
                 Ok(Asked::Again) => {}
                 Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
-                Ok(Asked::Unanswered(_)) => caller.breathe(),
+                Ok(Asked::Unanswered(_)) => caller.breathe(limit),
                 Err(LimitReached) => return Ok(Proven::LimitReached),
             }
         }

@@ -12,7 +12,7 @@
 #[cfg(not(zklock_sim))]
 mod real;
 #[cfg(zklock_sim)]
-pub mod simulated;
+pub(crate) mod simulated;
 
 #[cfg(not(zklock_sim))]
 pub(crate) use self::real::{channel, clock, net, random, sync, thread};

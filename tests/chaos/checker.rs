@@ -23,6 +23,8 @@ pub(crate) struct Rules {
     pub(crate) settle: Duration,
     /// How long a queue may stand still for no reason.
     pub(crate) patience: Duration,
+    /// Whether a lock may go from thread to thread of a process, and its token with it.
+    pub(crate) hands_on: bool,
 }
 
 impl Rules {
@@ -32,6 +34,7 @@ impl Rules {
             release: timeout + Duration::from_secs(3),
             settle: 2 * timeout,
             patience: Duration::from_secs(10),
+            hands_on: false,
         }
     }
 }
@@ -197,6 +200,10 @@ impl<'a> Case<'a> {
                     Kind::Exclusive => greatest,
                     _ => exclusive,
                 };
+                let handed_on = |other: &Span<'_>| {
+                    self.rules.hands_on && span.token == other.token && span.op.who == other.op.who
+                };
+                let before = before.filter(|other| !handed_on(other));
                 if let Some(other) = before.filter(|other| span.token <= other.token) {
                     let what = format!(
                         "{} was granted {path} after {}, but its token is not greater",

@@ -107,6 +107,8 @@ struct Connection {
     inbound: VecDeque<u8>,
     end: Option<End>,
     shut: bool,
+    /// Nothing that the server sends from here on arrives.
+    cut: bool,
     /// When the last message in each direction arrives.
     last_up: u64,
     last_down: u64,
@@ -320,12 +322,16 @@ impl Network {
                     let Some(connection) = self.connections.get_mut(&id) else {
                         continue;
                     };
+                    if connection.cut {
+                        continue;
+                    }
                     connection.come_down += bytes.len() as u64;
                     match limit.filter(|limit| *limit < connection.come_down) {
                         Some(limit) => {
                             let over = connection.come_down - limit;
                             let keep = (bytes.len() as u64).saturating_sub(over) as usize;
                             let kept = bytes.get(..keep).unwrap_or_default().to_vec();
+                            connection.cut = true;
                             self.forget_cuts(id);
                             self.schedule(now, Arrival::Down(id, kept));
                             self.schedule(now, Arrival::DownEnd(id));
@@ -396,6 +402,7 @@ impl Network {
             self.queue.push(Reverse((at, sequence, arrival)));
         }
         if let Some(connection) = self.connections.get_mut(&id) {
+            connection.cut = true;
             connection.held_up.clear();
             connection.held_down.clear();
             connection.end = Some(End::Reset);
@@ -421,6 +428,7 @@ impl Network {
                 inbound: VecDeque::new(),
                 end: None,
                 shut: false,
+                cut: false,
                 last_up: 0,
                 last_down: 0,
                 unacknowledged: 0,

@@ -27,7 +27,7 @@ pub(super) type Key = u64;
 /// With more steps than this while the clock hardly moves, a run goes round in circles.
 const CIRCLE: u64 = 2_000_000;
 /// How many lines of the story are kept.
-const LINES: usize = 5_000;
+const LINES: usize = 200_000;
 /// What a step costs.
 const STEP: u64 = 100;
 
@@ -42,7 +42,7 @@ pub(super) struct State {
     pub(super) lines: VecDeque<String>,
     pub(super) record: bool,
     pub(super) steps: u64,
-    pub(super) pauses: Vec<(u64, u64)>,
+    pub(super) pauses: Vec<(usize, u64, u64)>,
     pub(super) failure: Option<String>,
     circle: (u64, u64),
     ready: Vec<usize>,
@@ -138,9 +138,9 @@ impl State {
         let longest = (longest.as_nanos() as f64).max(1e3);
         let time = (1e3 * (longest / 1e3).powf(self.rng.f64())) as u64;
         let until = self.now + time;
-        self.pauses.push((self.now, until));
         if let Some(task) = self.tasks.get_mut(me) {
             task.paused_until = until;
+            self.pauses.push((task.process, self.now, until));
         }
     }
 

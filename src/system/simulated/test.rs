@@ -40,6 +40,11 @@ pub fn note(text: &str) {
     }
 }
 
+/// Whether lines are kept.
+pub fn records() -> bool {
+    try_here().is_some_and(|here| here.state().record)
+}
+
 /// Who waits for what, now.
 pub fn story() -> String {
     here().state().story()
@@ -53,15 +58,14 @@ pub fn threads() -> usize {
     state.tasks.iter().filter(alive).count()
 }
 
-/// When threads were let stand by the scheduler: from, to.
-pub fn pauses() -> Vec<(Duration, Duration)> {
+/// When threads were let stand: in which process, from when, until when.
+pub fn pauses() -> Vec<(usize, Duration, Duration)> {
+    let time = Duration::from_nanos;
     let here = here();
     let state = here.state();
-    let time = Duration::from_nanos;
-    state
-        .pauses
-        .iter()
-        .map(|(from, to)| (time(*from), time(*to)))
+    let pauses = state.pauses.iter();
+    pauses
+        .map(|(process, from, to)| (*process, time(*from), time(*to)))
         .collect()
 }
 
@@ -71,7 +75,7 @@ pub fn freeze(process: usize, time: Duration) {
     let mut state = here.state();
     let until = state.now + time.as_nanos() as u64;
     let now = state.now;
-    state.pauses.push((now, until));
+    state.pauses.push((process, now, until));
     let frozen = &mut state.processes[process].frozen_until;
     *frozen = (*frozen).max(until);
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::cipher::{Cipher, Security};
 use super::hosts::Target;
+use crate::system::clock;
 use crate::system::net::{self, TcpStream};
 
 /// How long a write may wait for room in the socket's buffer.
@@ -97,6 +98,7 @@ impl Channel {
     }
 
     fn write_out(&self, outbox: &mut Outbox) -> io::Result<()> {
+        let mut full_since = None;
         while let Some(rest) = outbox
             .wire
             .get(outbox.done..)
@@ -104,7 +106,16 @@ impl Channel {
         {
             match (&self.stream).write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => outbox.done += written,
+                Ok(written) => {
+                    outbox.done += written;
+                    // A server that takes in a few bytes at a time keeps nobody for longer.
+                    if written < rest.len() {
+                        let since = *full_since.get_or_insert_with(clock::now);
+                        if clock::now().saturating_duration_since(since) >= WRITE_PATIENCE {
+                            return Err(ErrorKind::WouldBlock.into());
+                        }
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

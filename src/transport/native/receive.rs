@@ -20,6 +20,8 @@ use crate::transport::{Failure, TooLong, prefetch_on_deletion};
 
 /// The least time that a read waits, however short the session timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// The least time that a read waits at the end of a limit. The kernel rounds it up to a tick.
+const LAST_MOMENT: Duration = Duration::from_micros(50);
 
 /// Reads a connection and acts on what arrives; one thread at a time has it.
 #[derive(Debug)]
@@ -118,9 +120,7 @@ impl Connection {
     fn set_patience(&mut self, until: Option<Instant>) -> Result<(), End> {
         let longest = (self.timeout / 12).max(SHORTEST);
         let left = until.map(|until| until.saturating_duration_since(clock::now()));
-        let patience = left.map_or(longest, |left| {
-            left.clamp(Duration::from_millis(1), longest)
-        });
+        let patience = left.map_or(longest, |left| left.clamp(LAST_MOMENT, longest));
         if self.patience != patience {
             let set = self.channel.set_patience(patience);
             set.map_err(|error| End::Broken(error.to_string()))?;

@@ -162,7 +162,7 @@ pub(crate) enum What {
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
-        let tick = *pick(&mut rng, &[20, 100, 500, 2000]);
+        let tick = *pick(&mut rng, &[50, 100, 500, 2000]);
         let servers = *pick(&mut rng, &[1, 3, 3, 3]);
         let timeout = tick * rng.u64(2..12);
         let clients = rng.usize(1..5);
@@ -172,9 +172,9 @@ impl Plan {
             servers,
             tick,
             timeout,
-            old: rng.u8(..10) == 0,
+            old: false && rng.u8(..10) == 0,
             containers_vanish: rng.u8(..4) == 0,
-            threads: threads(&mut rng),
+            threads: threads(&mut rng, timeout),
             link: link(&mut rng, timeout),
             clients: (0..clients).map(|_| client(&mut rng, timeout)).collect(),
             troubles: Vec::new(),
@@ -252,8 +252,6 @@ impl Plan {
         let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
         !self.troubles.iter().any(evicts) && self.clients.iter().all(|client| client.handoffs == 0)
     }
-
-    /// When nothing is broken any more.
 }
 
 impl Trouble {
@@ -278,20 +276,20 @@ fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.usize(..from.len())]
 }
 
-fn threads(rng: &mut Rng) -> Threads {
+fn threads(rng: &mut Rng, timeout: u64) -> Threads {
     Threads {
         switch: *pick(rng, &[0.0, 0.05, 0.2, 0.5]),
-        pause: *pick(rng, &[0.0, 0.0, 0.001, 0.01]),
-        longest: *pick(rng, &[1, 20, 500]),
+        pause: *pick(rng, &[0.0, 0.0, 0.0002, 0.002]),
+        longest: *pick(rng, &[1, timeout / 20, timeout]),
     }
 }
 
 fn link(rng: &mut Rng, timeout: u64) -> LinkPlan {
-    let most = *pick(rng, &[200, 1000, 1000 * timeout / 50]);
+    let most = *pick(rng, &[200, 1000, 1000 * timeout / 60]);
     LinkPlan {
         latency: (most / 10, most.max(2)),
-        window: *pick(rng, &[64, 4096, 1 << 20, 1 << 20]),
-        piece: *pick(rng, &[1, 7, usize::MAX, usize::MAX]),
+        window: *pick(rng, &[2048, 1 << 20, 1 << 20]),
+        piece: *pick(rng, &[7, 100, usize::MAX, usize::MAX]),
     }
 }
 

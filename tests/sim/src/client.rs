@@ -36,7 +36,9 @@ impl Journal {
     }
 
     fn note_at(&self, at: Duration, who: Process, op: usize, what: What) {
-        sim::note(&format!("{who} {op} {what}"));
+        if sim::records() {
+            sim::note(&format!("{who} {op} {what}"));
+        }
         let at = nanos(at);
         self.entries().push(Entry { at, who, op, what });
     }
@@ -215,6 +217,7 @@ impl Actor {
     fn write(&self, step: &Step) {
         let path = "/sim/rw";
         let lock = self.client.rwlock(path).expect("a lock");
+        let asked = sim::elapsed();
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || lock.write_with(options));
         let Some(guard) = self.granted(op, taken, |guard| {
@@ -230,25 +233,19 @@ impl Actor {
         }
         // A downgrade: the write lock ends where the read lock begins.
         self.hold(op, step.hold / 2, &guard);
-        let (read, _) = self.request(
-            Kind::Read,
-            &[path],
-            &Step {
-                cancel: None,
-                ..step.clone()
-            },
-        );
+        let read = self.ops.fetch_add(1, Ordering::Relaxed);
+        let (kind, paths, limit) = (Kind::Read, vec![path.to_owned()], None);
+        // It stands where the write lock stood.
+        let request = What::Request { kind, paths, limit };
+        self.journal.note_at(asked, self.who, read, request);
         let valid = guard.check().is_ok();
         let lower = guard.downgrade();
         self.journal.note(self.who, op, What::Release);
         self.journal
             .note(self.who, op, What::Released { well: valid });
-        if let Some(guard) = self.granted(read, Some(lower.map(Some)), |guard| {
-            (
-                vec![guard.fencing_token().get()],
-                vec![guard.node().to_owned()],
-            )
-        }) {
+        // The token is the write lock's.
+        let seen = |guard: &zklock::RwLockReadGuard| (Vec::new(), vec![guard.node().to_owned()]);
+        if let Some(guard) = self.granted(read, Some(lower.map(Some)), seen) {
             self.hold_and_give_up(
                 read,
                 &Step {

@@ -9,7 +9,7 @@ use zklock::sim::{self, Choice, Link, Network, Options};
 use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
-use crate::plan::{ClientEnd, Plan};
+use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::troubles::{self, Processes, contenders, ensemble};
 
 /// How long calls may take to return once nothing is broken any more.
@@ -21,12 +21,6 @@ pub(crate) struct Played {
     pub(crate) elapsed: Duration,
     pub(crate) steps: u64,
     pub(crate) lines: Vec<String>,
-}
-
-/// What a run leaves behind to be judged.
-struct Seen {
-    entries: Vec<Entry>,
-    paused: bool,
 }
 
 /// Carries a plan out. The error says what was violated, and how it came to be.
@@ -43,9 +37,7 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let inner = plan.clone();
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
-    let Seen { entries, paused } = report.value;
-    let rules = rules(plan, paused);
-    match check(&entries, &rules) {
+    match check(&report.value, &rules(plan)) {
         Ok(summary) => Ok(Played {
             summary,
             elapsed: report.elapsed,
@@ -57,21 +49,22 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
 }
 
 /// What is promised, on a machine that is never busy.
-fn rules(plan: &Plan, paused: bool) -> Rules {
+fn rules(plan: &Plan) -> Rules {
     let timeout = ms(plan.timeout);
     Rules {
-        slack: match paused {
-            // A thread that reads for others may have been let stand.
-            true => Duration::from_secs(2),
+        // A caller waits a moment for room in the socket.
+        slack: match plan.link.window < 100_000 {
+            true => Duration::from_millis(5),
             false => Duration::from_millis(1),
         },
         release: timeout + Duration::from_secs(3),
         settle: 3 * timeout + Duration::from_secs(15),
         patience: Duration::from_secs(30),
+        hands_on: plan.clients.iter().any(|client| client.handoffs > 0),
     }
 }
 
-fn carry_out(plan: &Plan) -> Seen {
+fn carry_out(plan: &Plan) -> Vec<Entry> {
     build(plan);
     let journal = Journal::default();
     let mut processes = Processes::new();
@@ -85,37 +78,37 @@ fn carry_out(plan: &Plan) -> Seen {
         mains.push(main);
     }
     break_and_mend(plan, &processes, &journal);
-    let calm = sim::elapsed();
-    for (number, main) in mains.iter().enumerate() {
-        if matches!(plan.clients[number].end, ClientEnd::CrashAt(_)) {
-            continue;
+    let crashed = |number: usize| matches!(plan.clients[number].end, ClientEnd::CrashAt(_));
+    let (dead, alive): (Vec<_>, Vec<_>) = (0..mains.len()).partition(|number| crashed(*number));
+    await_return(alive.iter().map(|number| &mains[*number]));
+    look_for_leftovers(plan, &journal);
+    dead.iter().for_each(|number| sim::thaw(processes[*number]));
+    await_return(mains.iter());
+    for (number, main) in mains.into_iter().enumerate() {
+        // A dead process's words count for nothing.
+        if let Err(panic) = main.join()
+            && !crashed(number)
+        {
+            std::panic::resume_unwind(panic);
         }
+    }
+    await_the_end_of_connections();
+    seen(plan, &processes, &journal)
+}
+
+/// Nothing is broken any more: what waits for something that comes has to return.
+fn await_return<'a>(mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
+    let until = sim::elapsed() + PATIENCE;
+    for main in mains {
         while !main.is_finished() {
             assert!(
-                sim::elapsed() < calm + PATIENCE,
+                sim::elapsed() < until,
                 "a call never returns:\n{}",
                 sim::story()
             );
             sim::sleep(ms(50));
         }
     }
-    look_for_leftovers(plan, &journal);
-    for (number, client) in plan.clients.iter().enumerate() {
-        if matches!(client.end, ClientEnd::CrashAt(_)) {
-            sim::thaw(processes[number]);
-        }
-    }
-    for (number, main) in mains.into_iter().enumerate() {
-        let crashed = matches!(plan.clients[number].end, ClientEnd::CrashAt(_));
-        if let Err(panic) = main.join() {
-            // A dead process's words count for nothing.
-            if !crashed {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
-    await_the_end_of_connections();
-    seen(plan, &journal)
 }
 
 fn build(plan: &Plan) {
@@ -166,13 +159,12 @@ fn break_and_mend(plan: &Plan, processes: &Processes, journal: &Journal) {
         match what {
             Due::Begin(number) => {
                 let trouble = &plan.troubles[number];
-                note(plan, trouble, journal, true);
+                note(trouble, journal);
                 troubles::begin(plan, trouble, processes);
             }
             Due::End(number) => {
                 let trouble = &plan.troubles[number];
                 troubles::end(plan, trouble, processes);
-                note(plan, trouble, journal, false);
             }
             Due::Crash(number) => {
                 sim::freeze_for_ever(processes[number]);
@@ -191,22 +183,50 @@ fn break_and_mend(plan: &Plan, processes: &Processes, journal: &Journal) {
     journal.note(NOBODY, 0, What::Healed);
 }
 
-fn note(_plan: &Plan, trouble: &crate::plan::Trouble, journal: &Journal, begins: bool) {
+fn note(trouble: &Trouble, journal: &Journal) {
     use crate::plan::What::{Freeze, Suspend};
-    match trouble.what {
-        Freeze { client } | Suspend { client } => {
-            let who = Process {
-                slot: client,
-                life: 0,
-            };
-            journal.note(who, 0, if begins { What::Paused } else { What::Resumed });
-        }
-        _ if begins => {
-            let text = format!("{:?} for {} ms", trouble.what, trouble.lasts);
-            journal.note(NOBODY, 0, What::Fault { text });
-        }
-        _ => {}
+    // Of these the scheduler keeps a list.
+    if !matches!(trouble.what, Freeze { .. } | Suspend { .. }) {
+        let text = format!("{:?} for {} ms", trouble.what, trouble.lasts);
+        journal.note(NOBODY, 0, What::Fault { text });
     }
+}
+
+/// When each process or one of its threads stood still, as entries of the history.
+fn pauses(processes: &Processes) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (slot, number) in processes.iter().enumerate() {
+        let who = Process { slot, life: 0 };
+        let mut enter = |at, what| {
+            entries.push(Entry {
+                at,
+                who,
+                op: 0,
+                what,
+            })
+        };
+        let mut open: Option<(Time, Time)> = None;
+        let mut mine: Vec<_> = sim::pauses();
+        mine.retain(|(process, ..)| process == number);
+        mine.sort_unstable();
+        for (_, from, to) in mine {
+            let (from, to) = (nanos(from), nanos(to));
+            match &mut open {
+                Some((_, until)) if from <= *until => *until = to.max(*until),
+                _ => {
+                    if let Some((since, until)) = open.replace((from, to)) {
+                        enter(since, What::Paused);
+                        enter(until, What::Resumed);
+                    }
+                }
+            }
+        }
+        if let Some((since, until)) = open {
+            enter(since, What::Paused);
+            enter(until, What::Resumed);
+        }
+    }
+    entries
 }
 
 fn look_for_leftovers(plan: &Plan, journal: &Journal) {
@@ -231,15 +251,20 @@ fn await_the_end_of_connections() {
     }
 }
 
-fn seen(plan: &Plan, journal: &Journal) -> Seen {
+fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
     let mut entries = journal.take();
+    entries.extend(pauses(processes));
+    entries.sort_by_key(|entry| entry.at);
     let died: BTreeMap<Process, Time> = entries
         .iter()
         .filter(|entry| entry.what == What::Died)
         .map(|entry| (entry.who, entry.at))
         .collect();
     // A dead process's words count for nothing.
-    entries.retain(|entry| died.get(&entry.who).is_none_or(|died| entry.at <= *died));
+    entries.retain(|entry| {
+        let counts = |died: &Time| entry.at <= *died || entry.what == What::Resumed;
+        died.get(&entry.who).is_none_or(counts)
+    });
     // The order of a queue is no promise where threads hand on, or nodes are deleted.
     if !plan.keeps_order() {
         entries.retain(|entry| !matches!(entry.what, What::Queued { .. }));
@@ -260,31 +285,30 @@ fn seen(plan: &Plan, journal: &Journal) -> Seen {
                 .get(&(entry.who, entry.op))
                 .is_none_or(|end| entry.at < *end)
     });
-    Seen {
-        paused: !sim::pauses().is_empty(),
-        entries,
-    }
+    entries
 }
 
 /// The nodes that went by an administrator's hand, and when.
 fn ends_by_hand() -> BTreeMap<String, Time> {
     ensemble(|ensemble, _| {
-        let mut ends = BTreeMap::new();
-        let mut by_hand = Vec::new();
-        for change in ensemble.history() {
-            match &change.what {
+        let by_hand: Vec<i64> = ensemble
+            .history()
+            .iter()
+            .filter_map(|change| match &change.what {
                 ensemble::What::SessionEnded {
                     session,
                     why: SessionEnd::ByHand,
-                } => {
-                    by_hand.push(*session);
-                }
-                ensemble::What::Deleted { path, owner, by }
-                    if *owner != 0 && (*by == 0 || by_hand.contains(owner)) =>
-                {
-                    ends.insert(path.clone(), nanos(change.at));
-                }
-                _ => {}
+                } => Some(*session),
+                _ => None,
+            })
+            .collect();
+        let mut ends = BTreeMap::new();
+        for change in ensemble.history() {
+            if let ensemble::What::Deleted { path, owner, by } = &change.what
+                && *owner != 0
+                && (*by == 0 || by_hand.contains(owner))
+            {
+                ends.insert(path.clone(), nanos(change.at));
             }
         }
         ends

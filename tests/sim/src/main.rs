@@ -1,0 +1,143 @@
+//! The client that ships, under a seed: threads, clock, network and servers in one process
+//! that a seed repeats.
+//!
+//! A [`Plan`](plan::Plan) is made from a seed, [`play`] carries it out in the simulation, and
+//! the checker of the chaos runs judges the history, with the run's exact times. The library
+//! is compiled with `--cfg zklock_sim` for it; `tests/sim.sh` runs it.
+
+#[allow(dead_code)]
+#[path = "../../chaos/checker.rs"]
+mod checker;
+#[allow(dead_code)]
+#[path = "../../chaos/history.rs"]
+mod history;
+#[path = "../../chaos/ops.rs"]
+mod ops;
+#[allow(dead_code)]
+#[path = "../../chaos/story.rs"]
+mod story;
+
+mod campaign;
+mod client;
+mod plan;
+mod play;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod troubles;
+
+use std::panic;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::campaign::{Campaign, Stop};
+use crate::client::ON_PURPOSE;
+use crate::plan::Plan;
+use crate::play::play;
+use crate::shrink::shrink;
+
+/// Runs the client in a simulation, and sees whether every promise is kept.
+#[derive(Parser)]
+struct Args {
+    /// Play so many fresh seeds.
+    #[arg(long, default_value_t = 2000)]
+    seeds: u64,
+    /// Play fresh seeds for so long.
+    #[arg(long, conflicts_with = "seeds")]
+    minutes: Option<u64>,
+    /// Begin with this seed rather than with one of chance.
+    #[arg(long)]
+    first: Option<u64>,
+    /// Play one seed, and tell its story.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Tell of a failing seed as it is, without looking for a smaller plan.
+    #[arg(long)]
+    unshrunk: bool,
+    /// How many runs are in progress at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    be_quiet();
+    log::set_logger(&Story).expect("the only logger");
+    log::set_max_level(log::LevelFilter::Debug);
+    let failed = match args.seed {
+        Some(seed) => tell(seed),
+        None => search(&args),
+    };
+    match failed {
+        Some((seed, plan, story)) => {
+            println!("seed {seed} fails:\n{plan:#?}\n{story}");
+            println!("seed {seed} fails; `tests/sim.sh --seed {seed}` repeats it");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn tell(seed: u64) -> Option<(u64, Plan, String)> {
+    let plan = Plan::from_seed(seed);
+    match play(&plan, true) {
+        Ok(played) => {
+            println!(
+                "{plan:#?}\n{}\n{:#?}",
+                played.lines.join("\n"),
+                played.summary
+            );
+            None
+        }
+        Err(story) => Some((seed, plan, story)),
+    }
+}
+
+fn search(args: &Args) -> Option<(u64, Plan, String)> {
+    let first = args.first.unwrap_or_else(|| fastrand::u64(..1 << 48));
+    let stop = match args.minutes {
+        Some(minutes) => Stop::At(Instant::now() + Duration::from_secs(60 * minutes)),
+        None => Stop::After(args.seeds),
+    };
+    let campaign = Campaign::run(first, &stop, args.jobs);
+    println!("{}", campaign.summary(first));
+    let (seed, story) = campaign.failed()?;
+    let plan = Plan::from_seed(seed);
+    let (plan, story) = match args.unshrunk {
+        true => (plan, story),
+        false => {
+            let story = play(&plan, true).err().unwrap_or(story);
+            shrink(&plan, story)
+        }
+    };
+    Some((seed, plan, story))
+}
+
+/// Panics on purpose are not worth a line.
+fn be_quiet() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str() != Some(ON_PURPOSE) {
+            usual(info);
+        }
+    }));
+}
+
+/// What the client logs is part of the story.
+struct Story;
+
+impl log::Log for Story {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        zklock::sim::records()
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if zklock::sim::records() {
+            zklock::sim::note(&format!("{}: {}", record.level(), record.args()));
+        }
+    }
+
+    fn flush(&self) {}
+}
