@@ -17,6 +17,4 @@ pub(crate) mod simulated;
 #[cfg(not(zklock_sim))]
 pub(crate) use self::real::{channel, clock, net, random, sync, thread};
 #[cfg(zklock_sim)]
-pub use self::simulated::channel;
-#[cfg(zklock_sim)]
-pub(crate) use self::simulated::{clock, net, random, sync, thread};
+pub(crate) use self::simulated::{channel, clock, net, random, sync, thread};

@@ -326,6 +326,14 @@ fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>
     rest
 }
 
+/// What stands before a module of tests: of all, of those that need the real system, and of
+/// those that need the simulated one.
+const TEST_MODULES: [&str; 3] = [
+    "#[cfg(test)]\nmod ",
+    "#[cfg(all(test, not(zklock_sim)))]\nmod ",
+    "#[cfg(all(test, zklock_sim))]\nmod ",
+];
+
 /// The files below a folder with their text, without comments and tests.
 fn sources(root: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
@@ -342,7 +350,7 @@ fn sources(root: &str) -> Vec<(String, String)> {
                     true => path.with_file_name(""),
                     false => path.with_extension(""),
                 };
-                let of_tests = text.split("#[cfg(test)]\nmod ").skip(1);
+                let of_tests = TEST_MODULES.iter().flat_map(|cfg| text.split(cfg).skip(1));
                 let names = of_tests.filter_map(|rest| Some(rest.split_once(';')?.0));
                 tests.extend(names.map(|name| folder.join(name)));
                 files.push((path, product(&text)));

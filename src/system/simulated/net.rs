@@ -39,7 +39,9 @@ pub trait Peer: Send {
 /// What a server sends.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output {
+    /// Bytes.
     Bytes(Vec<u8>),
+    /// The end of the connection; nothing follows.
     Closed,
 }
 

@@ -18,7 +18,9 @@ const STACK: usize = 512 * 1024;
 /// A run's settings.
 #[derive(Debug)]
 pub struct Options {
+    /// Decides all that is left to chance.
     pub seed: u64,
+    /// Decides who goes on.
     pub choice: Choice,
     /// Keep the lines that are noted, for a story.
     pub record: bool,
@@ -27,20 +29,27 @@ pub struct Options {
 /// A run that ended as it should.
 #[derive(Debug)]
 pub struct Report<T> {
+    /// What the test's own thread returned.
     pub value: T,
+    /// How threads were chosen, to go on from.
     pub choice: Choice,
     /// How long it took on the run's own clock.
     pub elapsed: Duration,
+    /// How many points there were at which another thread could have gone on.
     pub steps: u64,
+    /// The lines that were noted.
     pub lines: Vec<String>,
 }
 
 /// A run that did not.
 pub struct Failure {
+    /// What went wrong.
     pub reason: String,
     /// Who waited for what.
     pub threads: String,
+    /// The lines that were noted.
     pub lines: Vec<String>,
+    /// How threads were chosen, to go on from.
     pub choice: Choice,
 }
 
@@ -57,8 +66,11 @@ impl fmt::Debug for Failure {
 
 pub(super) struct World {
     state: Mutex<State>,
-    ended: Mutex<Option<mpsc::Sender<Result<Box<dyn Any + Send>, String>>>>,
+    ended: Mutex<Option<mpsc::Sender<Outcome>>>,
 }
+
+/// What the test's own thread returned, or why the run failed.
+type Outcome = Result<Box<dyn Any + Send>, String>;
 
 #[derive(Clone)]
 pub(super) struct Here {
@@ -140,7 +152,7 @@ impl Here {
         let next = match state.pick(self.me) {
             Ok(next) => next,
             Err(reason) => {
-                state.failure.get_or_insert(reason.clone());
+                state.failure.get_or_insert_with(|| reason.clone());
                 drop(state);
                 self.world.end(Err(reason));
                 stand_still();
@@ -199,7 +211,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, outcome: Result<Box<dyn Any + Send>, String>) {
+    fn end(&self, outcome: Outcome) {
         let ended = self
             .ended
             .lock()
@@ -330,7 +342,7 @@ impl Here {
             .name(name.to_owned())
             .stack_size(STACK);
         let real = real.spawn(move || {
-            let here = Here { world, me };
+            let here = Self { world, me };
             begin(&here, &go, seed);
             let value = catch_unwind(AssertUnwindSafe(run));
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
