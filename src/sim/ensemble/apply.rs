@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connection::{ConnectionNo, Output};
 use super::history::{Change, SessionEnd, What};
 use super::message::{Ask, Deed, Transaction};
-use super::server::Step;
+use super::server::{ServerNode, Step};
 use super::state::{Ensemble, Event};
 use crate::embedded::{Author, ChangeTime, Notice, TreeChange};
 use crate::jute::{ErrorCode, Reply};
@@ -57,8 +57,10 @@ impl Ensemble {
             return;
         };
         node.applied += 1;
-        let (reply, changes) = self.carry_out(server, &transaction);
+        let (reply, mut changes) = self.carry_out(server, &transaction);
+        let reply = transaction.outcome.get_or_init(|| reply).clone();
         self.record(server, &transaction, &changes);
+        self.keep_ghosts(server, &mut changes);
         for change in &changes {
             for notice in self.servers[server].view.fire(change) {
                 self.tell(notice);
@@ -82,7 +84,7 @@ impl Ensemble {
         server: usize,
         transaction: &Transaction,
     ) -> (Result<Reply, ErrorCode>, Vec<TreeChange>) {
-        let Transaction { zxid, ms, ask } = transaction;
+        let Transaction { zxid, ms, ask, .. } = transaction;
         let at = ChangeTime {
             zxid: *zxid,
             ms: *ms,
@@ -90,6 +92,7 @@ impl Ensemble {
         let node = &mut self.servers[server];
         node.view.zxid = *zxid;
         match &ask.deed {
+            Deed::Write(_) if transaction.has_failed() => (Ok(Reply::Nothing), Vec::new()),
             Deed::Write(write) => {
                 let by = Author {
                     session: ask.session,
@@ -117,6 +120,18 @@ impl Ensemble {
                 let change = node.view.tree.remove_container(path, at);
                 (Ok(Reply::Nothing), change.ok().into_iter().collect())
             }
+        }
+    }
+
+    /// Puts back the nodes that this server is not to delete.
+    fn keep_ghosts(&mut self, server: usize, changes: &mut Vec<TreeChange>) {
+        let ServerNode { ghosts, view, .. } = &mut self.servers[server];
+        let is_kept = |change: &mut TreeChange| match change {
+            TreeChange::Deleted { path, .. } => ghosts.contains(path),
+            _ => false,
+        };
+        for change in changes.extract_if(.., is_kept) {
+            view.tree.undo(change);
         }
     }
 

@@ -55,11 +55,16 @@ impl Ensemble {
         self.elect(voters);
     }
 
-    /// Whether the server leads, and others can reach it.
+    /// Whether the server leads, and others can reach it and would follow it.
     pub(super) fn may_lead(&self, server: usize) -> bool {
         let node = &self.servers[server];
+        let is_latest = match &node.role {
+            // One of an earlier epoch does not know yet that another was elected.
+            Role::Leading(leading) => leading.zxid >> 32 == self.epoch,
+            _ => false,
+        };
         let is_alone = self.config.servers == 1;
-        node.leads() && (is_alone || !node.is_cut) && !self.is_paused(server)
+        is_latest && (is_alone || !node.is_cut) && !self.is_paused(server)
     }
 
     fn elect(&mut self, voters: Vec<usize>) {

@@ -67,6 +67,14 @@ pub enum Fault {
         /// The path of the node.
         path: String,
     },
+    /// Has a server keep a node that is deleted, as one whose data have diverged: its clients
+    /// see the node for ever, and get no event.
+    Ghost {
+        /// The number of the server, from 0.
+        server: usize,
+        /// The path of the node.
+        path: String,
+    },
     /// Carries out the next request, or the next one of a kind, and ends the connection
     /// instead of answering.
     LoseNextReply {
@@ -90,4 +98,6 @@ pub enum Fault {
         /// The longest delay.
         by: Duration,
     },
+    /// Ends all faults that last, but for `Ghost`.
+    Calm,
 }

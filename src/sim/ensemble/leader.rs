@@ -1,7 +1,7 @@
 //! What a leader does: it orders what is asked for, commits what a quorum has logged, and
 //! ends sessions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::history::SessionEnd;
@@ -83,7 +83,12 @@ impl Ensemble {
         }
         leading.zxid += 1;
         let zxid = leading.zxid;
-        let transaction = Arc::new(Transaction { zxid, ms, ask });
+        let transaction = Arc::new(Transaction {
+            zxid,
+            ms,
+            ask,
+            outcome: OnceLock::new(),
+        });
         self.servers[leader].log.push(Arc::clone(&transaction));
         for link in self.links_of(leader) {
             let message = Message::Propose(Arc::clone(&transaction));

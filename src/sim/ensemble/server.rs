@@ -1,6 +1,6 @@
 //! One server of the ensemble.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(super) struct ServerNode {
     /// The connection of each session.
     pub(super) clients: BTreeMap<i64, ConnectionNo>,
     pub(super) latest_session: i64,
+    /// The nodes that it does not delete.
+    pub(super) ghosts: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ impl ServerNode {
             touched: BTreeMap::new(),
             clients: BTreeMap::new(),
             latest_session: 0,
+            ghosts: BTreeSet::new(),
         }
     }
 

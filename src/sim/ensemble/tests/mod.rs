@@ -5,3 +5,4 @@ mod lab;
 mod order;
 mod servers;
 mod sessions;
+mod storm;

@@ -78,6 +78,53 @@ fn an_event_comes_before_any_answer_that_shows_the_change() {
 }
 
 #[test]
+fn an_event_comes_before_the_answer_to_whoever_made_the_change() {
+    for server in 0..3 {
+        let mut lab = Lab::new(config(), 12);
+        let client = lab.client(server, LONG);
+        lab.create(client.connection, "/a", CreateMode::Persistent);
+        lab.code(client.connection, &watch("/a"));
+        lab.code(client.connection, &delete("/a"));
+        let gone = Heard::Event(EventKind::Deleted, "/a".to_owned());
+        let heard = lab.heard(client.connection);
+        assert_eq!(heard[heard.len() - 2], gone, "{heard:?}");
+    }
+}
+
+#[test]
+fn a_ghost_is_seen_through_its_server_alone() {
+    let mut lab = Lab::new(config(), 13);
+    let (_, followers) = lab.roles();
+    let [haunted, sane] = followers[..] else {
+        panic!("there are two");
+    };
+    let (blind, seeing) = (lab.client(haunted, LONG), lab.client(sane, LONG));
+    let path = "/mine".to_owned();
+    lab.create(seeing.connection, &path, CreateMode::Ephemeral);
+    lab.code(blind.connection, &sync("/"));
+    lab.code(blind.connection, &watch(&path));
+    let server = haunted;
+    lab.fault(Fault::Ghost {
+        server,
+        path: path.clone(),
+    });
+    lab.code(seeing.connection, &Request::Close);
+    lab.code(blind.connection, &sync("/"));
+    assert_eq!(
+        lab.code(blind.connection, &Request::exists(&path)),
+        ErrorCode::OK
+    );
+    // The leader decides what a change comes to.
+    assert_eq!(
+        lab.code(blind.connection, &delete(&path)),
+        ErrorCode::NO_NODE
+    );
+    let is_event = |heard: &Heard| matches!(heard, Heard::Event(..));
+    assert!(!lab.heard(blind.connection).iter().any(is_event));
+    assert!(lab.ensemble.nodes().is_empty());
+}
+
+#[test]
 fn a_follower_that_lags_shows_the_past_until_it_is_synced() {
     let mut lab = Lab::new(config(), 3);
     let (leader, followers) = lab.roles();
