@@ -101,18 +101,10 @@ impl Ensemble {
                 node.view.write(write.clone(), by, at)
             }
             Deed::Begin { timeout_ms } => {
-                node.sessions.insert(ask.session, *timeout_ms);
-                if node.following().is_some() {
-                    // Every follower touches a session that it sees begin.
-                    node.touched.insert(ask.session, *timeout_ms);
-                }
+                node.begin_session(ask.session, *timeout_ms);
                 (Ok(Reply::Nothing), Vec::new())
             }
             Deed::End(_) => {
-                node.touched.remove(&ask.session);
-                if let Some(leading) = node.leading() {
-                    leading.tracker.remove(ask.session);
-                }
                 let changes = node.view.tree.end_session(ask.session, at);
                 (Ok(Reply::Nothing), changes)
             }
@@ -138,7 +130,7 @@ impl Ensemble {
     /// Ends the connection of a session that has ended, unless it is to be answered.
     fn close_session(&mut self, server: usize, ask: &Ask) {
         let node = &mut self.servers[server];
-        node.sessions.remove(&ask.session);
+        node.end_session(ask.session);
         let Some(connection) = node.clients.get(&ask.session).copied() else {
             return;
         };

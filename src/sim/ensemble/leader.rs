@@ -40,10 +40,7 @@ impl Ensemble {
                 timeout_ms,
                 connection,
             } => {
-                let valid = leading.tracker.touch(session, timeout_ms, now_ms);
-                if valid {
-                    leading.tracker.set_owner(session, follower);
-                }
+                let valid = self.take_over(leader, follower, session, timeout_ms);
                 let answer = Message::Revalidated { connection, valid };
                 self.send(link, Towards::Follower, answer);
             }
@@ -55,8 +52,25 @@ impl Ensemble {
                 leading.members.remove(&follower);
                 self.links.remove(&link);
             }
+            // The others go to followers.
             _ => {}
         }
+    }
+
+    /// Lets a session move to a server, which touches it; returns whether it is alive.
+    pub(super) fn take_over(
+        &mut self,
+        leader: usize,
+        server: usize,
+        session: i64,
+        timeout_ms: u64,
+    ) -> bool {
+        let now_ms = self.leader_ms(leader);
+        let leading = self.servers[leader].leading();
+        leading.is_some_and(|leading| {
+            leading.tracker.set_owner(session, server);
+            leading.tracker.touch(session, timeout_ms, now_ms)
+        })
     }
 
     /// Puts what is asked for at the end of the log.
