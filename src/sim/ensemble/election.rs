@@ -137,6 +137,7 @@ impl Ensemble {
             link,
             acked,
             heard: self.now,
+            pinged: self.now,
         };
         let leading = self.servers[leader].leading();
         let former = leading.and_then(|leading| leading.members.insert(server, member));

@@ -93,7 +93,8 @@ pub enum Fault {
         /// `None` stands for all.
         server: Option<usize>,
     },
-    /// Has one in five of the leader's pings leave late, by up to this much; zero ends it.
+    /// Has one in five of the leader's pings leave late, by up to this much, and those after it
+    /// not before it; zero ends it.
     LatePings {
         /// The longest delay.
         by: Duration,

@@ -188,15 +188,34 @@ impl Ensemble {
     }
 
     fn ping_all(&mut self, leader: usize) {
-        for link in self.links_of(leader) {
-            if self.late_pings.is_zero() || self.chance.u8(..5) != 0 {
-                self.ping(leader, link);
-                continue;
-            }
-            let late = self.draw(Duration::ZERO..=self.late_pings);
-            let server = leader;
-            self.after(late, Event::Ping { server, link });
+        let Role::Leading(leading) = &self.servers[leader].role else {
+            return;
+        };
+        let members: Vec<_> = leading.members.keys().copied().collect();
+        for member in members {
+            let is_late = !self.late_pings.is_zero() && self.chance.u8(..5) == 0;
+            let late = match is_late {
+                true => self.draw(Duration::ZERO..=self.late_pings),
+                false => Duration::ZERO,
+            };
+            self.ping_later(leader, member, late);
         }
+    }
+
+    /// Pings a follower, but not before an earlier ping has left.
+    fn ping_later(&mut self, leader: usize, member: usize, late: Duration) {
+        let now = self.now;
+        let leading = self.servers[leader].leading();
+        let Some(member) = leading.and_then(|leading| leading.members.get_mut(&member)) else {
+            return;
+        };
+        member.pinged = member.pinged.max(now + late);
+        let (link, leaves) = (member.link, member.pinged);
+        if leaves <= now {
+            return self.ping(leader, link);
+        }
+        let server = leader;
+        self.agenda.add(leaves, Event::Ping { server, link });
     }
 
     pub(super) fn ping(&mut self, leader: usize, link: LinkNo) {

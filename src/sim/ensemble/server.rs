@@ -78,6 +78,8 @@ pub(super) struct Member {
     pub(super) acked: usize,
     /// When it last sent something.
     pub(super) heard: Duration,
+    /// When the last ping to it leaves.
+    pub(super) pinged: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -117,6 +117,10 @@ fn a_ghost_is_seen_through_its_server_alone() {
         lab.code(blind.connection, &delete(&path)),
         ErrorCode::NO_NODE
     );
+    assert_eq!(
+        lab.code(blind.connection, &Request::exists(&path)),
+        ErrorCode::OK
+    );
     let is_event = |heard: &Heard| matches!(heard, Heard::Event(..));
     assert!(!lab.heard(blind.connection).iter().any(is_event));
     assert!(lab.ensemble.nodes().is_empty());
