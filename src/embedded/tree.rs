@@ -159,7 +159,7 @@ impl Tree {
     }
 
     /// Undoes the latest change.
-    fn undo(&mut self, change: TreeChange) {
+    pub(crate) fn undo(&mut self, change: TreeChange) {
         match change {
             TreeChange::Created { path, above, .. } => {
                 self.unlink(&path);

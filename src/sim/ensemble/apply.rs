@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::connection::{ConnectionNo, Output};
 use super::history::{Change, SessionEnd, What};
 use super::message::{Ask, Deed, Transaction};
-use super::server::Step;
+use super::server::{ServerNode, Step};
 use super::state::{Ensemble, Event};
 use crate::embedded::{Author, ChangeTime, Notice, TreeChange};
 use crate::jute::{ErrorCode, Reply};
@@ -57,8 +57,10 @@ impl Ensemble {
             return;
         };
         node.applied += 1;
-        let (reply, changes) = self.carry_out(server, &transaction);
+        let (reply, mut changes) = self.carry_out(server, &transaction);
+        let reply = transaction.outcome.get_or_init(|| reply).clone();
         self.record(server, &transaction, &changes);
+        self.keep_ghosts(server, &mut changes);
         for change in &changes {
             for notice in self.servers[server].view.fire(change) {
                 self.tell(notice);
@@ -82,7 +84,7 @@ impl Ensemble {
         server: usize,
         transaction: &Transaction,
     ) -> (Result<Reply, ErrorCode>, Vec<TreeChange>) {
-        let Transaction { zxid, ms, ask } = transaction;
+        let Transaction { zxid, ms, ask, .. } = transaction;
         let at = ChangeTime {
             zxid: *zxid,
             ms: *ms,
@@ -90,6 +92,7 @@ impl Ensemble {
         let node = &mut self.servers[server];
         node.view.zxid = *zxid;
         match &ask.deed {
+            Deed::Write(_) if transaction.has_failed() => (Ok(Reply::Nothing), Vec::new()),
             Deed::Write(write) => {
                 let by = Author {
                     session: ask.session,
@@ -98,18 +101,10 @@ impl Ensemble {
                 node.view.write(write.clone(), by, at)
             }
             Deed::Begin { timeout_ms } => {
-                node.sessions.insert(ask.session, *timeout_ms);
-                if node.following().is_some() {
-                    // Every follower touches a session that it sees begin.
-                    node.touched.insert(ask.session, *timeout_ms);
-                }
+                node.begin_session(ask.session, *timeout_ms);
                 (Ok(Reply::Nothing), Vec::new())
             }
             Deed::End(_) => {
-                node.touched.remove(&ask.session);
-                if let Some(leading) = node.leading() {
-                    leading.tracker.remove(ask.session);
-                }
                 let changes = node.view.tree.end_session(ask.session, at);
                 (Ok(Reply::Nothing), changes)
             }
@@ -120,10 +115,22 @@ impl Ensemble {
         }
     }
 
+    /// Puts back the nodes that this server is not to delete.
+    fn keep_ghosts(&mut self, server: usize, changes: &mut Vec<TreeChange>) {
+        let ServerNode { ghosts, view, .. } = &mut self.servers[server];
+        let is_kept = |change: &mut TreeChange| match change {
+            TreeChange::Deleted { path, .. } => ghosts.contains(path),
+            _ => false,
+        };
+        for change in changes.extract_if(.., is_kept) {
+            view.tree.undo(change);
+        }
+    }
+
     /// Ends the connection of a session that has ended, unless it is to be answered.
     fn close_session(&mut self, server: usize, ask: &Ask) {
         let node = &mut self.servers[server];
-        node.sessions.remove(&ask.session);
+        node.end_session(ask.session);
         let Some(connection) = node.clients.get(&ask.session).copied() else {
             return;
         };

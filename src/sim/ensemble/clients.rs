@@ -188,14 +188,11 @@ impl Ensemble {
 
     /// Asks the leader whether a session is alive, which touches it.
     fn revalidate(&mut self, number: ConnectionNo, server: usize, session: i64, timeout_ms: u64) {
-        let now_ms = self.leader_ms(server);
-        let node = &mut self.servers[server];
-        if let Some(leading) = node.leading() {
-            let valid = leading.tracker.touch(session, timeout_ms, now_ms);
-            leading.tracker.set_owner(session, server);
+        if self.servers[server].leads() {
+            let valid = self.take_over(server, server, session, timeout_ms);
             return self.finish_handshake(number, valid);
         }
-        if let Some(following) = node.following() {
+        if let Some(following) = self.servers[server].following() {
             let link = following.link;
             let message = Message::Revalidate {
                 session,

@@ -55,19 +55,25 @@ impl Ensemble {
         self.elect(voters);
     }
 
-    /// Whether the server leads, and others can reach it.
+    /// Whether the server leads, and others can reach it and would follow it.
     pub(super) fn may_lead(&self, server: usize) -> bool {
         let node = &self.servers[server];
+        let is_latest = match &node.role {
+            // One of an earlier epoch does not know yet that another was elected.
+            Role::Leading(leading) => leading.zxid >> 32 == self.epoch,
+            _ => false,
+        };
         let is_alone = self.config.servers == 1;
-        node.leads() && (is_alone || !node.is_cut) && !self.is_paused(server)
+        is_latest && (is_alone || !node.is_cut) && !self.is_paused(server)
     }
 
     fn elect(&mut self, voters: Vec<usize>) {
         let favourite = self.favourite.take();
         let rank = |server: &&usize| {
             let server = **server;
-            let last = self.servers[server].last_logged();
-            (last, Some(server) == favourite, server)
+            let node = &self.servers[server];
+            let is_favourite = Some(server) == favourite;
+            (node.epoch, node.last_logged(), is_favourite, server)
         };
         let Some(winner) = voters.iter().max_by_key(rank).copied() else {
             return;
@@ -90,6 +96,7 @@ impl Ensemble {
         let now_ms = self.now_ms() + phase_ms;
         let node = &mut self.servers[winner];
         node.view.zxid = zxid;
+        node.epoch = self.epoch;
         let tracker = SessionTracker::new(self.settings.timeouts(), &node.sessions, now_ms);
         node.change_role(Role::Leading(Leading {
             zxid,
@@ -114,27 +121,13 @@ impl Ensemble {
         });
     }
 
-    /// Brings a server to the state of its leader.
+    /// Brings a server to the state of its leader, and connects the two.
     fn follow(&mut self, server: usize, leader: usize) {
-        let (log, committed) = {
-            let node = &self.servers[leader];
-            (node.log.clone(), node.committed)
-        };
-        let node = &mut self.servers[server];
-        // What it has applied is committed, so the leader has it, too.
-        let differs = |place: &usize| {
-            let pair = node.log.get(*place).zip(log.get(*place));
-            pair.is_none_or(|(own, other)| !Arc::ptr_eq(own, other))
-        };
-        let common = (node.applied..).find(differs).unwrap_or(node.applied);
-        node.log.truncate(common);
-        node.log
-            .extend_from_slice(log.get(common..).unwrap_or_default());
-        self.apply_up_to(server, committed);
-        let zxid = self.servers[server].log[..committed].last();
-        self.servers[server].view.zxid = zxid.map_or(0, |last| last.zxid);
+        self.copy_log(server, leader);
         let link = self.connect_servers(leader, server);
-        self.servers[server].change_role(Role::Following(Following {
+        let node = &mut self.servers[server];
+        let acked = node.log.len();
+        node.change_role(Role::Following(Following {
             link,
             is_serving: false,
             heard: self.now,
@@ -142,8 +135,9 @@ impl Ensemble {
         self.number_sessions(server);
         let member = Member {
             link,
-            acked: log.len(),
+            acked,
             heard: self.now,
+            pinged: self.now,
         };
         let leading = self.servers[leader].leading();
         let former = leading.and_then(|leading| leading.members.insert(server, member));
@@ -156,6 +150,26 @@ impl Ensemble {
             server,
             life,
         });
+    }
+
+    fn copy_log(&mut self, server: usize, leader: usize) {
+        let node = &self.servers[leader];
+        let (log, committed) = (node.log.clone(), node.committed);
+        let node = &mut self.servers[server];
+        // What it has applied is committed, so the leader has it, too.
+        let differs = |place: &usize| {
+            let pair = node.log.get(*place).zip(log.get(*place));
+            pair.is_none_or(|(own, other)| !Arc::ptr_eq(own, other))
+        };
+        let common = (node.applied..).find(differs).unwrap_or(node.applied);
+        node.log.truncate(common);
+        node.log
+            .extend_from_slice(log.get(common..).unwrap_or_default());
+        self.apply_up_to(server, committed);
+        let node = &mut self.servers[server];
+        let last = committed.checked_sub(1).and_then(|last| log.get(last));
+        node.view.zxid = last.map_or(0, |last| last.zxid);
+        node.epoch = self.epoch;
     }
 
     /// Starts the numbers of the sessions that begin at a server, which no earlier one has.

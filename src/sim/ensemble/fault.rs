@@ -67,6 +67,14 @@ pub enum Fault {
         /// The path of the node.
         path: String,
     },
+    /// Has a server keep a node that is deleted, as one whose data have diverged: its clients
+    /// see the node for ever, and get no event.
+    Ghost {
+        /// The number of the server, from 0.
+        server: usize,
+        /// The path of the node.
+        path: String,
+    },
     /// Carries out the next request, or the next one of a kind, and ends the connection
     /// instead of answering.
     LoseNextReply {
@@ -85,9 +93,12 @@ pub enum Fault {
         /// `None` stands for all.
         server: Option<usize>,
     },
-    /// Has one in five of the leader's pings leave late, by up to this much; zero ends it.
+    /// Has one in five of the leader's pings leave late, by up to this much, and those after it
+    /// not before it; zero ends it.
     LatePings {
         /// The longest delay.
         by: Duration,
     },
+    /// Ends all faults that last, but for `Ghost`.
+    Calm,
 }

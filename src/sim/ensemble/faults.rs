@@ -7,7 +7,7 @@ use super::history::SessionEnd;
 use super::message::{Ask, Deed};
 use super::server::Role;
 use super::state::Ensemble;
-use crate::embedded::{Identity, Write};
+use crate::embedded::{Faults, Identity, Write};
 use crate::jute::Op;
 
 /// What Curator writes into the node of a holder that is to release its lock.
@@ -15,14 +15,15 @@ const REVOKE: &[u8] = b"__REVOKE__";
 
 impl Ensemble {
     /// Brings about a fault, or ends it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no server of that number.
     pub fn fault(&mut self, now: Duration, fault: Fault) {
         self.run_until(now);
         match fault {
             Fault::Cut { server } => self.servers[server].is_cut = true,
-            Fault::Heal { server } => {
-                self.servers[server].is_cut = false;
-                self.release_held(server);
-            }
+            Fault::Heal { server } => self.heal(server),
             Fault::Lag { server, by } => self.servers[server].lag = by,
             Fault::CatchUp { server } => self.catch_up(server),
             Fault::Crash { server } => {
@@ -30,14 +31,11 @@ impl Ensemble {
                 self.servers[server].change_role(Role::Down);
                 self.servers[server].paused_until = Duration::ZERO;
             }
-            Fault::Restart { server } => {
-                if matches!(self.servers[server].role, Role::Down) {
-                    self.seek(server);
-                }
-            }
+            Fault::Restart { server } => self.restart(server),
             Fault::Pause { server, time } => {
                 let until = self.now.saturating_add(time);
-                self.servers[server].paused_until = until;
+                let node = &mut self.servers[server];
+                node.paused_until = node.paused_until.max(until);
             }
             Fault::ChangeLeader { to } => {
                 self.favourite = Some(to);
@@ -45,13 +43,39 @@ impl Ensemble {
                     self.resign(leader);
                 }
             }
+            Fault::Ghost { server, path } => {
+                self.servers[server].ghosts.insert(path);
+            }
             Fault::LoseNextReply { kind } => self.faults.drop_next_reply(kind),
             Fault::Refuse { server, on } => self.servers[server].refuses = on,
             Fault::Disconnect { server } => self.disconnect(server),
             Fault::LatePings { by } => self.late_pings = by,
+            Fault::Calm => self.calm(),
             Fault::Expire { .. } | Fault::Evict { .. } | Fault::Revoke { .. } => {
                 self.interfere(fault);
             }
+        }
+    }
+
+    fn heal(&mut self, server: usize) {
+        self.servers[server].is_cut = false;
+        self.release_later(server);
+    }
+
+    fn restart(&mut self, server: usize) {
+        if matches!(self.servers[server].role, Role::Down) {
+            self.seek(server);
+        }
+    }
+
+    fn calm(&mut self) {
+        self.faults = Faults::default();
+        self.late_pings = Duration::ZERO;
+        for server in 0..self.servers.len() {
+            self.servers[server].refuses = false;
+            self.heal(server);
+            self.restart(server);
+            self.catch_up(server);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a leader does: it orders what is asked for, commits what a quorum has logged, and
 //! ends sessions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::history::SessionEnd;
@@ -40,10 +40,7 @@ impl Ensemble {
                 timeout_ms,
                 connection,
             } => {
-                let valid = leading.tracker.touch(session, timeout_ms, now_ms);
-                if valid {
-                    leading.tracker.set_owner(session, follower);
-                }
+                let valid = self.take_over(leader, follower, session, timeout_ms);
                 let answer = Message::Revalidated { connection, valid };
                 self.send(link, Towards::Follower, answer);
             }
@@ -55,8 +52,25 @@ impl Ensemble {
                 leading.members.remove(&follower);
                 self.links.remove(&link);
             }
+            // The others go to followers.
             _ => {}
         }
+    }
+
+    /// Lets a session move to a server, which touches it; returns whether it is alive.
+    pub(super) fn take_over(
+        &mut self,
+        leader: usize,
+        server: usize,
+        session: i64,
+        timeout_ms: u64,
+    ) -> bool {
+        let now_ms = self.leader_ms(leader);
+        let leading = self.servers[leader].leading();
+        leading.is_some_and(|leading| {
+            leading.tracker.set_owner(session, server);
+            leading.tracker.touch(session, timeout_ms, now_ms)
+        })
     }
 
     /// Puts what is asked for at the end of the log.
@@ -83,7 +97,12 @@ impl Ensemble {
         }
         leading.zxid += 1;
         let zxid = leading.zxid;
-        let transaction = Arc::new(Transaction { zxid, ms, ask });
+        let transaction = Arc::new(Transaction {
+            zxid,
+            ms,
+            ask,
+            outcome: OnceLock::new(),
+        });
         self.servers[leader].log.push(Arc::clone(&transaction));
         for link in self.links_of(leader) {
             let message = Message::Propose(Arc::clone(&transaction));
@@ -169,15 +188,34 @@ impl Ensemble {
     }
 
     fn ping_all(&mut self, leader: usize) {
-        for link in self.links_of(leader) {
-            if self.late_pings.is_zero() || self.chance.u8(..5) != 0 {
-                self.ping(leader, link);
-                continue;
-            }
-            let late = self.draw(Duration::ZERO..=self.late_pings);
-            let server = leader;
-            self.after(late, Event::Ping { server, link });
+        let Role::Leading(leading) = &self.servers[leader].role else {
+            return;
+        };
+        let members: Vec<_> = leading.members.keys().copied().collect();
+        for member in members {
+            let is_late = !self.late_pings.is_zero() && self.chance.u8(..5) == 0;
+            let late = match is_late {
+                true => self.draw(Duration::ZERO..=self.late_pings),
+                false => Duration::ZERO,
+            };
+            self.ping_later(leader, member, late);
         }
+    }
+
+    /// Pings a follower, but not before an earlier ping has left.
+    fn ping_later(&mut self, leader: usize, member: usize, late: Duration) {
+        let now = self.now;
+        let leading = self.servers[leader].leading();
+        let Some(member) = leading.and_then(|leading| leading.members.get_mut(&member)) else {
+            return;
+        };
+        member.pinged = member.pinged.max(now + late);
+        let (link, leaves) = (member.link, member.pinged);
+        if leaves <= now {
+            return self.ping(leader, link);
+        }
+        let server = leader;
+        self.agenda.add(leaves, Event::Ping { server, link });
     }
 
     pub(super) fn ping(&mut self, leader: usize, link: LinkNo) {

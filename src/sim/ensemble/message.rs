@@ -1,11 +1,13 @@
 //! What the servers tell each other, and the connections on which they do.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::connection::ConnectionNo;
 use super::history::SessionEnd;
 use crate::embedded::{Identity, Write};
+use crate::jute::{ErrorCode, Reply};
 
 /// The number of a connection between a follower and its leader.
 pub(super) type LinkNo = u64;
@@ -17,6 +19,19 @@ pub(super) struct Transaction {
     /// Since the epoch.
     pub(super) ms: i64,
     pub(super) ask: Ask,
+    /// What the first server to apply it found, which is the leader if all is well: a server
+    /// whose data differ answers the same.
+    pub(super) outcome: OnceLock<Result<Reply, ErrorCode>>,
+}
+
+impl Transaction {
+    pub(super) fn has_failed(&self) -> bool {
+        match self.outcome.get() {
+            Some(Ok(Reply::Multi(results))) => results.iter().any(Result::is_err),
+            Some(outcome) => outcome.is_err(),
+            None => false,
+        }
+    }
 }
 
 /// What a server asks the leader to order.
@@ -90,19 +105,20 @@ pub(super) enum Towards {
 pub(super) struct Link {
     pub(super) leader: usize,
     pub(super) follower: usize,
-    /// When the last message towards the leader arrives, and towards the follower.
-    pub(super) last: [Duration; 2],
-    /// What could not be delivered because a server is cut off.
-    pub(super) held: Vec<(Towards, Message)>,
+    /// What is on its way, with the times of its arrival.
+    to_leader: Queue,
+    to_follower: Queue,
 }
+
+type Queue = VecDeque<(Duration, Message)>;
 
 impl Link {
     pub(super) fn new(leader: usize, follower: usize) -> Self {
         Self {
             leader,
             follower,
-            last: [Duration::ZERO; 2],
-            held: Vec::new(),
+            to_leader: Queue::new(),
+            to_follower: Queue::new(),
         }
     }
 
@@ -113,11 +129,10 @@ impl Link {
         }
     }
 
-    pub(super) fn last_mut(&mut self, towards: Towards) -> &mut Duration {
-        let [leader, follower] = &mut self.last;
+    pub(super) fn queue(&mut self, towards: Towards) -> &mut Queue {
         match towards {
-            Towards::Leader => leader,
-            Towards::Follower => follower,
+            Towards::Leader => &mut self.to_leader,
+            Towards::Follower => &mut self.to_follower,
         }
     }
 }

@@ -22,7 +22,7 @@ impl Ensemble {
     /// Returns until when the server of an event is paused.
     fn busy_until(&self, event: &Event) -> Option<Duration> {
         let server = match event {
-            Event::Deliver { link, towards, .. } => self.links.get(link)?.receiver(*towards),
+            Event::Deliver { link, towards } => self.links.get(link)?.receiver(*towards),
             Event::Round { server, .. }
             | Event::Ping { server, .. }
             | Event::Tick { server, .. }
@@ -40,11 +40,7 @@ impl Ensemble {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Deliver {
-                link,
-                towards,
-                message,
-            } => self.deliver(link, towards, message),
+            Event::Deliver { link, towards } => self.deliver(link, towards),
             Event::Round { server, life } if self.is_life(server, life) => self.round(server),
             Event::Ping { server, link } => self.ping(server, link),
             Event::Tick { server, life } if self.is_life(server, life) => self.tick(server),
@@ -92,50 +88,59 @@ impl Ensemble {
         let Some(end) = self.links.get_mut(&link) else {
             return;
         };
+        let queue = end.queue(towards);
         // What was sent later does not come earlier.
-        let last = end.last_mut(towards);
-        *last = arrival.max(*last);
-        let event = Event::Deliver {
-            link,
-            towards,
-            message,
-        };
-        self.agenda.add(*last, event);
+        let arrival = queue.back().map_or(arrival, |(last, _)| arrival.max(*last));
+        queue.push_back((arrival, message));
+        self.agenda.add(arrival, Event::Deliver { link, towards });
     }
 
-    fn deliver(&mut self, link: LinkNo, towards: Towards, message: Message) {
-        let Some(end) = self.links.get_mut(&link) else {
+    /// Delivers what has arrived, unless the link is cut.
+    fn deliver(&mut self, link: LinkNo, towards: Towards) {
+        while let Some(message) = self.next_message(link, towards) {
+            self.hand_over(link, towards, message);
+        }
+    }
+
+    fn next_message(&mut self, link: LinkNo, towards: Towards) -> Option<Message> {
+        let now = self.now;
+        let end = self.links.get_mut(&link)?;
+        let is_cut = |server: usize| self.servers[server].is_cut;
+        if is_cut(end.leader) || is_cut(end.follower) {
+            return None;
+        }
+        let first = end.queue(towards).pop_front_if(|(at, _)| *at <= now)?;
+        Some(first.1)
+    }
+
+    /// Plans to deliver what has waited for the end of a cut.
+    pub(super) fn release_later(&mut self, server: usize) {
+        let ends = |link: &Link| link.leader == server || link.follower == server;
+        let links = self.links.iter().filter(|(_, link)| ends(link));
+        let links: Vec<_> = links.map(|(number, _)| *number).collect();
+        for link in links {
+            for towards in [Towards::Leader, Towards::Follower] {
+                let hop = self.hop();
+                self.after(hop, Event::Deliver { link, towards });
+            }
+        }
+    }
+
+    fn hand_over(&mut self, link: LinkNo, towards: Towards, message: Message) {
+        let Some(end) = self.links.get(&link) else {
             return;
         };
         let (leader, follower) = (end.leader, end.follower);
-        if self.servers[leader].is_cut || self.servers[follower].is_cut {
-            end.held.push((towards, message));
-            return;
-        }
         match towards {
             Towards::Leader if self.has_member(leader, follower, link) => {
                 self.at_leader(leader, follower, message);
             }
             Towards::Follower if self.follows(follower, link) => {
-                self.at_follower(follower, message)
+                self.at_follower(follower, message);
             }
             // The receiver has left this connection; nothing follows a reset.
             _ if matches!(message, Message::Reset) => drop(self.links.remove(&link)),
             _ => {}
-        }
-    }
-
-    /// Sends again what could not be delivered.
-    pub(super) fn release_held(&mut self, server: usize) {
-        let ends = |link: &Link| link.leader == server || link.follower == server;
-        let links: Vec<_> = self.links.iter().filter(|(_, link)| ends(link)).collect();
-        let links: Vec<_> = links.iter().map(|(number, _)| **number).collect();
-        for number in links {
-            let held = self.links.get_mut(&number).map(|link| &mut link.held);
-            let held = held.map(std::mem::take).unwrap_or_default();
-            for (towards, message) in held {
-                self.send(number, towards, message);
-            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! One server of the ensemble.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ pub(super) struct ServerNode {
     /// Cut off from the other servers.
     pub(super) is_cut: bool,
     pub(super) paused_until: Duration,
+    /// Of the last leader that it had; kept over a crash, as the log.
+    pub(super) epoch: i64,
     pub(super) log: Vec<Arc<Transaction>>,
     /// How much of the log is committed, as far as the server knows.
     pub(super) committed: usize,
@@ -34,6 +36,8 @@ pub(super) struct ServerNode {
     /// The connection of each session.
     pub(super) clients: BTreeMap<i64, ConnectionNo>,
     pub(super) latest_session: i64,
+    /// The nodes that it does not delete.
+    pub(super) ghosts: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -74,6 +78,8 @@ pub(super) struct Member {
     pub(super) acked: usize,
     /// When it last sent something.
     pub(super) heard: Duration,
+    /// When the last ping to it leaves.
+    pub(super) pinged: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +98,7 @@ impl ServerNode {
             refuses: false,
             is_cut: false,
             paused_until: Duration::ZERO,
+            epoch: 0,
             log: Vec::new(),
             committed: 0,
             applied: 0,
@@ -102,6 +109,7 @@ impl ServerNode {
             touched: BTreeMap::new(),
             clients: BTreeMap::new(),
             latest_session: 0,
+            ghosts: BTreeSet::new(),
         }
     }
 
@@ -138,6 +146,22 @@ impl ServerNode {
     /// The number of the last transaction in the log.
     pub(super) fn last_logged(&self) -> i64 {
         self.log.last().map_or(0, |last| last.zxid)
+    }
+
+    pub(super) fn begin_session(&mut self, session: i64, timeout_ms: u64) {
+        self.sessions.insert(session, timeout_ms);
+        if self.following().is_some() {
+            // Every follower touches a session that it sees begin.
+            self.touched.insert(session, timeout_ms);
+        }
+    }
+
+    pub(super) fn end_session(&mut self, session: i64) {
+        self.sessions.remove(&session);
+        self.touched.remove(&session);
+        if let Some(leading) = self.leading() {
+            leading.tracker.remove(session);
+        }
     }
 
     /// Begins another role; what was planned in the former is void.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::config::EnsembleConfig;
 use super::connection::{Connection, ConnectionNo, Output};
 use super::history::Change;
-use super::message::{Link, LinkNo, Message, Towards};
+use super::message::{Link, LinkNo, Towards};
 use super::server::ServerNode;
 use crate::embedded::{Faults, ServerConfig};
 
@@ -48,10 +48,10 @@ pub(super) struct Agenda {
 
 #[derive(Debug)]
 pub(super) enum Event {
+    /// Something has arrived, or could not before.
     Deliver {
         link: LinkNo,
         towards: Towards,
-        message: Message,
     },
     /// A leader's half tick: pings, and whether there is a quorum.
     Round {
@@ -215,8 +215,10 @@ impl Ensemble {
         self.connections.len()
     }
 
+    /// The leader, unless another has applied more.
     fn best_informed(&self) -> &ServerNode {
-        let best = self.servers.iter().max_by_key(|server| server.applied);
+        let rank = |server: &&ServerNode| (server.applied, server.leads());
+        let best = self.servers.iter().max_by_key(rank);
         best.expect("there is a server")
     }
 

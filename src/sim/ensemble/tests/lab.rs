@@ -116,8 +116,13 @@ impl Lab {
     pub(super) fn dial(&mut self, server: usize) -> ConnectionNo {
         let connection = self.ensemble.accept(self.now, server);
         let connection = connection.expect("the server accepts");
-        self.ears.insert(connection, Ear::default());
+        self.welcome(connection);
         connection
+    }
+
+    /// Listens to a connection.
+    pub(super) fn welcome(&mut self, connection: ConnectionNo) {
+        self.ears.insert(connection, Ear::default());
     }
 
     pub(super) fn send(&mut self, connection: ConnectionNo, bytes: &[u8]) {
@@ -137,6 +142,11 @@ impl Lab {
         self.greet(connection, request);
         let has_heard = |lab: &Self| !lab.heard(connection).is_empty();
         self.until("a client is greeted", has_heard);
+        self.greeting(connection)
+    }
+
+    /// Returns the client, if it has been greeted.
+    pub(super) fn greeting(&self, connection: ConnectionNo) -> Option<Client> {
         match self.heard(connection).first() {
             Some(Heard::Hello(reply)) if 0 < reply.timeout_ms => Some(Client {
                 connection,

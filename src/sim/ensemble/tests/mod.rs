@@ -3,5 +3,7 @@
 mod bound;
 mod lab;
 mod order;
+mod requests;
 mod servers;
 mod sessions;
+mod storm;

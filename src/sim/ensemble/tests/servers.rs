@@ -97,6 +97,61 @@ fn a_leader_cut_off_commits_nothing_and_resigns() {
 }
 
 #[test]
+fn what_an_old_leader_logged_alone_loses_to_a_newer_epoch() {
+    for seed in 0..10 {
+        let mut lab = Lab::new(config(), seed);
+        let (leader, others) = lab.roles();
+        let client = lab.client(leader, LONG);
+        lab.run_for(ms(10));
+        lab.fault(Fault::Cut { server: leader });
+        lab.ask(client.connection, &create("/a", CreateMode::Persistent));
+        lab.until("another leads", |lab| lab.ensemble.leader().is_some());
+        // It changes nothing before it crashes, so no log goes further than the old leader's.
+        let next = lab.ensemble.leader().unwrap();
+        lab.fault(Fault::Crash { server: next });
+        lab.fault(Fault::Heal { server: leader });
+        lab.until("a third leads", |lab| lab.ensemble.leader().is_some());
+        assert!(others.contains(&lab.ensemble.leader().unwrap()));
+        assert_eq!(lab.ensemble.nodes(), [""; 0]);
+    }
+}
+
+#[test]
+fn nobody_follows_a_leader_that_has_been_replaced() {
+    let slow = EnsembleConfig {
+        tick: ms(2000),
+        sync_limit: 2,
+        election: ms(1)..=ms(1),
+        ..config()
+    };
+    for seed in 0..10 {
+        let mut lab = Lab::new(slow.clone(), seed);
+        let (leader, _) = lab.roles();
+        let time = ms(20_000);
+        lab.fault(Fault::Pause {
+            server: leader,
+            time,
+        });
+        lab.run_to(ms(19_980));
+        let next = lab.ensemble.leader().unwrap();
+        let third = 3 - leader - next;
+        let client = lab.client(next, ms(10_000));
+        lab.create(client.connection, "/a", CreateMode::Persistent);
+        lab.fault(Fault::Crash { server: third });
+        lab.run_to(time);
+        // The old leader is back, and has not yet seen that it has no quorum.
+        lab.fault(Fault::Restart { server: third });
+        lab.run_for(ms(10));
+        let seeing = lab.client(third, ms(10_000));
+        let seen = lab.code(seeing.connection, &Request::exists("/a"));
+        assert_eq!(seen, ErrorCode::OK, "{seed}");
+        lab.run_for(ms(5000));
+        assert_eq!(lab.ensemble.leader(), Some(next));
+        assert!(!lab.is_closed(client.connection), "{seed}");
+    }
+}
+
+#[test]
 fn a_new_leader_refreshes_the_sessions_and_all_connections_end() {
     let mut lab = Lab::new(config(), 4);
     let (_, followers) = lab.roles();

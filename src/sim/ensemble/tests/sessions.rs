@@ -7,8 +7,14 @@ use crate::jute::{ConnectRequest, CreateMode, ErrorCode, Request};
 use crate::sim::ensemble::{EnsembleConfig, Fault, SessionEnd};
 
 #[test]
-fn a_timeout_is_negotiated_at_each_handshake() {
-    let mut lab = Lab::new(config(), 1);
+fn a_timeout_is_negotiated_and_counts_from_each_handshake() {
+    for seed in 0..10 {
+        negotiate(seed);
+    }
+}
+
+fn negotiate(seed: u64) {
+    let mut lab = Lab::new(config(), seed);
     let client = lab.client(0, ms(1));
     assert_eq!(client.reply.timeout_ms, 200);
     // The followers touch a session that begins with the timeout it begins with.
