@@ -76,7 +76,7 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
 pub(crate) struct Capabilities {
     /// `Request::Multi` works.
     pub(crate) multi: bool,
-    /// `Request::Sync` works.
+    /// `Request::Sync` waits for all that the session has asked for.
     pub(crate) sync: bool,
     /// After a break the same session may go on, and the transport says whether it does.
     pub(crate) resumes: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Capabilities {
 impl Capabilities {
     /// The request whose answer makes the next listing of `dir` up to date.
     ///
-    /// Without `sync`, a write that fails does the same.
+    /// Otherwise a write that fails does the same: a refusal comes through the quorum too.
     pub(crate) fn sync(self, dir: &str) -> Request {
         match self.sync {
             true => Request::Sync {

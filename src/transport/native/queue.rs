@@ -129,6 +129,12 @@ impl RequestQueue {
         mem::take(&mut self.pending)
     }
 
+    /// The open request with this number.
+    pub(super) fn numbered(&self, xid: i32) -> Option<&Request> {
+        let pending = self.pending.iter().find(|pending| pending.xid == xid);
+        pending.map(|pending| &pending.request)
+    }
+
     pub(super) fn oldest(&self) -> Option<&Request> {
         self.pending.front().map(|pending| &pending.request)
     }

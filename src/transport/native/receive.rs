@@ -238,6 +238,7 @@ impl Connection {
         };
         if pending.xid != header.xid {
             state.forget_watch(&pending);
+            state.learn_from(header);
             drop(state);
             pending.answer(Err(Failure::Lost));
             return Err(End::Broken("a reply came out of order".to_owned()));
@@ -337,6 +338,14 @@ impl Connection {
 }
 
 impl State {
+    /// A server of version 3.4 refuses what it does not know at once, before it answers what
+    /// came earlier, and hangs up: without this it would do so again and again.
+    fn learn_from(&mut self, refusal: ReplyHeader) {
+        if let Some(request) = self.queue.numbered(refusal.xid) {
+            self.features.refused(request, refusal.code);
+        }
+    }
+
     /// Keeps the watch of a request only if the server set it.
     fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
         let Some(id) = pending.watch else { return };

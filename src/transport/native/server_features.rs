@@ -17,7 +17,6 @@ pub(super) struct Features {
     age: Age,
     hangups: u8,
     multi: bool,
-    sync: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,7 +33,6 @@ impl Default for Features {
             age: Age::Unknown,
             hangups: 0,
             multi: true,
-            sync: true,
         }
     }
 }
@@ -43,7 +41,10 @@ impl Features {
     pub(super) fn capabilities(self) -> Capabilities {
         Capabilities {
             multi: self.multi,
-            sync: self.sync,
+            // A leader answers its own clients' at once. It holds one back behind what the
+            // session asked of another server only while it sends that through its commit
+            // processor (ZOOKEEPER-3690); a write is carried out after it in any case.
+            sync: false,
             resumes: true,
         }
     }
@@ -81,10 +82,6 @@ impl Features {
             }
             Request::Multi(_) if unknown => {
                 self.multi = false;
-                false
-            }
-            Request::Sync { .. } if unknown => {
-                self.sync = false;
                 false
             }
             _ => false,
@@ -203,14 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn multi_and_sync_are_reported_as_missing_once_the_server_said_so() {
+    fn multi_is_reported_as_missing_once_the_server_said_so() {
         let mut features = Features::default();
         let multi = Request::Multi(Vec::new());
-        let sync = Request::Sync { path: "/".into() };
         assert!(!features.refused(&multi, ErrorCode::NO_NODE));
-        assert!(features.capabilities().multi && features.capabilities().sync);
+        assert!(features.capabilities().multi);
         assert!(!features.refused(&multi, ErrorCode::UNIMPLEMENTED));
-        assert!(!features.refused(&sync, ErrorCode::UNIMPLEMENTED));
-        assert!(!features.capabilities().multi && !features.capabilities().sync);
+        assert!(!features.capabilities().multi);
     }
 }

@@ -22,12 +22,15 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// An operation, and the nodes that it held.
+pub(crate) type Held = (Process, usize, Vec<String>);
+
 /// What all of a run write down.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<Entry>>>,
     /// The nodes that each operation held.
-    nodes: Arc<Mutex<Vec<(Process, usize, Vec<String>)>>>,
+    nodes: Arc<Mutex<Vec<Held>>>,
 }
 
 impl Journal {
@@ -53,7 +56,7 @@ impl Journal {
         entries
     }
 
-    pub(crate) fn nodes(&self) -> Vec<(Process, usize, Vec<String>)> {
+    pub(crate) fn nodes(&self) -> Vec<Held> {
         self.nodes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

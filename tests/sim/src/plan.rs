@@ -172,7 +172,7 @@ impl Plan {
             servers,
             tick,
             timeout,
-            old: false && rng.u8(..10) == 0,
+            old: rng.u8(..10) == 0,
             containers_vanish: rng.u8(..4) == 0,
             threads: threads(&mut rng, timeout),
             link: link(&mut rng, timeout),

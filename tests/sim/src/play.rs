@@ -103,12 +103,26 @@ fn await_return<'a>(mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
         while !main.is_finished() {
             assert!(
                 sim::elapsed() < until,
-                "a call never returns:\n{}",
-                sim::story()
+                "a call never returns:\n{}{}",
+                sim::story(),
+                servers()
             );
             sim::sleep(ms(50));
         }
     }
+}
+
+/// What the servers have, and how it came to be.
+fn servers() -> String {
+    let nodes = contenders().join("\n    ");
+    ensemble(|ensemble, _| {
+        let from = ensemble.history().len().saturating_sub(60);
+        let changes = ensemble.history().iter().skip(from);
+        let changes: Vec<_> = changes
+            .map(|change| format!("{:?} {:#x} {:?}", change.at, change.zxid, change.what))
+            .collect();
+        format!("nodes:\n    {nodes}\n{}", changes.join("\n"))
+    })
 }
 
 fn build(plan: &Plan) {

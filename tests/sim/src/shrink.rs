@@ -31,7 +31,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         all.push(smaller);
     };
     for number in 0..plan.troubles.len() {
-        add(&|plan| drop(plan.troubles.remove(number)));
+        add(&|plan| {
+            plan.troubles.remove(number);
+        });
     }
     // A client keeps its number, which troubles refer to.
     for (number, client) in plan.clients.iter().enumerate() {
@@ -41,7 +43,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         for thread in 0..client.threads.len() {
             add(&|plan| drop(plan.clients[number].threads.remove(thread)));
             for step in 0..client.threads[thread].len() {
-                add(&|plan| drop(plan.clients[number].threads[thread].remove(step)));
+                add(&|plan| {
+                    plan.clients[number].threads[thread].remove(step);
+                });
             }
         }
     }
