@@ -40,6 +40,11 @@ pub fn note(text: &str) {
     }
 }
 
+/// Whether the calling thread is part of a run.
+pub fn is_inside() -> bool {
+    try_here().is_some()
+}
+
 /// Whether lines are kept.
 pub fn records() -> bool {
     try_here().is_some_and(|here| here.state().record)

@@ -159,6 +159,72 @@ pub(crate) enum What {
     },
 }
 
+/// Plans that are written by hand: one thing happens, in a quiet ensemble of three.
+#[cfg(test)]
+impl Plan {
+    pub(crate) fn quiet(clients: Vec<ClientPlan>) -> Self {
+        Self {
+            seed: 0,
+            servers: 3,
+            tick: 50,
+            timeout: 450,
+            old: false,
+            containers_vanish: false,
+            threads: Threads {
+                switch: 0.2,
+                pause: 0.0,
+                longest: 1,
+            },
+            link: LinkPlan {
+                latency: (100, 1000),
+                window: 1 << 20,
+                piece: usize::MAX,
+            },
+            clients,
+            troubles: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with(mut self, at: u64, lasts: u64, what: What) -> Self {
+        self.troubles.push(Trouble { at, lasts, what });
+        self
+    }
+}
+
+#[cfg(test)]
+impl ClientPlan {
+    pub(crate) fn of(threads: Vec<Vec<Step>>) -> Self {
+        Self {
+            handoffs: 0,
+            threads,
+            end: ClientEnd::Close,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Step {
+    /// Takes a lock at this time of the thread's, for so long as it takes, and holds it.
+    pub(crate) fn of(rest: u64, lock: Lock, hold: u64) -> Self {
+        Self {
+            rest,
+            lock,
+            limit: None,
+            cancel: None,
+            hold,
+            end: Release::Unlock,
+            panics_in_on_wait: false,
+        }
+    }
+
+    pub(crate) fn within(self, limit: u64) -> Self {
+        Self {
+            limit: Some(limit),
+            ..self
+        }
+    }
+}
+
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);

@@ -1,7 +1,20 @@
 //! What the simulation itself promises.
 
-use crate::plan::Plan;
+use crate::plan::{ClientPlan, Lock, Plan, Step, What};
 use crate::play::play;
+
+/// Plays a plan in many orders of its threads and messages.
+fn under_many_seeds(plan: &Plan) {
+    for seed in 0..300 {
+        let plan = Plan {
+            seed,
+            ..plan.clone()
+        };
+        if let Err(story) = play(&plan, true) {
+            panic!("seed {seed}: {story}");
+        }
+    }
+}
 
 /// A seed repeats a run, bit by bit.
 #[test]
@@ -17,4 +30,45 @@ fn a_seed_repeats_its_run() {
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!(one.1, other.1, "seed {seed}");
     }
+}
+
+// What seeds have found. Each is a plan, which outlives the way in which plans are made of seeds.
+
+/// A `sync` at the leader did not wait for the create (seed 20810).
+#[test]
+fn a_create_that_is_carried_out_late_is_found_by_the_client_that_looks_for_it() {
+    let steps = vec![
+        Step::of(2, Lock::Mutex(0), 540),
+        Step::of(11, Lock::Read, 417),
+        Step::of(37, Lock::Mutex(0), 7),
+    ];
+    let plan = Plan::quiet(vec![ClientPlan::of(vec![steps])])
+        .with(933, 743, What::CutServer { server: 0 })
+        .with(1032, 427, What::PauseServer { server: 2 });
+    under_many_seeds(&plan);
+}
+
+/// Each took another's refusal for a broken connection, and all began again (seed 20057).
+#[test]
+fn threads_that_begin_together_get_on_with_servers_of_version_3_4() {
+    let threads = (0..5).map(|_| vec![Step::of(0, Lock::Mutex(0), 5)]);
+    let plan = Plan {
+        old: true,
+        ..Plan::quiet(vec![ClientPlan::of(threads.collect())])
+    };
+    under_many_seeds(&plan);
+}
+
+/// The pause after a failed request did not look at the limit (seed 4414).
+#[test]
+fn a_connection_that_breaks_just_before_the_limit_does_not_make_a_call_late() {
+    let steps = (0..12)
+        .map(|_| Step::of(9, Lock::Permit, 2).within(21))
+        .collect();
+    let plan = Plan::quiet(vec![ClientPlan::of(vec![steps])])
+        .with(60, 30, What::Cut { client: 0 })
+        .with(160, 154, What::PauseServer { server: 0 })
+        .with(200, 100, What::PauseServer { server: 1 })
+        .with(230, 90, What::PauseServer { server: 2 });
+    under_many_seeds(&plan);
 }
