@@ -110,6 +110,25 @@ fn a_server_that_says_unimplemented_and_stays_is_asked_again_at_once() {
     assert_eq!(rig.status.snapshot().connects, 1);
 }
 
+/// As ZooKeeper 3.4: what it does not know is refused before earlier requests are answered.
+#[test]
+fn a_refusal_that_comes_before_earlier_replies_is_learned_from() {
+    let script = Script::new(|_, request| match request {
+        // Its reply waits for the quorum.
+        Request::Delete { .. } => Act::Ignore,
+        request if is_known(request.op()) => reply_to(&request),
+        _ => Act::RefuseAndClose(ErrorCode::UNIMPLEMENTED),
+    });
+    let server = Fake::start(script);
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let answers = rig.send(vec![delete("/b"), create("/a", CreateMode::Ephemeral)]);
+    assert_eq!(one(&answers), Err(Failure::Lost));
+    assert_eq!(one(&answers), Err(Failure::Lost));
+    rig.reconnected();
+    let again = rig.ask(create("/a", CreateMode::Ephemeral));
+    assert_eq!(again, Ok(created("/a")));
+}
+
 /// A server that hangs up on requests that it does not know, and resumes no session.
 fn forgetful_server() -> (Fake, Seen) {
     let seen = Seen::default();
