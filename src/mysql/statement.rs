@@ -21,6 +21,17 @@ const SLOTS: u32 = 64;
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
+/// Every statement is its own transaction, and waits only a second, the shortest that can
+/// be set, for a row or a table that another program has locked.
+///
+/// The rest takes back what an application may have set for the sessions of its pool: a
+/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
+/// that leaves rows out, a clock that stands.
+const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
+                       lock_wait_timeout = 1, \
+                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
+                       timestamp = DEFAULT";
+
 /// Before a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
 
@@ -51,6 +62,16 @@ pub(super) enum RowState {
     Own,
     /// Somebody has the lock; a program that uses the plain form has no lease.
     Taken { left: Option<Duration> },
+}
+
+/// Prepares a new connection; returns `false` if it has answered to something else.
+///
+/// The driver gives a connection back to its pool also when an answer was too late, which the
+/// next one to ask would take for its own.
+pub(super) fn prepare(conn: &mut Conn) -> Result<bool> {
+    let number = i64::from(fastrand::u32(..));
+    let answer = select_one(conn, &format!("{PREPARE}; SELECT {number}"))?;
+    Ok(answer == Some(number))
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
