@@ -14,7 +14,7 @@ use crate::support::within;
 use crate::{client, seconds};
 
 /// Four for statements, one for renewals, and those whose statements are still under way.
-const MOST: u64 = 11;
+pub(crate) const MOST: u64 = 11;
 
 fn connections(root: &mut Conn) -> u64 {
     let count = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'app'";

@@ -4,16 +4,27 @@
 #![cfg(feature = "mysql")]
 
 mod bounds;
+#[allow(dead_code)] // Written for the chaos tests, as the next two.
+#[path = "../chaos/checker.rs"]
+mod checker;
 mod cuts;
 mod database;
 mod doubt;
 mod faults;
 mod forked;
+#[allow(dead_code)]
+#[path = "../chaos/history.rs"]
+mod history;
 mod leases;
 mod locks;
+#[path = "../chaos/ops.rs"]
+mod ops;
 mod pool;
 mod relay;
 mod storm;
+#[allow(dead_code)]
+#[path = "../chaos/story.rs"]
+mod story;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
