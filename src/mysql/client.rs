@@ -1,5 +1,6 @@
 //! The client of a database, and its builder.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,8 +34,9 @@ impl Client {
     /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
     ///
     /// The documentation of the `mysql` crate lists the parameters of the URL; with
-    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else. Waits
-    /// for the connection, 15 seconds at most.
+    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else, and the
+    /// server's certificate must be of an authority in that file, or of a public one, for the
+    /// host in the URL. Waits for the connection, 15 seconds at most.
     ///
     /// # Errors
     ///
@@ -217,12 +219,28 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let shared = SharedClient::start(self.source?, self.timings)?;
+        let source = self.source?;
+        if let Source::Server(opts) = &source {
+            check_authorities(opts)?;
+        }
+        let shared = SharedClient::start(source, self.timings)?;
         shared.database.connect()?;
         Ok(Client {
             shared: Arc::new(shared),
         })
     }
+}
+
+/// Fails if the file of authorities cannot be read; the driver would not say which.
+fn check_authorities(opts: &Opts) -> Result<()> {
+    let path = opts.get_ssl_opts().and_then(|tls| tls.root_cert_path());
+    path.map_or(Ok(()), |path| match File::open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Database {
+            what: "read the authorities",
+            message: format!("{}: {error}", path.display()),
+        }),
+    })
 }
 
 fn checked(name: &str) -> Result<Arc<str>> {

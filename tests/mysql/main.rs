@@ -28,6 +28,7 @@ mod story;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
+mod tls;
 
 use std::time::Duration;
 
