@@ -1,10 +1,12 @@
 //! The client of a database, and its builder.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Opts, Pool};
+use ::mysql::{Opts, OptsBuilder, Pool};
 
 use crate::error::{Error, Result};
 use crate::mysql::connection::Source;
@@ -138,6 +140,7 @@ impl Client {
 #[must_use = "a builder does nothing until connect is called"]
 pub struct ClientBuilder {
     source: Result<Source>,
+    password_file: Option<PathBuf>,
     timings: Timings,
 }
 
@@ -149,7 +152,21 @@ impl ClientBuilder {
             poll: (Duration::from_millis(10), Duration::from_millis(500)),
             clean_every: Duration::from_secs(600),
         };
-        Self { source, timings }
+        Self {
+            source,
+            password_file: None,
+            timings,
+        }
+    }
+
+    /// Reads the password from this file, in place of one in the URL.
+    ///
+    /// A line break at the end is no part of it. The file is read once, by
+    /// [`connect`](Self::connect), which fails with [`Error::BadArgument`] for a pool. Defaults
+    /// to none.
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(path.into());
+        self
     }
 
     /// How long a lock lasts without a renewal; it is renewed every sixth of that.
@@ -219,10 +236,16 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let source = self.source?;
-        if let Source::Server(opts) = &source {
-            check_authorities(opts)?;
-        }
+        let source = match (self.source?, self.password_file) {
+            (Source::Server(opts), file) => source_of(opts, file.as_deref())?,
+            (pool, None) => pool,
+            (Source::Pool(_), Some(_)) => {
+                return Err(Error::BadArgument {
+                    name: "password_file",
+                    rule: "a pool has its own password",
+                });
+            }
+        };
         let shared = SharedClient::start(source, self.timings)?;
         shared.database.connect()?;
         Ok(Client {
@@ -231,16 +254,28 @@ impl ClientBuilder {
     }
 }
 
-/// Fails if the file of authorities cannot be read; the driver would not say which.
-fn check_authorities(opts: &Opts) -> Result<()> {
+/// Returns where to connect to, with this password if there is one.
+fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
     let path = opts.get_ssl_opts().and_then(|tls| tls.root_cert_path());
-    path.map_or(Ok(()), |path| match File::open(path) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::Database {
-            what: "read the authorities",
-            message: format!("{}: {error}", path.display()),
-        }),
-    })
+    if let Some(path) = path {
+        // The driver would not say which file it is.
+        File::open(path).map_err(|error| unreadable("read the authorities", path, &error))?;
+    }
+    let Some(path) = password_file else {
+        return Ok(Source::Server(opts));
+    };
+    let password = fs::read_to_string(path);
+    let password = password.map_err(|error| unreadable("read the password", path, &error))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    let opts = OptsBuilder::from_opts(opts).pass(Some(password));
+    Ok(Source::Server(opts.into()))
+}
+
+fn unreadable(what: &'static str, path: &Path, error: &io::Error) -> Error {
+    Error::Database {
+        what,
+        message: format!("{}: {error}", path.display()),
+    }
 }
 
 fn checked(name: &str) -> Result<Arc<str>> {

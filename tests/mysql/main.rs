@@ -17,10 +17,13 @@ mod forked;
 mod history;
 mod leases;
 mod locks;
+#[path = "../session/logs.rs"]
+mod logs;
 #[path = "../chaos/ops.rs"]
 mod ops;
 mod pool;
 mod relay;
+mod secrets;
 mod storm;
 #[allow(dead_code)]
 #[path = "../chaos/story.rs"]
