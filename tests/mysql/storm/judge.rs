@@ -1,6 +1,6 @@
 //! What has to be there when all is over, and what must never have been.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use mysql::prelude::Queryable;
 use mysql::{Error, Pool, PooledConn};
 use zklock::mysql::Client;
 
-use super::{Storm, T};
+use super::{Storm, T, user};
 use crate::checker::{self, Rules, Summary};
 use crate::history;
+use crate::relay::Relay;
 
 /// What an application has written, by its client.
 pub(super) type Written = (usize, Vec<u64>);
@@ -52,23 +53,29 @@ fn end(conn: &mut PooledConn) {
 }
 
 /// Returns how many connections the server has had of each client at most.
-pub(super) fn most_connections(storm: &Storm) -> BTreeMap<String, u64> {
-    let count = "SELECT USER, COUNT(*) FROM information_schema.PROCESSLIST \
-                 WHERE USER LIKE 'client%' GROUP BY USER";
-    let mut most: BTreeMap<String, u64> = BTreeMap::new();
+///
+/// Those that were cut or killed are not the client's any more, although the server has them
+/// until their statements end.
+pub(super) fn most_connections(storm: &Storm, relays: &[Relay]) -> Vec<usize> {
+    let all = "SELECT USER, HOST FROM information_schema.PROCESSLIST \
+               WHERE USER LIKE 'client%' AND COMMAND <> 'Killed'";
+    let mut most = vec![0; relays.len()];
     let mut conn = None;
     while !storm.is_over() {
         conn = conn.or_else(|| storm.conn());
-        let counts = conn.as_mut().map(|conn| conn.query(count));
-        match counts {
-            Some(Ok(counts)) => {
-                for (user, count) in counts {
-                    let most = most.entry(user).or_insert(count);
-                    *most = count.max(*most);
-                }
-            }
+        let all = conn
+            .as_mut()
+            .map(|conn| conn.query::<(String, String), _>(all));
+        let Some(Ok(all)) = all else {
             // The server is about to restart.
-            _ => conn = None,
+            conn = None;
+            continue;
+        };
+        for (client, most) in most.iter_mut().enumerate() {
+            let own = all.iter().filter(|(name, _)| *name == user(client));
+            let ports = own.filter_map(|(_, host)| host.rsplit(':').next()?.parse().ok());
+            let count = ports.filter(|port| !relays[client].has_cut(*port)).count();
+            *most = count.max(*most);
         }
         thread::sleep(Duration::from_millis(10));
     }
