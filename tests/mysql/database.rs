@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
-use crate::support::{eventually, free_port};
+use crate::support::{eventually, free_port, run};
 
 /// Shows what the library logs, if `ZKLOCK_TEST_LOG` is set.
 struct Logger;
@@ -50,6 +50,8 @@ impl Drop for Killed {
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
+    /// What is in its environment besides.
+    environment: Vec<(&'static str, PathBuf)>,
     process: Mutex<Option<Killed>>,
 }
 
@@ -73,16 +75,22 @@ impl Server {
     }
 
     pub(crate) fn start(options: &[&str]) -> Self {
-        let port = free_port();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
-        let server = Self {
-            folder,
-            port,
-            process: Mutex::new(None),
-        };
-        copy_template(&server.folder);
+        let server = Self::prepare(Vec::new());
         server.resume(options);
         server
+    }
+
+    /// A server with data, and this in its environment, that has not started yet.
+    pub(crate) fn prepare(environment: Vec<(&'static str, PathBuf)>) -> Self {
+        let port = free_port();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
+        copy_template(&folder);
+        Self {
+            folder,
+            port,
+            environment,
+            process: Mutex::new(None),
+        }
     }
 
     /// Kills the server as a crash does.
@@ -96,18 +104,41 @@ impl Server {
             .arg(format!("--socket={}/socket", self.folder.display()))
             .arg(format!("--port={}", self.port))
             .arg("--bind-address=127.0.0.1")
+            // Of two users the first one counts.
             .args(options)
+            .arg(format!("--user={}", user()))
+            .envs(self.environment.iter().cloned())
             .spawn()
             .expect("mariadbd starts");
         *locked(&self.process) = Some(Killed(process));
         let deadline = Instant::now() + Duration::from_secs(60);
         while let Err(error) = Conn::new(opts(&self.url("root", ""))) {
+            let log = || std::fs::read_to_string(self.folder.join("error.log"));
             assert!(
                 Instant::now() < deadline,
-                "MariaDB does not come up: {error}"
+                "MariaDB does not come up: {error}; {:?}",
+                log()
             );
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    pub(crate) fn root(&self) -> Conn {
+        Conn::new(opts(&self.url("root", ""))).expect("a connection")
+    }
+
+    /// Hands the data over to the user of MariaDB's package; returns the option for it.
+    ///
+    /// What copies data between the nodes of a cluster does not work as root.
+    pub(crate) fn give_up_root(&self) -> String {
+        let user = user();
+        if user != "root" {
+            return format!("--user={user}");
+        }
+        run(Command::new("chown")
+            .args(["-R", "mysql"])
+            .arg(&self.folder));
+        "--user=mysql".to_owned()
     }
 
     fn url(&self, user: &str, database: &str) -> String {
@@ -127,9 +158,9 @@ fn mariadb(folder: &Path) -> Command {
     let mut command = Command::new("mariadbd");
     command
         .arg("--no-defaults")
-        .arg(format!("--user={}", user()))
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
+        .arg(format!("--log-error={}/error.log", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
         // The tests run side by side, each with clients of its own.
         .arg("--max-connections=1000")
@@ -188,6 +219,12 @@ impl Database {
         database
     }
 
+    /// The same database on a copy of its server.
+    pub(crate) fn on(&self, server: Arc<Server>) -> Self {
+        let name = self.name.clone();
+        Self { server, name }
+    }
+
     pub(crate) fn empty_on(server: Arc<Server>) -> Self {
         let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         let mut conn = Conn::new(opts(&server.url("root", ""))).expect("a connection");
@@ -228,6 +265,13 @@ impl Database {
         Pool::new(opts).expect("a pool")
     }
 
+    /// The number of rows, if the table is there.
+    pub(crate) fn try_rows(&self) -> Option<u64> {
+        let mut conn = Conn::new(opts(&self.url())).ok()?;
+        conn.query_first("SELECT COUNT(*) FROM database_lock")
+            .ok()?
+    }
+
     pub(crate) fn rows(&self) -> u64 {
         let rows = self
             .conn()
@@ -249,6 +293,8 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Rules {
+    /// The port of the server.
+    to: u16,
     blackhole: bool,
     closed: bool,
     /// After this text the answer is swallowed, and the connection cut.
@@ -268,12 +314,14 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let rules = Arc::new(Mutex::new(Rules::default()));
-        let (to, shared) = (server.port, rules.clone());
+        locked(&rules).to = server.port;
+        let shared = rules.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if locked(&shared).closed {
                     break;
                 }
+                let to = locked(&shared).to;
                 // A server that is down is a connection that ends at once.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", to)) {
                     connect(&client, &server, &shared);
@@ -281,6 +329,11 @@ impl Proxy {
             }
         });
         Self { port, rules }
+    }
+
+    /// From now on new connections lead to this server.
+    pub(crate) fn lead_to(&self, server: &Server) {
+        locked(&self.rules).to = server.port;
     }
 
     /// From now on nothing gets through; or it does again, with what was sent meanwhile.

@@ -7,6 +7,7 @@ mod bounds;
 #[allow(dead_code)] // Written for the chaos tests, as the next two.
 #[path = "../chaos/checker.rs"]
 mod checker;
+mod clocks;
 mod cuts;
 mod database;
 mod doubt;
@@ -23,6 +24,7 @@ mod logs;
 mod ops;
 mod pool;
 mod relay;
+mod replicas;
 mod secrets;
 mod storm;
 #[allow(dead_code)]
