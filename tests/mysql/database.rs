@@ -84,6 +84,14 @@ impl Server {
     pub(crate) fn prepare(environment: Vec<(&'static str, PathBuf)>) -> Self {
         let port = free_port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
+        Self::prepare_in(folder, port, environment)
+    }
+
+    pub(crate) fn prepare_in(
+        folder: PathBuf,
+        port: u16,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Self {
         copy_template(&folder);
         Self {
             folder,

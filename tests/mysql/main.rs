@@ -10,6 +10,7 @@ mod checker;
 mod clocks;
 mod cuts;
 mod database;
+mod disk;
 mod doubt;
 mod faults;
 mod forked;
