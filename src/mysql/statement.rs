@@ -46,7 +46,7 @@ pub(super) struct Key<'a> {
 /// Whether a statement waits for a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wait {
-    /// Not on MariaDB; MySQL waits, as it has no other way.
+    /// Not on MariaDB from 10.3 and MySQL from 8.0.1; older ones have no other way.
     No,
     Yes,
 }
@@ -182,19 +182,19 @@ pub(super) fn renew(
     lease: Duration,
     wait: Wait,
 ) -> (Vec<bool>, Result<()>) {
-    let no_wait = match wait {
-        Wait::No => NO_WAIT,
-        Wait::Yes => "",
-    };
     let mut sql = String::new();
     for key in keys {
         let separator = if sql.is_empty() { "" } else { "; " };
+        let (no_wait, is_free) = match wait {
+            Wait::No => (NO_WAIT, is_free(*key)),
+            Wait::Yes => ("", String::new()),
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             sql,
             "{separator}{no_wait}UPDATE `database_lock` \
              SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
-             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6)",
+             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6){is_free}",
             lease_end(lease),
             text(key.name),
             text(key.owner),
@@ -203,6 +203,16 @@ pub(super) fn renew(
     let mut changed = Vec::with_capacity(keys.len());
     let done = affected(conn, &sql, &mut changed);
     (changed, done)
+}
+
+/// A condition that fails with an error on MySQL if somebody else has locked the row, which it
+/// asks before the statement locks a row itself; a comment for MariaDB.
+fn is_free(key: Key<'_>) -> String {
+    format!(
+        " /*!80001 AND (SELECT COUNT(*) FROM (SELECT `id` FROM `database_lock` \
+         WHERE `lock` = {} FOR UPDATE NOWAIT) AS `own`) */",
+        text(key.name),
+    )
 }
 
 /// Returns the token of the row, if it is there.

@@ -66,7 +66,7 @@ impl ErrorClass {
     /// The codes of MySQL, MariaDB, Galera and ProxySQL; the table in `docs/mysql.md` says more.
     fn of_code(code: u16) -> Self {
         match code {
-            1205 => Self::Locked,
+            1205 | 3572 => Self::Locked,
             // A row that changed under a snapshot, a deadlock, a conflict between nodes; a full
             // disk, lock table or list of transactions.
             1020 | 1213 | 3101 | 1021 | 1114 | 1206 | 1637 => Self::Busy,
