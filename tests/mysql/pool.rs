@@ -14,7 +14,10 @@ use crate::{mutex, seconds};
 /// The settings that a session of the application begins with.
 const SETTINGS: &str = "SELECT CONCAT_WS(' ', @@autocommit, @@innodb_lock_wait_timeout, \
                         @@completion_type, @@unique_checks, @@sql_select_limit, \
-                        @@lock_wait_timeout, @@max_statement_time)";
+                        @@lock_wait_timeout)";
+
+/// What its sessions run first.
+const INIT: &str = "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'";
 
 /// A pool of at most three connections.
 fn pool(url: &str, reset: bool) -> Pool {
@@ -22,9 +25,7 @@ fn pool(url: &str, reset: bool) -> Pool {
         .with_reset_connection(reset)
         .with_constraints(PoolConstraints::new(0, 3).unwrap());
     let opts = OptsBuilder::from_opts(opts(url))
-        .init(vec![
-            "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'",
-        ])
+        .init(vec![INIT])
         .read_timeout(Some(Duration::from_millis(500)))
         .pool_opts(pool);
     Pool::new(opts).unwrap()
@@ -48,10 +49,10 @@ fn assert_writes_stay(database: &Database, pool: &Pool) {
     }
     let there: Option<u8> = root.query_first("SELECT COUNT(*) FROM app").unwrap();
     assert_eq!(there, Some(9));
-    assert_eq!(
-        found,
-        ["ON 7 CHAIN ON 18446744073709551615 86400 0.000000"; 9]
-    );
+    let mut fresh = database.conn();
+    fresh.query_drop(INIT).unwrap();
+    let fresh: String = fresh.query_first(SETTINGS).unwrap().unwrap();
+    assert_eq!(found, [fresh.as_str(); 9]);
 }
 
 #[test]

@@ -92,8 +92,9 @@ pub(super) fn change_the_server(storm: &Storm) {
 fn set_for(storm: &Storm, journal: &Journal, begin: &str, end: &str, pause: Duration) {
     let text = begin.to_owned();
     journal.note(0, What::Fault { text });
-    if let Some(mut conn) = storm.conn() {
-        let _ = conn.query_drop(begin);
+    if let Some(mut conn) = storm.conn()
+        && conn.query_drop(begin).is_ok()
+    {
         thread::sleep(pause);
         // It waits for locks, and may fail.
         while conn.query_drop(end).is_err() {}
