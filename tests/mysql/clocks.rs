@@ -10,8 +10,9 @@ use zklock::mysql::CREATE_TABLE;
 
 use mysql::prelude::Queryable;
 
-use crate::database::{Database, Proxy, Server};
+use crate::database::{Database, Server};
 use crate::leases::worker_that_holds;
+use crate::proxy::Proxy;
 use crate::support::faketime;
 use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::Folder;

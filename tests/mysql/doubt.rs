@@ -7,7 +7,8 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use zklock::mysql::Client;
 
-use crate::database::{Database, Proxy};
+use crate::database::Database;
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{client, mutex, seconds};
 

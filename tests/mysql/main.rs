@@ -24,6 +24,7 @@ mod logs;
 #[path = "../chaos/ops.rs"]
 mod ops;
 mod pool;
+mod proxy;
 mod relay;
 mod replicas;
 mod secrets;

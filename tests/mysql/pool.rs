@@ -7,7 +7,8 @@ use mysql::prelude::Queryable;
 use mysql::{OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use zklock::mysql::{CREATE_TABLE, Client};
 
-use crate::database::{Database, Proxy, Server, opts};
+use crate::database::{Database, Server, opts};
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{mutex, seconds};
 

@@ -8,7 +8,8 @@ use mysql::prelude::Queryable;
 use zklock::mysql::CREATE_TABLE;
 use zklock::{GuardEvent, GuardState};
 
-use crate::database::{Database, Proxy, Server};
+use crate::database::{Database, Server};
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{client, next, seconds};
 

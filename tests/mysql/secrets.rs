@@ -9,7 +9,8 @@ use mysql::{OptsBuilder, Pool};
 use zklock::mysql::{Client, ClientBuilder};
 use zklock::{Error, GuardState};
 
-use crate::database::{Database, Proxy, opts};
+use crate::database::{Database, opts};
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::support::worker::alone;
 use crate::support::zookeeper::Folder;

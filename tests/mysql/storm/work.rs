@@ -25,7 +25,7 @@ pub(super) fn lives(storm: &Storm, client: usize, way: &Way) {
         .map(|thread| {
             let slot = client * THREADS + thread;
             let who = Process { slot, life: 0 };
-            Journal::open(&storm.folder.path(&format!("{slot}.history")), who)
+            Journal::open(&storm.folder.path(format!("{slot}.history")), who)
         })
         .collect();
     let calls = match way {
