@@ -168,6 +168,8 @@ fn mariadb(folder: &Path) -> Command {
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
         .arg(format!("--log-error={}/error.log", folder.display()))
+        // A server that starts deletes the temporary tables of others that share the folder.
+        .arg(format!("--tmpdir={}", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
         // The tests run side by side, each with clients of its own.
         .arg("--max-connections=1000")

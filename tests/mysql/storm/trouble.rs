@@ -97,7 +97,10 @@ fn set_for(storm: &Storm, journal: &Journal, begin: &str, end: &str, pause: Dura
     {
         thread::sleep(pause);
         // It waits for locks, and may fail.
-        while conn.query_drop(end).is_err() {}
+        while conn.query_drop(end).is_err() {
+            let Some(again) = storm.conn() else { break };
+            conn = again;
+        }
     }
     journal.note(0, What::Healed);
 }
