@@ -206,6 +206,13 @@ macro_rules! guard_methods {
             }
         }
 
+        $crate::guard::lock_guard!($guard);
+    };
+}
+
+/// Implements [`LockGuard`] by the methods of the same names.
+macro_rules! lock_guard {
+    ($guard:ident) => {
         impl $crate::LockGuard for $guard {
             fn check(&self) -> $crate::Result<()> {
                 self.check()
@@ -235,3 +242,4 @@ macro_rules! guard_methods {
 }
 
 pub(crate) use guard_methods;
+pub(crate) use lock_guard;

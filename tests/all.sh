@@ -94,7 +94,6 @@ needed() {
   command -v cc >/dev/null || echo build-essential
   command -v javac >/dev/null || echo default-jdk-headless
   command -v mariadbd >/dev/null || echo mariadb-server
-  command -v openssl >/dev/null || echo openssl
   command -v faketime >/dev/null || echo faketime
   command -v ip >/dev/null || echo iproute2
   command -v strace >/dev/null || echo strace

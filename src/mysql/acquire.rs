@@ -107,7 +107,9 @@ pub(super) fn acquire(
         }
         Entry::Closed => return Err(Error::Closed),
     };
-    let row = Arc::new(OwnRow::new(client.database.clone(), name.clone()));
+    // Here, as a worker would say its own name.
+    let row = OwnRow::new(client.database.clone(), name.clone(), description());
+    let row = Arc::new(row);
     let Some(lease) = Acquisition::new(&row, until).run()? else {
         return Ok(None);
     };
@@ -323,7 +325,7 @@ fn take(
     }
     if !look_first {
         *sent = Moment::now();
-        if let Some(token) = statement::insert(conn, key, &description(), lease)? {
+        if let Some(token) = statement::insert(conn, key, &row.description, lease)? {
             return Ok(Ok(token));
         }
     }
@@ -332,8 +334,8 @@ fn take(
     let token = match found {
         RowState::Taken { left } => return Ok(Err(left)),
         RowState::Own => adopt(conn, key, lease)?,
-        RowState::Free => statement::insert(conn, key, &description(), lease)?,
-        RowState::Expired => statement::take_over(conn, key, &description(), lease)?,
+        RowState::Free => statement::insert(conn, key, &row.description, lease)?,
+        RowState::Expired => statement::take_over(conn, key, &row.description, lease)?,
     };
     // Without a token, somebody was faster.
     Ok(token.ok_or(None))

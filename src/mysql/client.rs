@@ -1,9 +1,12 @@
 //! The client of a database, and its builder.
 
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Opts, Pool};
+use ::mysql::{Opts, OptsBuilder, Pool};
 
 use crate::error::{Error, Result};
 use crate::mysql::connection::Source;
@@ -33,8 +36,9 @@ impl Client {
     /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
     ///
     /// The documentation of the `mysql` crate lists the parameters of the URL; with
-    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else. Waits
-    /// for the connection, 15 seconds at most.
+    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else, and the
+    /// server's certificate must be of an authority in that file, or of a public one, for the
+    /// host in the URL. Waits for the connection, 15 seconds at most.
     ///
     /// # Errors
     ///
@@ -136,6 +140,7 @@ impl Client {
 #[must_use = "a builder does nothing until connect is called"]
 pub struct ClientBuilder {
     source: Result<Source>,
+    password_file: Option<PathBuf>,
     timings: Timings,
 }
 
@@ -147,7 +152,21 @@ impl ClientBuilder {
             poll: (Duration::from_millis(10), Duration::from_millis(500)),
             clean_every: Duration::from_secs(600),
         };
-        Self { source, timings }
+        Self {
+            source,
+            password_file: None,
+            timings,
+        }
+    }
+
+    /// Reads the password from this file, in place of one in the URL.
+    ///
+    /// A line break at the end is no part of it. The file is read once, by
+    /// [`connect`](Self::connect), which fails with [`Error::BadArgument`] for a pool. Defaults
+    /// to none.
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(path.into());
+        self
     }
 
     /// How long a lock lasts without a renewal; it is renewed every sixth of that.
@@ -217,11 +236,45 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`].
     pub fn connect(self) -> Result<Client> {
-        let shared = SharedClient::start(self.source?, self.timings)?;
+        let source = match (self.source?, self.password_file) {
+            (Source::Server(opts), file) => source_of(opts, file.as_deref())?,
+            (pool, None) => pool,
+            (Source::Pool(_), Some(_)) => {
+                return Err(Error::BadArgument {
+                    name: "password_file",
+                    rule: "a pool has its own password",
+                });
+            }
+        };
+        let shared = SharedClient::start(source, self.timings)?;
         shared.database.connect()?;
         Ok(Client {
             shared: Arc::new(shared),
         })
+    }
+}
+
+/// Returns where to connect to, with this password if there is one.
+fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
+    let path = opts.get_ssl_opts().and_then(|tls| tls.root_cert_path());
+    if let Some(path) = path {
+        // The driver would not say which file it is.
+        File::open(path).map_err(|error| unreadable("read the authorities", path, &error))?;
+    }
+    let Some(path) = password_file else {
+        return Ok(Source::Server(opts));
+    };
+    let password = fs::read_to_string(path);
+    let password = password.map_err(|error| unreadable("read the password", path, &error))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    let opts = OptsBuilder::from_opts(opts).pass(Some(password));
+    Ok(Source::Server(opts.into()))
+}
+
+fn unreadable(what: &'static str, path: &Path, error: &io::Error) -> Error {
+    Error::Database {
+        what,
+        message: format!("{}: {error}", path.display()),
     }
 }
 

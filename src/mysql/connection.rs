@@ -12,22 +12,12 @@ use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Opts, OptsBuilder, Pool, PooledConn, Result};
 use log::debug;
 
+use crate::mysql::statement;
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
 /// After so long without use a connection is pinged first, because servers and firewalls
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
 const IDLE: Duration = Duration::from_secs(5);
-
-/// Every statement is its own transaction, and waits only a second, the shortest that can
-/// be set, for a row or a table that another program has locked.
-///
-/// The rest takes back what an application may have set for the sessions of its pool: a
-/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
-/// that leaves rows out, a clock that stands.
-const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
-                       lock_wait_timeout = 1, \
-                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
-                       timestamp = DEFAULT";
 
 /// So many connections without an answer keep a worker from opening another one.
 const MOST_UNANSWERED: usize = 4;
@@ -36,6 +26,9 @@ const MOST_UNANSWERED: usize = 4;
 const MOST_ANSWERS: u32 = 100;
 
 const BUSY_SERVER: &str = "the server still works on earlier statements of this client";
+
+const OTHER_ANSWER: &str =
+    "the connection has an answer outstanding to what somebody else has asked";
 
 /// Where connections come from.
 pub(super) enum Source {
@@ -113,9 +106,12 @@ impl DatabaseConnection {
 
     /// Gives up the connection, on which an answer may be outstanding.
     pub(super) fn discard(&mut self) {
-        let Some(open) = self.open.take() else {
-            return;
-        };
+        if let Some(open) = self.open.take() {
+            self.give_up(open);
+        }
+    }
+
+    fn give_up(&self, open: OpenConnection) {
         let token = self.unanswered.tokens.clone();
         let thread = thread::Builder::new().name("zklock-mysql-end".to_owned());
         // Without a thread the connection is closed, and not counted.
@@ -135,13 +131,20 @@ impl DatabaseConnection {
         }
         let open = match self.open.take() {
             Some(open) => open,
-            None => {
-                let mut open = self.open()?;
-                open.conn().query_drop(PREPARE)?;
-                open
-            }
+            None => self.open_and_prepare()?,
         };
         Ok(self.open.insert(open).conn())
+    }
+
+    fn open_and_prepare(&self) -> Result<OpenConnection> {
+        let mut open = self.open()?;
+        let error = match statement::prepare(open.conn()) {
+            Ok(true) => return Ok(open),
+            Ok(false) => io::Error::other(OTHER_ANSWER).into(),
+            Err(error) => error,
+        };
+        self.give_up(open);
+        Err(error)
     }
 
     fn open(&self) -> Result<OpenConnection> {
@@ -170,8 +173,10 @@ impl DatabaseConnection {
         let Some(open) = &mut self.open else {
             return;
         };
-        if !error.class.is_rolled_back() || open.conn().query_drop("ROLLBACK").is_err() {
+        if !error.class.is_rolled_back() {
             self.open = None;
+        } else if open.conn().query_drop("ROLLBACK").is_err() {
+            self.discard();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::json;
 
-/// Returns the description as JSON.
+/// Returns the description as JSON, of this process and the thread that calls.
 pub(super) fn description() -> String {
     /// The column has room for all four even if every character has to be escaped.
     const LONGEST: usize = 50;

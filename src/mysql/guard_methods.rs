@@ -2,7 +2,7 @@
 
 /// Gives a guard with a field `held` its methods, without `unlock`.
 macro_rules! guard_methods {
-    ($guard:ty) => {
+    ($guard:ident) => {
         impl $guard {
             /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
             ///
@@ -55,31 +55,7 @@ macro_rules! guard_methods {
             }
         }
 
-        impl $crate::LockGuard for $guard {
-            fn check(&self) -> $crate::Result<()> {
-                self.check()
-            }
-
-            fn verify(&self) -> $crate::Result<()> {
-                self.verify()
-            }
-
-            fn state(&self) -> $crate::GuardState {
-                self.state()
-            }
-
-            fn valid_for(&self) -> std::time::Duration {
-                self.valid_for()
-            }
-
-            fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
-                self.events()
-            }
-
-            fn unlock(self) -> $crate::Result<()> {
-                self.unlock()
-            }
-        }
+        $crate::guard::lock_guard!($guard);
     };
 }
 pub(super) use guard_methods;

@@ -33,6 +33,8 @@ pub(super) struct OwnRow {
     pub(super) name: Arc<str>,
     /// Names this acquisition in the table.
     pub(super) owner: String,
+    /// Who holds the lock, for people.
+    pub(super) description: String,
     in_table: Mutex<InTable>,
     /// A statement got no answer: it may yet bring the row back.
     was_in_doubt: AtomicBool,
@@ -84,11 +86,12 @@ impl Held {
 }
 
 impl OwnRow {
-    pub(super) fn new(database: Arc<Database>, name: Arc<str>) -> Self {
+    pub(super) fn new(database: Arc<Database>, name: Arc<str>, description: String) -> Self {
         Self {
             database,
             name,
             owner: uuid::Uuid::new_v4().to_string(),
+            description,
             in_table: Mutex::new(InTable::Nothing),
             was_in_doubt: AtomicBool::new(false),
             turn: Mutex::new(None),

@@ -21,6 +21,17 @@ const SLOTS: u32 = 64;
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
+/// Every statement is its own transaction, and waits only a second, the shortest that can
+/// be set, for a row or a table that another program has locked.
+///
+/// The rest takes back what an application may have set for the sessions of its pool: a
+/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
+/// that leaves rows out, a clock that stands.
+const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
+                       lock_wait_timeout = 1, \
+                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
+                       timestamp = DEFAULT";
+
 /// Before a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
 
@@ -35,7 +46,7 @@ pub(super) struct Key<'a> {
 /// Whether a statement waits for a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wait {
-    /// Not on MariaDB; MySQL waits, as it has no other way.
+    /// Not on MariaDB from 10.3 and MySQL from 8.0.1; older ones have no other way.
     No,
     Yes,
 }
@@ -51,6 +62,16 @@ pub(super) enum RowState {
     Own,
     /// Somebody has the lock; a program that uses the plain form has no lease.
     Taken { left: Option<Duration> },
+}
+
+/// Prepares a new connection; returns `false` if it has answered to something else.
+///
+/// The driver gives a connection back to its pool also when an answer was too late, which the
+/// next one to ask would take for its own.
+pub(super) fn prepare(conn: &mut Conn) -> Result<bool> {
+    let number = i64::from(fastrand::u32(..));
+    let answer = select_one(conn, &format!("{PREPARE}; SELECT {number}"))?;
+    Ok(answer == Some(number))
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
@@ -161,19 +182,19 @@ pub(super) fn renew(
     lease: Duration,
     wait: Wait,
 ) -> (Vec<bool>, Result<()>) {
-    let no_wait = match wait {
-        Wait::No => NO_WAIT,
-        Wait::Yes => "",
-    };
     let mut sql = String::new();
     for key in keys {
         let separator = if sql.is_empty() { "" } else { "; " };
+        let (no_wait, is_free) = match wait {
+            Wait::No => (NO_WAIT, is_free(*key)),
+            Wait::Yes => ("", String::new()),
+        };
         // Writing to a string cannot fail.
         let _ = write!(
             sql,
             "{separator}{no_wait}UPDATE `database_lock` \
              SET `lease_end` = GREATEST(`lease_end` + INTERVAL 1 MICROSECOND, {}) \
-             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6)",
+             WHERE `lock` = {} AND `owner` = {} AND `lease_end` > UTC_TIMESTAMP(6){is_free}",
             lease_end(lease),
             text(key.name),
             text(key.owner),
@@ -182,6 +203,16 @@ pub(super) fn renew(
     let mut changed = Vec::with_capacity(keys.len());
     let done = affected(conn, &sql, &mut changed);
     (changed, done)
+}
+
+/// A condition that fails with an error on MySQL if somebody else has locked the row, which it
+/// asks before the statement locks a row itself; a comment for MariaDB.
+fn is_free(key: Key<'_>) -> String {
+    format!(
+        " /*!80001 AND (SELECT COUNT(*) FROM (SELECT `id` FROM `database_lock` \
+         WHERE `lock` = {} FOR UPDATE NOWAIT) AS `own`) */",
+        text(key.name),
+    )
 }
 
 /// Returns the token of the row, if it is there.

@@ -7,6 +7,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 
+use ::mysql::DriverError::TlsNotSupported;
 use ::mysql::Error as DriverError;
 use log::warn;
 
@@ -65,7 +66,7 @@ impl ErrorClass {
     /// The codes of MySQL, MariaDB, Galera and ProxySQL; the table in `docs/mysql.md` says more.
     fn of_code(code: u16) -> Self {
         match code {
-            1205 => Self::Locked,
+            1205 | 3572 => Self::Locked,
             // A row that changed under a snapshot, a deadlock, a conflict between nodes; a full
             // disk, lock table or list of transactions.
             1020 | 1213 | 3101 | 1021 | 1114 | 1206 | 1637 => Self::Busy,
@@ -122,7 +123,10 @@ impl StatementError {
             DriverError::MySqlError(error) => ErrorClass::of_code(error.code),
             DriverError::UrlError(_)
             | DriverError::FromValueError(_)
-            | DriverError::FromRowError(_) => ErrorClass::Refused,
+            | DriverError::FromRowError(_)
+            | DriverError::TlsError(_)
+            | DriverError::DriverError(TlsNotSupported) => ErrorClass::Refused,
+            _ if io_error(error).is_some_and(is_of_certificate) => ErrorClass::Refused,
             _ => ErrorClass::InDoubt,
         };
         Self {
@@ -173,6 +177,12 @@ fn io_error(error: &DriverError) -> Option<&io::Error> {
         DriverError::CodecError(error) => error.source()?.downcast_ref(),
         _ => None,
     }
+}
+
+/// Returns `true` if the server's certificate is not trusted, by what rustls says of it.
+fn is_of_certificate(error: &io::Error) -> bool {
+    let is_data = error.kind() == io::ErrorKind::InvalidData;
+    is_data && error.to_string().starts_with("invalid peer certificate")
 }
 
 fn is_timeout(error: &io::Error) -> bool {

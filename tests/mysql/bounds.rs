@@ -14,9 +14,9 @@ use crate::support::within;
 use crate::{client, seconds};
 
 /// Four for statements, one for renewals, and those whose statements are still under way.
-const MOST: u64 = 11;
+pub(crate) const MOST: usize = 11;
 
-fn connections(root: &mut Conn) -> u64 {
+fn connections(root: &mut Conn) -> usize {
     let count = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'app'";
     root.query_first(count).unwrap().unwrap()
 }

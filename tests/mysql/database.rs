@@ -1,7 +1,5 @@
-//! A MariaDB of the tests' own, and a proxy in front of it.
+//! A MariaDB of the tests' own.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +10,8 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
-use crate::support::{eventually, free_port};
+use crate::proxy::Proxy;
+use crate::support::{eventually, free_port, run};
 
 /// Shows what the library logs, if `ZKLOCK_TEST_LOG` is set.
 struct Logger;
@@ -50,13 +49,15 @@ impl Drop for Killed {
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
+    /// What is in its environment besides.
+    environment: Vec<(&'static str, PathBuf)>,
     process: Mutex<Option<Killed>>,
 }
 
 static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -73,16 +74,30 @@ impl Server {
     }
 
     pub(crate) fn start(options: &[&str]) -> Self {
-        let port = free_port();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
-        let server = Self {
-            folder,
-            port,
-            process: Mutex::new(None),
-        };
-        copy_template(&server.folder);
+        let server = Self::prepare(Vec::new());
         server.resume(options);
         server
+    }
+
+    /// A server with data, and this in its environment, that has not started yet.
+    pub(crate) fn prepare(environment: Vec<(&'static str, PathBuf)>) -> Self {
+        let port = free_port();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
+        Self::prepare_in(folder, port, environment)
+    }
+
+    pub(crate) fn prepare_in(
+        folder: PathBuf,
+        port: u16,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Self {
+        copy_template(&folder);
+        Self {
+            folder,
+            port,
+            environment,
+            process: Mutex::new(None),
+        }
     }
 
     /// Kills the server as a crash does.
@@ -96,18 +111,41 @@ impl Server {
             .arg(format!("--socket={}/socket", self.folder.display()))
             .arg(format!("--port={}", self.port))
             .arg("--bind-address=127.0.0.1")
+            // Of two users the first one counts.
             .args(options)
+            .arg(format!("--user={}", user()))
+            .envs(self.environment.iter().cloned())
             .spawn()
             .expect("mariadbd starts");
         *locked(&self.process) = Some(Killed(process));
         let deadline = Instant::now() + Duration::from_secs(60);
         while let Err(error) = Conn::new(opts(&self.url("root", ""))) {
+            let log = || std::fs::read_to_string(self.folder.join("error.log"));
             assert!(
                 Instant::now() < deadline,
-                "MariaDB does not come up: {error}"
+                "MariaDB does not come up: {error}; {:?}",
+                log()
             );
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    pub(crate) fn root(&self) -> Conn {
+        Conn::new(opts(&self.url("root", ""))).expect("a connection")
+    }
+
+    /// Hands the data over to the user of MariaDB's package; returns the option for it.
+    ///
+    /// What copies data between the nodes of a cluster does not work as root.
+    pub(crate) fn give_up_root(&self) -> String {
+        let user = user();
+        if user != "root" {
+            return format!("--user={user}");
+        }
+        run(Command::new("chown")
+            .args(["-R", "mysql"])
+            .arg(&self.folder));
+        "--user=mysql".to_owned()
     }
 
     fn url(&self, user: &str, database: &str) -> String {
@@ -127,9 +165,11 @@ fn mariadb(folder: &Path) -> Command {
     let mut command = Command::new("mariadbd");
     command
         .arg("--no-defaults")
-        .arg(format!("--user={}", user()))
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
+        .arg(format!("--log-error={}/error.log", folder.display()))
+        // A server that starts deletes the temporary tables of others that share the folder.
+        .arg(format!("--tmpdir={}", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
         // The tests run side by side, each with clients of its own.
         .arg("--max-connections=1000")
@@ -188,6 +228,12 @@ impl Database {
         database
     }
 
+    /// The same database on a copy of its server.
+    pub(crate) fn on(&self, server: Arc<Server>) -> Self {
+        let name = self.name.clone();
+        Self { server, name }
+    }
+
     pub(crate) fn empty_on(server: Arc<Server>) -> Self {
         let name = format!("t{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         let mut conn = Conn::new(opts(&server.url("root", ""))).expect("a connection");
@@ -228,6 +274,13 @@ impl Database {
         Pool::new(opts).expect("a pool")
     }
 
+    /// The number of rows, if the table is there.
+    pub(crate) fn try_rows(&self) -> Option<u64> {
+        let mut conn = Conn::new(opts(&self.url())).ok()?;
+        conn.query_first("SELECT COUNT(*) FROM database_lock")
+            .ok()?
+    }
+
     pub(crate) fn rows(&self) -> u64 {
         let rows = self
             .conn()
@@ -239,184 +292,4 @@ impl Database {
     pub(crate) fn wait_for_rows(&self, rows: u64) {
         eventually("the rows are as expected", || self.rows() == rows);
     }
-}
-
-/// Passes bytes on, or doesn't.
-pub(crate) struct Proxy {
-    pub(crate) port: u16,
-    rules: Arc<Mutex<Rules>>,
-}
-
-#[derive(Default)]
-struct Rules {
-    blackhole: bool,
-    closed: bool,
-    /// After this text the answer is swallowed, and the connection cut.
-    swallow_after: Option<&'static str>,
-    /// A statement with this text is answered with this error, and not passed on.
-    refuse: Option<(&'static str, u16)>,
-    /// A statement with this text is held back.
-    hold: Option<&'static str>,
-    /// What follows a statement with this text on its connection is held back.
-    hold_after: Option<&'static str>,
-    holding: bool,
-    open: Vec<TcpStream>,
-}
-
-impl Proxy {
-    pub(crate) fn new(server: &Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        let rules = Arc::new(Mutex::new(Rules::default()));
-        let (to, shared) = (server.port, rules.clone());
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                if locked(&shared).closed {
-                    break;
-                }
-                // A server that is down is a connection that ends at once.
-                if let Ok(server) = TcpStream::connect(("127.0.0.1", to)) {
-                    connect(&client, &server, &shared);
-                }
-            }
-        });
-        Self { port, rules }
-    }
-
-    /// From now on nothing gets through; or it does again, with what was sent meanwhile.
-    pub(crate) fn blackhole(&self, on: bool) {
-        locked(&self.rules).blackhole = on;
-    }
-
-    /// Cuts all connections.
-    pub(crate) fn cut(&self) {
-        for stream in locked(&self.rules).open.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// The next statement with this text is carried out, and its answer lost.
-    pub(crate) fn swallow_answer_to(&self, text: &'static str) {
-        locked(&self.rules).swallow_after = Some(text);
-    }
-
-    /// The next statement with this text is answered with an error of this code, as by a proxy.
-    pub(crate) fn refuse(&self, text: &'static str, code: u16) {
-        locked(&self.rules).refuse = Some((text, code));
-    }
-
-    pub(crate) fn has_refused(&self) -> bool {
-        locked(&self.rules).refuse.is_none()
-    }
-
-    /// The next statement with this text waits for [`release`](Self::release).
-    pub(crate) fn hold(&self, text: &'static str) {
-        locked(&self.rules).hold = Some(text);
-    }
-
-    /// What follows the next statement with this text on its connection waits for
-    /// [`release`](Self::release).
-    pub(crate) fn hold_after(&self, text: &'static str) {
-        locked(&self.rules).hold_after = Some(text);
-    }
-
-    pub(crate) fn is_holding(&self) -> bool {
-        locked(&self.rules).holding
-    }
-
-    pub(crate) fn release(&self) {
-        let mut rules = locked(&self.rules);
-        (rules.hold, rules.hold_after, rules.holding) = (None, None, false);
-    }
-
-    pub(crate) fn has_swallowed(&self) -> bool {
-        locked(&self.rules).swallow_after.is_none()
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        locked(&self.rules).closed = true;
-        self.blackhole(false);
-        self.release();
-        self.cut();
-        let _ = TcpStream::connect(("127.0.0.1", self.port));
-    }
-}
-
-fn connect(client: &TcpStream, server: &TcpStream, rules: &Arc<Mutex<Rules>>) {
-    let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
-    for stream in [client, server] {
-        stream.set_nodelay(true).expect("no delay");
-        locked(rules).open.push(copy(stream));
-    }
-    let swallow = Arc::new(Mutex::new(false));
-    for (from, to, is_request) in [(client, server, true), (server, client, false)] {
-        let (from, to, rules, swallow) = (copy(from), copy(to), rules.clone(), swallow.clone());
-        thread::spawn(move || pump(from, to, is_request, &rules, &swallow));
-    }
-}
-
-fn pump(
-    mut from: TcpStream,
-    mut to: TcpStream,
-    is_request: bool,
-    rules: &Mutex<Rules>,
-    swallow: &Mutex<bool>,
-) {
-    let mut buffer = [0; 65536];
-    let mut hold_next = false;
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        let bytes = &buffer[..length];
-        let sent = String::from_utf8_lossy(bytes);
-        let is_in = |text: Option<&str>| is_request && text.is_some_and(|text| sent.contains(text));
-        {
-            let mut rules = locked(rules);
-            if is_in(rules.hold) {
-                (rules.hold, hold_next) = (None, true);
-            }
-            rules.holding |= hold_next;
-        }
-        while hold_next && locked(rules).holding {
-            thread::sleep(Duration::from_millis(5));
-        }
-        hold_next = false;
-        let refused = locked(rules).refuse.take_if(|(text, _)| is_in(Some(text)));
-        if let Some((_, code)) = refused {
-            if from.write_all(&error_packet(code)).is_err() {
-                break;
-            }
-            continue;
-        }
-        // As in TCP, what was sent arrives when the network is back.
-        while locked(rules).blackhole {
-            thread::sleep(Duration::from_millis(5));
-        }
-        {
-            let mut rules = locked(rules);
-            if is_in(rules.swallow_after) {
-                rules.swallow_after = None;
-                *locked(swallow) = true;
-            }
-            if is_in(rules.hold_after) {
-                (rules.hold_after, hold_next) = (None, true);
-            }
-        }
-        if !is_request && *locked(swallow) {
-            break;
-        }
-        if to.write_all(bytes).is_err() {
-            break;
-        }
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// The answer to the first packet of a request.
-fn error_packet(code: u16) -> Vec<u8> {
-    let text = b"#HY000refused by the test";
-    let length = u8::try_from(3 + text.len()).expect("a short text");
-    let [low, high] = code.to_le_bytes();
-    [&[length, 0, 0, 1, 0xff, low, high], &text[..]].concat()
 }

@@ -7,7 +7,8 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use zklock::mysql::Client;
 
-use crate::database::{Database, Proxy};
+use crate::database::Database;
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{client, mutex, seconds};
 
@@ -29,11 +30,16 @@ fn a_row_that_an_earlier_statement_left_is_valid_for_as_long_as_that_statement_s
         mutex(&database.url_through(&proxy), T),
         mutex(&database.url(), T),
     );
-    // The INSERT waits in the server, and its answer is lost.
+    // The INSERT has read the time and waits in the server, and its answer is lost.
     let mut foreign = database.conn();
-    foreign.query_drop("START TRANSACTION").unwrap();
-    let gap = "SELECT 1 FROM database_lock WHERE `lock` = 'a' FOR UPDATE";
-    foreign.query_drop(gap).unwrap();
+    let gate = &database.name;
+    let slow = format!(
+        "CREATE TRIGGER slow BEFORE INSERT ON database_lock FOR EACH ROW \
+         WHILE IS_FREE_LOCK('{gate}') = 0 DO DO SLEEP(0.01); END WHILE"
+    );
+    foreign.query_drop(slow).unwrap();
+    let close = format!("DO GET_LOCK('{gate}', 0)");
+    foreign.query_drop(close).unwrap();
     proxy.swallow_answer_to("INSERT INTO `database_lock` ");
     proxy.hold_after("UPDATE `database_lock` SET `lease_end`");
     let a = thread::spawn(move || a.lock().unwrap().into_send());
@@ -43,8 +49,10 @@ fn a_row_that_an_earlier_statement_left_is_valid_for_as_long_as_that_statement_s
     proxy.blackhole(false);
     // The client has asked for the row, and found none.
     eventually("the client is about to go on", || proxy.is_holding());
-    foreign.query_drop("ROLLBACK").unwrap();
-    eventually("it is carried out or given up", || database.rows() == 1);
+    assert_eq!(database.rows(), 0);
+    let open = format!("DO RELEASE_LOCK('{gate}')");
+    foreign.query_drop(open).unwrap();
+    eventually("it is carried out", || database.rows() == 1);
     proxy.release();
     let guard = a.join().unwrap();
     proxy.blackhole(true);

@@ -34,7 +34,7 @@ fn a_living_holder_keeps_the_lock_beyond_its_lease() {
 /// Holds the lock until it is killed.
 #[test]
 #[ignore = "a worker process"]
-fn worker_that_holds() {
+pub(crate) fn worker_that_holds() {
     let Some(url) = worker::input() else { return };
     let _guard = mutex(&url, seconds(6)).lock().unwrap();
     worker::say("holds");

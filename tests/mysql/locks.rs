@@ -232,10 +232,39 @@ fn tokens_grow_across_release_takeover_and_deletion() {
         grew(&taken, &mut conn);
         assert!(guard.verify().unwrap_err().is_lost());
         assert!(guard.unlock().unwrap_err().is_lost());
-        conn.query_drop("DELETE FROM database_lock").unwrap();
+        // By its key, as our own statements, or they could deadlock.
+        let delete = "DELETE FROM database_lock WHERE `lock` = 'a'";
+        conn.query_drop(delete).unwrap();
         let guard = a.lock().unwrap();
         grew(&guard, &mut conn);
         assert!(taken.unlock().unwrap_err().is_lost());
+        guard.unlock().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_row_says_which_thread_of_which_process_holds_the_lock() {
+    let database = Database::new();
+    let mutex = mutex(&database.url(), seconds(20));
+    // Taken, waited for and taken over.
+    for lease_end in [None, Some("INTERVAL 1 SECOND"), Some("INTERVAL -1 SECOND")] {
+        if let Some(lease_end) = lease_end {
+            let row = format!(
+                "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
+                 VALUES ('a', 'dead', UTC_TIMESTAMP(6) + {lease_end}, 0)"
+            );
+            database.conn().query_drop(row).unwrap();
+        }
+        let mutex = mutex.clone();
+        let thread = thread::Builder::new().name("reporter".to_owned());
+        let guard = thread.spawn(move || mutex.lock().unwrap().into_send());
+        let guard = guard.unwrap().join().unwrap();
+        let text = "SELECT description FROM database_lock";
+        let text: String = database.conn().query_first(text).unwrap().unwrap();
+        let pid = format!("\"pid\":{},", std::process::id());
+        assert!(text.contains("\"thread\":\"reporter\""), "{text}");
+        assert!(text.contains(&pid), "{text}");
         guard.unlock().unwrap();
     }
 }

@@ -4,19 +4,38 @@
 #![cfg(feature = "mysql")]
 
 mod bounds;
+#[allow(dead_code)] // Written for the chaos tests, as the next two.
+#[path = "../chaos/checker.rs"]
+mod checker;
+mod clocks;
 mod cuts;
 mod database;
+mod disk;
 mod doubt;
 mod faults;
 mod forked;
+#[allow(dead_code)]
+#[path = "../chaos/history.rs"]
+mod history;
 mod leases;
 mod locks;
+#[path = "../session/logs.rs"]
+mod logs;
+#[path = "../chaos/ops.rs"]
+mod ops;
 mod pool;
+mod proxy;
 mod relay;
+mod replicas;
+mod secrets;
 mod storm;
+#[allow(dead_code)]
+#[path = "../chaos/story.rs"]
+mod story;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
+mod tls;
 
 use std::time::Duration;
 

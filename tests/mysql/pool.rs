@@ -8,13 +8,17 @@ use mysql::{OptsBuilder, Pool, PoolConstraints, PoolOpts};
 use zklock::mysql::{CREATE_TABLE, Client};
 
 use crate::database::{Database, Server, opts};
-use crate::seconds;
+use crate::proxy::Proxy;
 use crate::support::eventually;
+use crate::{mutex, seconds};
 
 /// The settings that a session of the application begins with.
 const SETTINGS: &str = "SELECT CONCAT_WS(' ', @@autocommit, @@innodb_lock_wait_timeout, \
                         @@completion_type, @@unique_checks, @@sql_select_limit, \
-                        @@lock_wait_timeout, @@max_statement_time)";
+                        @@lock_wait_timeout)";
+
+/// What its sessions run first.
+const INIT: &str = "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'";
 
 /// A pool of at most three connections.
 fn pool(url: &str, reset: bool) -> Pool {
@@ -22,9 +26,7 @@ fn pool(url: &str, reset: bool) -> Pool {
         .with_reset_connection(reset)
         .with_constraints(PoolConstraints::new(0, 3).unwrap());
     let opts = OptsBuilder::from_opts(opts(url))
-        .init(vec![
-            "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'",
-        ])
+        .init(vec![INIT])
         .read_timeout(Some(Duration::from_millis(500)))
         .pool_opts(pool);
     Pool::new(opts).unwrap()
@@ -48,10 +50,10 @@ fn assert_writes_stay(database: &Database, pool: &Pool) {
     }
     let there: Option<u8> = root.query_first("SELECT COUNT(*) FROM app").unwrap();
     assert_eq!(there, Some(9));
-    assert_eq!(
-        found,
-        ["ON 7 CHAIN ON 18446744073709551615 86400 0.000000"; 9]
-    );
+    let mut fresh = database.conn();
+    fresh.query_drop(INIT).unwrap();
+    let fresh: String = fresh.query_first(SETTINGS).unwrap().unwrap();
+    assert_eq!(found, [fresh.as_str(); 9]);
 }
 
 #[test]
@@ -123,5 +125,74 @@ fn a_pool_has_all_its_connections_when_the_locks_are_gone() {
             conns.iter().all(Result::is_ok)
         });
         assert_writes_stay(&database, &pool);
+    }
+}
+
+/// Takes and releases a lock through a pool in which an answer may be outstanding.
+fn assert_locks_hold(database: &Database, pool: &Pool) {
+    let other = mutex(&database.url(), seconds(20));
+    let ours = Client::from_pool(pool.clone()).unwrap().mutex("a").unwrap();
+    let token = "SELECT token FROM database_lock WHERE lease_end > UTC_TIMESTAMP(6)";
+    for _ in 0..5 {
+        let guard = ours.lock().unwrap();
+        let there = database.conn().query_first(token).unwrap();
+        assert_eq!(there, Some(guard.fencing_token().get()));
+        assert!(other.try_lock().unwrap().is_none());
+        guard.verify().unwrap();
+        database
+            .conn()
+            .query_drop("DELETE FROM database_lock")
+            .unwrap();
+        assert!(guard.verify().unwrap_err().is_lost());
+        drop(guard);
+        other.lock().unwrap().unlock().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_connection_that_the_application_has_left_an_answer_on_is_not_used() {
+    let database = Database::new();
+    for reset in [false, true] {
+        let pool = pool(&database.url(), reset);
+        // Its read timeout is shorter, and the driver takes the connection back as it is.
+        assert!(
+            pool.get_conn()
+                .unwrap()
+                .query_drop("DO SLEEP(0.7)")
+                .is_err()
+        );
+        thread::sleep(seconds(1));
+        assert_locks_hold(&database, &pool);
+        assert_writes_stay(&database, &pool);
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_pool_gets_no_connection_back_on_which_an_answer_of_the_locks_is_outstanding() {
+    let database = Database::new();
+    for reset in [false, true] {
+        for held in ["SET SESSION autocommit", "ROLLBACK"] {
+            let proxy = Proxy::new(&database.server);
+            let pool = pool(&database.url_through(&proxy), reset);
+            if held == "ROLLBACK" {
+                // The server has rolled the statement back, and is told to end the transaction.
+                proxy.refuse("INSERT INTO `database_lock` ", 1213);
+            }
+            proxy.hold(held);
+            let waits = pool.clone();
+            let client = thread::spawn(move || {
+                let client = Client::from_pool(waits).unwrap();
+                client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
+            });
+            eventually("it is sent", || proxy.is_holding());
+            // Too late for the client, and in time for what comes next.
+            thread::sleep(Duration::from_millis(700));
+            proxy.release();
+            client.join().unwrap();
+            assert_writes_stay(&database, &pool);
+            assert_locks_hold(&database, &pool);
+        }
     }
 }

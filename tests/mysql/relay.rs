@@ -1,9 +1,10 @@
 //! Passes on what a client and the server send each other, and cuts it at a given piece.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ struct Shared {
     pieces: AtomicU64,
     stalled: AtomicBool,
     closed: AtomicBool,
+    /// The ports by which the server knows the connections that were cut.
+    cut: Mutex<HashSet<u16>>,
 }
 
 impl Relay {
@@ -41,6 +44,7 @@ impl Relay {
             pieces: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            cut: Mutex::default(),
         });
         let of_thread = shared.clone();
         thread::spawn(move || {
@@ -61,6 +65,11 @@ impl Relay {
         self.shared.stalled.store(on, Ordering::Relaxed);
     }
 
+    /// Whether the connection that the server knows by this port was cut.
+    pub(crate) fn has_cut(&self, port: u16) -> bool {
+        self.shared.cut.lock().unwrap().contains(&port)
+    }
+
     /// How many pieces there were.
     pub(crate) fn pieces(&self) -> u64 {
         self.shared.pieces.load(Ordering::Relaxed)
@@ -76,15 +85,18 @@ impl Drop for Relay {
 }
 
 fn connect(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) {
+    let port = server.local_addr().expect("an address").port();
+    // An earlier connection may have had the same one.
+    shared.cut.lock().unwrap().remove(&port);
     for (from, to) in [(client, server), (server, client)] {
         from.set_nodelay(true).expect("no delay");
         let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
         let (from, to, shared) = (copy(from), copy(to), shared.clone());
-        thread::spawn(move || pass_on(from, to, &shared));
+        thread::spawn(move || pass_on(from, to, port, &shared));
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+fn pass_on(mut from: TcpStream, mut to: TcpStream, port: u16, shared: &Shared) {
     let mut buffer = [0; 65536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let number = shared.pieces.fetch_add(1, Ordering::Relaxed);
@@ -97,6 +109,9 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
             Some(Cut::Within) => length / 2,
             Some(Cut::After) | None => length,
         };
+        if cut.is_some() {
+            shared.cut.lock().unwrap().insert(port);
+        }
         if to.write_all(&buffer[..passed]).is_err() || cut.is_some() {
             break;
         }

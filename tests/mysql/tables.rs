@@ -1,6 +1,5 @@
 //! The tables, the programs that share them, and the way to the server.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -153,59 +152,4 @@ fn credentials_are_refused_by_name_and_never_shown() {
     let client = Client::connect(&database.url()).unwrap();
     let guard = client.mutex("a").unwrap().lock().unwrap();
     assert!(!format!("{client:?} {guard:?}").contains("127.0.0.1"));
-}
-
-fn openssl(words: &str) {
-    let mut command = std::process::Command::new("openssl");
-    let done = command
-        .args(words.split_whitespace())
-        .output()
-        .expect("openssl");
-    assert!(
-        done.status.success(),
-        "{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
-}
-
-#[test]
-#[ignore = "needs MariaDB and openssl"]
-fn a_server_that_insists_on_tls_is_served_with_tls() {
-    let folder = std::env::temp_dir().join(format!("zklock-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let f = folder.display();
-    std::fs::write(
-        folder.join("names"),
-        "subjectAltName = DNS:localhost, IP:127.0.0.1",
-    )
-    .unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    openssl(&format!(
-        "req -x509 {key} -subj /CN=ca -keyout {f}/ca.key -out {f}/ca.pem"
-    ));
-    openssl(&format!(
-        "req {key} -subj /CN=db -keyout {f}/db.key -out {f}/db.csr"
-    ));
-    let ca = format!("-CA {f}/ca.pem -CAkey {f}/ca.key -CAcreateserial");
-    openssl(&format!(
-        "x509 -req -in {f}/db.csr {ca} -extfile {f}/names -out {f}/db.pem"
-    ));
-
-    let database = Database::empty_on(Arc::new(Server::start(&[])));
-    database.server.kill();
-    let (certificate, key) = (
-        format!("--ssl-cert={f}/db.pem"),
-        format!("--ssl-key={f}/db.key"),
-    );
-    database.server.resume(&[&certificate, &key]);
-    let root = database.conn();
-    let user = "CREATE USER tls@'%' REQUIRE SSL; GRANT ALL ON *.* TO tls@'%'";
-    { root }.query_drop(user).unwrap();
-
-    let url = database.url_of("tls");
-    assert_eq!(Client::connect(&url).unwrap_err(), Error::AuthFailed);
-    let client = Client::connect(&format!("{url}&root_cert_path={f}/ca.pem")).unwrap();
-    client.create_table().unwrap();
-    client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
 }

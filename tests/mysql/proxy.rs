@@ -1,0 +1,198 @@
+//! A proxy in front of the server that swallows, refuses and holds back what a test names.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::database::{Server, locked};
+
+/// Passes bytes on, or doesn't.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    rules: Arc<Mutex<Rules>>,
+}
+
+#[derive(Default)]
+struct Rules {
+    /// The port of the server.
+    to: u16,
+    blackhole: bool,
+    closed: bool,
+    /// After this text the answer is swallowed, and the connection cut.
+    swallow_after: Option<&'static str>,
+    /// A statement with this text is answered with this error, and not passed on.
+    refuse: Option<(&'static str, u16)>,
+    /// A statement with this text is held back.
+    hold: Option<&'static str>,
+    /// What follows a statement with this text on its connection is held back.
+    hold_after: Option<&'static str>,
+    holding: bool,
+    open: Vec<TcpStream>,
+}
+
+impl Proxy {
+    pub(crate) fn new(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let rules = Arc::new(Mutex::new(Rules::default()));
+        locked(&rules).to = server.port;
+        let shared = rules.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if locked(&shared).closed {
+                    break;
+                }
+                let to = locked(&shared).to;
+                // A server that is down is a connection that ends at once.
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", to)) {
+                    connect(&client, &server, &shared);
+                }
+            }
+        });
+        Self { port, rules }
+    }
+
+    /// From now on new connections lead to this server.
+    pub(crate) fn lead_to(&self, server: &Server) {
+        locked(&self.rules).to = server.port;
+    }
+
+    /// From now on nothing gets through; or it does again, with what was sent meanwhile.
+    pub(crate) fn blackhole(&self, on: bool) {
+        locked(&self.rules).blackhole = on;
+    }
+
+    /// Cuts all connections.
+    pub(crate) fn cut(&self) {
+        for stream in locked(&self.rules).open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The next statement with this text is carried out, and its answer lost.
+    pub(crate) fn swallow_answer_to(&self, text: &'static str) {
+        locked(&self.rules).swallow_after = Some(text);
+    }
+
+    /// The next statement with this text is answered with an error of this code, as by a proxy.
+    pub(crate) fn refuse(&self, text: &'static str, code: u16) {
+        locked(&self.rules).refuse = Some((text, code));
+    }
+
+    pub(crate) fn has_refused(&self) -> bool {
+        locked(&self.rules).refuse.is_none()
+    }
+
+    /// The next statement with this text waits for [`release`](Self::release).
+    pub(crate) fn hold(&self, text: &'static str) {
+        locked(&self.rules).hold = Some(text);
+    }
+
+    /// What follows the next statement with this text on its connection waits for
+    /// [`release`](Self::release).
+    pub(crate) fn hold_after(&self, text: &'static str) {
+        locked(&self.rules).hold_after = Some(text);
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        locked(&self.rules).holding
+    }
+
+    pub(crate) fn release(&self) {
+        let mut rules = locked(&self.rules);
+        (rules.hold, rules.hold_after, rules.holding) = (None, None, false);
+    }
+
+    pub(crate) fn has_swallowed(&self) -> bool {
+        locked(&self.rules).swallow_after.is_none()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        locked(&self.rules).closed = true;
+        self.blackhole(false);
+        self.release();
+        self.cut();
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn connect(client: &TcpStream, server: &TcpStream, rules: &Arc<Mutex<Rules>>) {
+    let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+    for stream in [client, server] {
+        stream.set_nodelay(true).expect("no delay");
+        locked(rules).open.push(copy(stream));
+    }
+    let swallow = Arc::new(Mutex::new(false));
+    for (from, to, is_request) in [(client, server, true), (server, client, false)] {
+        let (from, to, rules, swallow) = (copy(from), copy(to), rules.clone(), swallow.clone());
+        thread::spawn(move || pump(from, to, is_request, &rules, &swallow));
+    }
+}
+
+fn pump(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    is_request: bool,
+    rules: &Mutex<Rules>,
+    swallow: &Mutex<bool>,
+) {
+    let mut buffer = [0; 65536];
+    let mut hold_next = false;
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let bytes = &buffer[..length];
+        let sent = String::from_utf8_lossy(bytes);
+        let is_in = |text: Option<&str>| is_request && text.is_some_and(|text| sent.contains(text));
+        {
+            let mut rules = locked(rules);
+            if is_in(rules.hold) {
+                (rules.hold, hold_next) = (None, true);
+            }
+            rules.holding |= hold_next;
+        }
+        while hold_next && locked(rules).holding {
+            thread::sleep(Duration::from_millis(5));
+        }
+        hold_next = false;
+        let refused = locked(rules).refuse.take_if(|(text, _)| is_in(Some(text)));
+        if let Some((_, code)) = refused {
+            if from.write_all(&error_packet(code)).is_err() {
+                break;
+            }
+            continue;
+        }
+        // As in TCP, what was sent arrives when the network is back.
+        while locked(rules).blackhole {
+            thread::sleep(Duration::from_millis(5));
+        }
+        {
+            let mut rules = locked(rules);
+            if is_in(rules.swallow_after) {
+                rules.swallow_after = None;
+                *locked(swallow) = true;
+            }
+            if is_in(rules.hold_after) {
+                (rules.hold_after, hold_next) = (None, true);
+            }
+        }
+        if !is_request && *locked(swallow) {
+            break;
+        }
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// The answer to the first packet of a request.
+fn error_packet(code: u16) -> Vec<u8> {
+    let text = b"#HY000refused by the test";
+    let length = u8::try_from(3 + text.len()).expect("a short text");
+    let [low, high] = code.to_le_bytes();
+    [&[length, 0, 0, 1, 0xff, low, high], &text[..]].concat()
+}

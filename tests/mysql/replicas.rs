@@ -1,0 +1,157 @@
+//! A server that takes over from another one, and a pair of servers.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use zklock::mysql::CREATE_TABLE;
+use zklock::{GuardEvent, GuardState};
+
+use crate::database::{Database, Server};
+use crate::proxy::Proxy;
+use crate::support::{eventually, free_port};
+use crate::{client, next, seconds};
+
+/// A primary, and a server that replicates it asynchronously.
+fn primary_and_replica() -> (Database, Database) {
+    let start = |id: &str| Arc::new(Server::start(&["--log-bin", id]));
+    let (primary, replica) = (start("--server-id=1"), start("--server-id=2"));
+    let port = primary.port;
+    let database = Database::empty_on(primary);
+    database.conn().query_drop(CREATE_TABLE).unwrap();
+    let copy = database.on(replica);
+    let root = copy.server.root();
+    let follow = "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'root', MASTER_PORT =";
+    { root }
+        .query_drop(format!("{follow} {port}; START SLAVE"))
+        .unwrap();
+    (database, copy)
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
+    let (primary, replica) = primary_and_replica();
+    let proxy = Proxy::new(&primary.server);
+    let ours = client(&primary.url_through(&proxy), seconds(12));
+    let known = ours.mutex("known").unwrap().lock().unwrap();
+    eventually("it is replicated", || {
+        replica.try_rows().is_some_and(|rows| rows == 1)
+    });
+    let mut root = replica.conn();
+    root.query_drop("STOP SLAVE").unwrap();
+    let unknown = ours.mutex("unknown").unwrap().lock().unwrap();
+    unknown.verify().unwrap();
+
+    primary.server.kill();
+    root.query_drop("RESET SLAVE ALL").unwrap();
+    proxy.lead_to(&replica.server);
+    let theirs = client(&replica.url(), seconds(12));
+    assert!(theirs.mutex("known").unwrap().try_lock().unwrap().is_none());
+    // What was committed on the primary alone is lost: the lock, and the token too.
+    let other = theirs.mutex("unknown").unwrap().lock().unwrap();
+    assert_eq!(other.fencing_token(), unknown.fencing_token());
+    let deadline = Instant::now() + unknown.valid_for();
+    while next(&unknown) != GuardEvent::Lost {}
+    assert!(Instant::now() < deadline, "the replica did not tell");
+
+    eventually("it is renewed", || known.state() == GuardState::Held);
+    known.verify().unwrap();
+    known.unlock().unwrap();
+    other.unlock().unwrap();
+    replica.wait_for_rows(0);
+}
+
+/// Two nodes of one cluster, of which the second alone is a majority; none if there is no Galera.
+fn pair() -> Option<[Database; 2]> {
+    let library = "/usr/lib/galera/libgalera_smm.so";
+    if !Path::new(library).exists() {
+        println!("no Galera: install galera-4 and rsync");
+        return None;
+    }
+    let nodes = [(); 2].map(|()| Arc::new(Server::prepare(Vec::new())));
+    let mut cluster = "gcomm://".to_owned();
+    for (weight, node) in nodes.iter().enumerate() {
+        let ports = [(); 3].map(|()| free_port());
+        let [group, increments, state] = ports;
+        let own = format!("--wsrep-node-address=127.0.0.1:{group}");
+        let receive = format!("--wsrep-sst-receive-address=127.0.0.1:{state}");
+        let provider = format!(
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{group};\
+             ist.recv_addr=127.0.0.1:{increments};pc.weight={};gcache.size=16M",
+            weight + 1,
+        );
+        let address = format!("--wsrep-cluster-address={cluster}");
+        let user = node.give_up_root();
+        node.resume(&[
+            &user,
+            "--wsrep-on=ON",
+            &format!("--wsrep-provider={library}"),
+            &address,
+            &provider,
+            &own,
+            &receive,
+            "--wsrep-sst-method=rsync",
+            "--binlog-format=ROW",
+            "--innodb-autoinc-lock-mode=2",
+        ]);
+        cluster = format!("gcomm://127.0.0.1:{group}");
+        let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+                     WHERE VARIABLE_NAME = 'wsrep_local_state_comment'";
+        eventually("the node is synced", || {
+            node.root().query_first(ready).unwrap() == Some("Synced".to_owned())
+        });
+    }
+    let [first, second] = nodes;
+    let database = Database::empty_on(first);
+    database.conn().query_drop(CREATE_TABLE).unwrap();
+    let copy = database.on(second);
+    eventually("the table is there", || copy.try_rows().is_some());
+    Some([database, copy])
+}
+
+#[test]
+#[ignore = "needs MariaDB, Galera and rsync"]
+fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_lock_early() {
+    const T: Duration = Duration::from_secs(6);
+    let Some(nodes) = pair() else { return };
+    let clients = nodes.each_ref().map(|node| client(&node.url(), T));
+    let tokens = Mutex::new([0; 3]);
+    thread::scope(|scope| {
+        for client in &clients {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        let name = fastrand::usize(..3);
+                        let mutex = client.mutex(&format!("n{name}")).unwrap();
+                        let guard = mutex.lock().unwrap();
+                        let token = guard.fencing_token().get();
+                        let mut tokens = tokens.lock().unwrap();
+                        assert!(tokens[name] < token || !guard.is_held());
+                        tokens[name] = token;
+                        drop(tokens);
+                        // Not all of them wait for the answer.
+                        if fastrand::bool() {
+                            drop(guard.unlock());
+                        }
+                    }
+                });
+            }
+        }
+    });
+    let [a, b] = clients.map(|client| client.mutex("a").unwrap());
+    let guard = a.lock().unwrap();
+    assert!(b.try_lock_for(seconds(1)).unwrap().is_none());
+    nodes[0].server.kill();
+    let waiter = thread::spawn(move || {
+        let guard = b.lock().unwrap();
+        (Instant::now(), guard.fencing_token())
+    });
+    while next(&guard) != GuardEvent::Lost {}
+    let lost = Instant::now();
+    let (taken, token) = waiter.join().unwrap();
+    assert!(lost < taken, "taken {:?} too early", lost - taken);
+    assert!(guard.fencing_token() < token);
+}
