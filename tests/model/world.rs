@@ -1,7 +1,7 @@
 //! ZooKeeper and its clients, reduced to what the protocol relies on.
 //!
 //! - Requests are atomic, and a client's take effect in the order in which they were
-//!   sent: a create that nobody waits for any more comes before a later sync. ZooKeeper
+//!   sent: a create that nobody waits for any more comes before a later write. ZooKeeper
 //!   sees to that across connections too: it closes a session's old connection, and
 //!   turns down what comes from a server that the session has left.
 //! - A read may be answered by a server that lags, but never from before what the same

@@ -32,6 +32,24 @@ fn a_seed_repeats_its_run() {
     }
 }
 
+/// The example in CONTRIBUTING.
+#[test]
+fn a_holder_whose_server_stops_knows_before_the_next_one_holds() {
+    let holder = vec![Step::of(0, Lock::Mutex(0), 2000)];
+    let waiter = vec![Step::of(100, Lock::Mutex(0), 10)];
+    let clients = vec![ClientPlan::of(vec![holder]), ClientPlan::of(vec![waiter])];
+    let hold = |server| What::Hold {
+        client: 0,
+        server,
+        up: true,
+        down: true,
+    };
+    let plan = (0..3).fold(Plan::quiet(clients), |plan, server| {
+        plan.with(500, 3000, hold(server))
+    });
+    under_many_seeds(&plan);
+}
+
 // What seeds have found. Each is a plan, which outlives the way in which plans are made of seeds.
 
 /// A `sync` at the leader did not wait for the create (seed 20810).
