@@ -19,8 +19,8 @@ use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_si
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// So many connections without an answer keep a worker from opening another one.
-const MOST_UNANSWERED: usize = 4;
+/// So many connections more than workers may wait for the server.
+const MOST_UNANSWERED: usize = 3;
 
 /// More than one packet of statements is answered with.
 const MOST_ANSWERS: u32 = 100;
@@ -54,33 +54,41 @@ pub(super) struct DatabaseConnection {
     limit: Duration,
     open: Option<OpenConnection>,
     used: Instant,
-    unanswered: Arc<Unanswered>,
+    count: Arc<ConnectionCount>,
 }
 
-/// Counts connections that were given up while the server may work on a statement of theirs.
+/// Counts the connections of some workers, also those that were given up while the server may
+/// work on a statement of theirs.
 ///
 /// The server does not notice that a client has gone while it waits for a lock, a replica or
 /// a disk. Without a bound each new try would leave it one more connection.
-#[derive(Debug, Default)]
-pub(super) struct Unanswered {
-    /// Each of these connections has a clone.
+#[derive(Debug)]
+pub(super) struct ConnectionCount {
+    /// Each connection has a clone.
     tokens: Arc<()>,
+    most: usize,
 }
 
 #[derive(Debug)]
-enum OpenConnection {
+struct OpenConnection {
+    conn: Connected,
+    _counted: Arc<()>,
+}
+
+#[derive(Debug)]
+enum Connected {
     Own(Conn),
     Pooled(PooledConn),
 }
 
 impl DatabaseConnection {
-    pub(super) fn new(source: Arc<Source>, limit: Duration, unanswered: Arc<Unanswered>) -> Self {
+    pub(super) fn new(source: Arc<Source>, limit: Duration, count: Arc<ConnectionCount>) -> Self {
         Self {
             source,
             limit,
             open: None,
             used: Instant::now(),
-            unanswered,
+            count,
         }
     }
 
@@ -112,13 +120,9 @@ impl DatabaseConnection {
     }
 
     fn give_up(&self, open: OpenConnection) {
-        let token = self.unanswered.tokens.clone();
         let thread = thread::Builder::new().name("zklock-mysql-end".to_owned());
         // Without a thread the connection is closed, and not counted.
-        let _ = thread.spawn(move || {
-            open.end();
-            drop(token);
-        });
+        let _ = thread.spawn(move || open.end());
     }
 
     fn conn(&mut self) -> Result<&mut Conn> {
@@ -148,20 +152,23 @@ impl DatabaseConnection {
     }
 
     fn open(&self) -> Result<OpenConnection> {
-        if self.unanswered.count() >= MOST_UNANSWERED {
-            return Err(io::Error::other(BUSY_SERVER).into());
-        }
-        match &*self.source {
-            Source::Server(opts) => {
-                Conn::new(with_timeouts(opts, self.limit)).map(OpenConnection::Own)
-            }
+        let counted = self
+            .count
+            .one_more()
+            .ok_or_else(|| io::Error::other(BUSY_SERVER))?;
+        let conn = match &*self.source {
+            Source::Server(opts) => Connected::Own(Conn::new(with_timeouts(opts, self.limit))?),
             Source::Pool(pool) => {
                 let mut conn = pool.try_get_conn(self.limit)?;
                 // What an application finds in its pool must be as new.
                 conn.reset_connection(true);
-                Ok(OpenConnection::Pooled(conn))
+                Connected::Pooled(conn)
             }
-        }
+        };
+        Ok(OpenConnection {
+            conn,
+            _counted: counted,
+        })
     }
 
     /// Leaves no open transaction behind: the server ends it, or the connection is closed.
@@ -181,17 +188,28 @@ impl DatabaseConnection {
     }
 }
 
-impl Unanswered {
-    fn count(&self) -> usize {
-        Arc::strong_count(&self.tokens) - 1
+impl ConnectionCount {
+    /// The count for so many workers.
+    pub(super) fn of_workers(workers: usize) -> Self {
+        Self {
+            tokens: Arc::default(),
+            most: workers + MOST_UNANSWERED,
+        }
+    }
+
+    /// Counts one more, if that is allowed.
+    fn one_more(&self) -> Option<Arc<()>> {
+        let token = self.tokens.clone();
+        // One of them is the counter's own.
+        (Arc::strong_count(&self.tokens) <= 1 + self.most).then_some(token)
     }
 }
 
 impl OpenConnection {
     fn conn(&mut self) -> &mut Conn {
-        match self {
-            Self::Own(conn) => conn,
-            Self::Pooled(conn) => conn.as_mut(),
+        match &mut self.conn {
+            Connected::Own(conn) => conn,
+            Connected::Pooled(conn) => conn.as_mut(),
         }
     }
 
@@ -211,7 +229,7 @@ impl OpenConnection {
             }
         }
         // A proxy that kills nothing. It costs the pool a place.
-        if let Self::Pooled(conn) = self {
+        if let Connected::Pooled(conn) = self.conn {
             drop(conn.unwrap());
         }
     }
@@ -239,7 +257,8 @@ mod tests {
     fn the_source_shows_no_credentials() {
         let opts = Opts::from_url("mysql://app:secret@db/app").expect("a good URL");
         let source = Arc::new(Source::Server(opts));
-        let connection = DatabaseConnection::new(source, Duration::from_secs(1), Arc::default());
+        let count = Arc::new(ConnectionCount::of_workers(1));
+        let connection = DatabaseConnection::new(source, Duration::from_secs(1), count);
         assert!(!format!("{connection:?}").contains("secret"));
     }
 }

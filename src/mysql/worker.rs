@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
-use crate::mysql::connection::{DatabaseConnection, Source, Unanswered};
+use crate::mysql::connection::{ConnectionCount, DatabaseConnection, Source};
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
@@ -30,7 +30,7 @@ pub(super) struct WorkerPool {
     to: Sender<DatabaseJob>,
     jobs: Receiver<DatabaseJob>,
     threads: Arc<Mutex<ThreadCount>>,
-    unanswered: Arc<Unanswered>,
+    connections: Arc<ConnectionCount>,
 }
 
 #[derive(Debug, Default)]
@@ -55,14 +55,14 @@ impl WorkerPool {
             to,
             jobs,
             threads: Arc::default(),
-            unanswered: Arc::default(),
+            connections: Arc::new(ConnectionCount::of_workers(max)),
         }
     }
 
     /// Returns a pool with the same settings and no thread yet.
     pub(super) fn replacement(&self) -> Self {
         Self {
-            unanswered: self.unanswered.clone(),
+            connections: self.connections.clone(),
             ..Self::new(self.name, self.source.clone(), self.limit, self.max)
         }
     }
@@ -81,7 +81,7 @@ impl WorkerPool {
             return;
         }
         let connection =
-            DatabaseConnection::new(self.source.clone(), self.limit, self.unanswered.clone());
+            DatabaseConnection::new(self.source.clone(), self.limit, self.connections.clone());
         let (jobs, threads) = (self.jobs.clone(), self.threads.clone());
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, &jobs, &threads)) {
