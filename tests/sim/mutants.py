@@ -21,10 +21,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ["src", "Cargo.toml", "Cargo.lock", "tests/chaos", "tests/sim"]
+# The manifest names targets in all of these.
+COPIED = ["src", "Cargo.toml", "Cargo.lock", "benches", "examples", "tests"]
 UNMUTATED = "unmutated"
 
-# (name, what is broken, file, old text, new text)
+# Name, what is broken, file, old text, new text; and, where one does not follow from these,
+# a text that has both, for `--together`.
 MUTANTS = [
     # Who reads the socket.
     (
@@ -89,6 +91,7 @@ MUTANTS = [
         "src/transport/mailbox.rs",
         "&|| !self.letters.is_empty()",
         "&|| false",
+        "&|| !{mutant} && !self.letters.is_empty()",
     ),
     # What arrives.
     (
@@ -138,9 +141,8 @@ MUTANTS = [
         "writer-not-back",
         "a writer whose time is over keeps the outbox",
         "src/transport/native/shared.rs",
-        "            if let Err(error) = written {\n"
-        "                state.queue.put_writer(outbox);\n",
-        "            if let Err(error) = written {\n",
+        "                state.queue.put_writer(outbox);\n                drop(state);\n",
+        "                drop((outbox, state));\n",
     ),
     (
         "lost-as-not-sent",
@@ -148,6 +150,7 @@ MUTANTS = [
         "src/transport/native/queue.rs",
         "            None if pending.start < self.handed => Failure::Lost,\n",
         "",
+        "            None if !{mutant} && pending.start < self.handed => Failure::Lost,\n",
     ),
     (
         "close-forgets-callers",
@@ -163,6 +166,8 @@ MUTANTS = [
         "src/transport/native/io.rs",
         "in state.watches.lists(self.session.last_zxid) {",
         "in state.watches.lists(self.session.last_zxid).into_iter().take(0) {",
+        "in state.watches.lists(self.session.last_zxid).into_iter()"
+        ".take(if {mutant} {{ 0 }} else {{ usize::MAX }}) {{",
     ),
     (
         "open-requests-forgotten",
@@ -209,6 +214,9 @@ MUTANTS = [
         "src/session/heartbeat.rs",
         "        let pause = pauses.min().unwrap_or(snapshot.timeout / 6);\n",
         "        let pause = pauses.max().unwrap_or(snapshot.timeout / 6);\n",
+        "        let pauses: Vec<_> = pauses.collect();\n"
+        "        let pause = if {mutant} {{ pauses.into_iter().max() }} else {{ pauses.into_iter().min() }};\n"
+        "        let pause = pause.unwrap_or(snapshot.timeout / 6);\n",
     ),
     (
         "heartbeat-not-armed",
@@ -256,6 +264,8 @@ MUTANTS = [
         "src/session/cleaner.rs",
         "            Err(Failure::Closed) => {\n",
         "            Err(Failure::Closed | Failure::Lost) => {\n",
+        "            Err(ref failure) if *failure == Failure::Closed\n"
+        "                || (*failure == Failure::Lost && {mutant}) => {{\n",
     ),
     (
         "cleanup-stays-under-way",
@@ -277,6 +287,8 @@ MUTANTS = [
         "src/session/cleaner.rs",
         "        if let Some(waiter) = entry.waiter.take() {\n            waiter.put(ended);\n",
         "        if let Some(waiter) = entry.waiter.clone() {\n            waiter.put(ended);\n",
+        "        let told = if {mutant} {{ entry.waiter.clone() }} else {{ entry.waiter.take() }};\n"
+        "        if let Some(waiter) = told {{\n            waiter.put(ended);\n",
     ),
     # A calling thread.
     (
@@ -285,6 +297,8 @@ MUTANTS = [
         "src/session/caller.rs",
         "                    false => self.early.push((of, answered)),\n",
         "                    false => drop(answered),\n",
+        "                    false if {mutant} => drop(answered),\n"
+        "                    false => self.early.push((of, answered)),\n",
     ),
     (
         "limit-begins-anew",
@@ -297,6 +311,12 @@ MUTANTS = [
         "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
         "            let limit = &Limit::new(anew, None);\n"
         "            if limit.recv(&changes) == Err(LimitReached) {\n",
+        "            let left = |until: std::time::Instant| {{\n"
+        "                until.saturating_duration_since(crate::system::clock::now()) + limit.spent()\n"
+        "            }};\n"
+        "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
+        "            let anew = if {mutant} {{ Limit::new(anew, None) }} else {{ limit.clone() }};\n"
+        "            if anew.recv(&changes) == Err(LimitReached) {{\n",
     ),
     # The line of threads.
     (
@@ -312,6 +332,7 @@ MUTANTS = [
         "src/local/turnstile.rs",
         "        if let Ok(handed) = called.try_recv() {\n",
         "        if let Ok(handed) = called.try_recv()\n            && closed\n        {\n",
+        "        if let Ok(handed) = called.try_recv()\n            && (closed || !{mutant})\n        {{\n",
     ),
     (
         "heir-has-left",
@@ -319,6 +340,7 @@ MUTANTS = [
         "src/local/turnstile.rs",
         "            false => self.handed.take(),\n",
         "            false => None,\n",
+        "            false if {mutant} => None,\n            false => self.handed.take(),\n",
     ),
     (
         "close-forgets-the-line",
@@ -336,13 +358,6 @@ MUTANTS = [
     ),
     # A waiting thread.
     (
-        "waits-without-listening",
-        "a waiting thread does not hear of changes of the connection",
-        "src/lock/driver/wait.rs",
-        "        self.listen();\n",
-        "",
-    ),
-    (
         "looks-then-listens",
         "a change of the connection between a look and the subscription is missed",
         "src/lock/driver/wait.rs",
@@ -356,11 +371,20 @@ MUTANTS = [
         "        self.listen();\n",
     ),
     (
+        "waits-without-listening",
+        "a waiting thread does not hear of changes of the connection",
+        "src/lock/driver/wait.rs",
+        "        self.listen();\n",
+        "",
+    ),
+    (
         "gone-while-watched",
         "a node that went before it was watched is waited for",
         "src/lock/driver/set_watches.rs",
         "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),\n",
         "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::Watching)),\n",
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) if {mutant} => Ok(Step::Report(Event::Watching)),\n"
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),\n",
     ),
     (
         "heard-early-forgotten",
@@ -368,6 +392,8 @@ MUTANTS = [
         "src/lock/driver/set_watches.rs",
         "                _ => self.heard_early.push_back(fired),\n",
         "                _ => drop(fired),\n",
+        "                _ if {mutant} => drop(fired),\n"
+        "                _ => self.heard_early.push_back(fired),\n",
     ),
     (
         "create-at-its-answer",
@@ -393,6 +419,9 @@ MUTANTS = [
         "        let answers = caller.prove(nodes, limit)?;\n",
         "        let answers = caller.prove(nodes, limit)?;\n"
         "        let stamp = status.stamp();\n",
+        "        let stamp = status.stamp();\n"
+        "        let answers = caller.prove(nodes, limit)?;\n"
+        "        let stamp = if {mutant} {{ status.stamp() }} else {{ stamp }};\n",
     ),
     (
         "grant-on-an-old-proof",
@@ -412,9 +441,9 @@ def main():
     if unknown:
         sys.exit(f"no such mutant: {', '.join(sorted(unknown))}")
     if UNMUTATED in args.only:
-        chosen.insert(0, (UNMUTATED, "the client that ships", None, "", ""))
+        chosen.insert(0, (UNMUTATED, "the client that ships", None, None, None))
     if args.list:
-        for name, what, file, _, _ in chosen:
+        for name, what, file, *_ in chosen:
             print(f"{name:26} {(file or '').removeprefix('src/'):32} {what}")
         return
     rows = []
@@ -438,6 +467,10 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=1800, help="at most so long each")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="how many runs at the same time")
+    parser.add_argument(
+        "--together", action="store_true",
+        help="compile all mutants into one program, which an environment variable tells apart",
+    )
     parser.add_argument("--markdown", metavar="FILE", help="write the table there, as it grows")
     parser.add_argument(
         "--scratch", type=Path, default=ROOT / "target" / "mutants",
@@ -451,7 +484,7 @@ def check_table():
     wrong = []
     names = [mutant[0] for mutant in MUTANTS]
     wrong += [f"{name}: not the only one of this name" for name in names if names.count(name) > 1]
-    for name, _, file, old, new in MUTANTS:
+    for name, _, file, old, new, *_ in MUTANTS:
         count = (ROOT / file).read_text().count(old)
         if count != 1:
             wrong.append(f"{name}: its old text occurs {count} times in {file}")
@@ -472,8 +505,11 @@ class Outcome:
 
 
 def examine(mutant, args):
-    name, _, file, old, new = mutant
-    copy(args.scratch, file, old, new)
+    name = mutant[0]
+    if args.together:
+        copy(args.scratch, all_in_one())
+    else:
+        copy(args.scratch, {mutant[2]: [mutant[3:5]]})
     program, complaint = build(args.scratch)
     if program is None:
         print(complaint, file=sys.stderr)
@@ -487,6 +523,7 @@ def examine(mutant, args):
     playing = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         errors="replace", start_new_session=True, cwd=args.scratch,
+        env=dict(os.environ, ZKLOCK_MUTANT=name),
     )
     try:
         said, _ = playing.communicate(timeout=args.seconds)
@@ -504,7 +541,37 @@ def examine(mutant, args):
     return Outcome(args.seeds, took=took)
 
 
-def copy(scratch, mutated, old, new):
+def all_in_one():
+    """The changes that make one program of all mutants; a variable says which one it is.
+
+    Where one old text is a part of another, the longer one comes first in the table.
+    """
+    changes = {}
+    for name, _, file, old, new, *both in MUTANTS:
+        is_it = f'crate::is_mutant("{name}")'
+        text = both[0].format(mutant=is_it) if both else switched(is_it, old, new)
+        changes.setdefault(file, []).append((old, text))
+    changes["src/lib.rs"] = [(None, IS_MUTANT)]
+    return changes
+
+
+def switched(is_it, old, new):
+    condition = re.compile(r"( *(?:while|if) )([^\n]*)( \{(?:\n.*)?)", re.S)
+    before, after = condition.fullmatch(old), condition.fullmatch(new)
+    if before and after and before[3] == after[3]:
+        return f"{before[1]}(if {is_it} {{ {after[2]} }} else {{ {before[2]} }}){before[3]}"
+    return f"if {is_it} {{\n{new}}} else {{\n{old}}}\n"
+
+
+IS_MUTANT = """
+pub(crate) fn is_mutant(name: &str) -> bool {
+    static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    CHOSEN.get_or_init(|| std::env::var("ZKLOCK_MUTANT").unwrap_or_default()) == name
+}
+"""
+
+
+def copy(scratch, changes):
     """Brings the scratch folder up to date; what has not changed is not touched."""
     wanted = {}
     for top in COPIED:
@@ -514,8 +581,8 @@ def copy(scratch, mutated, old, new):
                 wanted[path.relative_to(ROOT)] = path
     for relative, path in wanted.items():
         content = path.read_bytes()
-        if str(relative) == mutated:
-            content = content.replace(old.encode(), new.encode())
+        for old, new in changes.get(str(relative), []):
+            content = content.replace(old.encode(), new.encode()) if old else content + new.encode()
         target = scratch / relative
         if not target.is_file() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -247,10 +247,28 @@ impl Plan {
         }
     }
 
+    /// Whether no thread ever stands still.
+    pub(crate) fn is_steady(&self) -> bool {
+        let stops =
+            |trouble: &Trouble| matches!(trouble.what, What::Freeze { .. } | What::Suspend { .. });
+        self.threads.pause == 0.0 && !self.troubles.iter().any(stops)
+    }
+
+    /// Whether nothing breaks, and no client ends before its calls have.
+    pub(crate) fn is_calm(&self) -> bool {
+        let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
+        self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
+    }
+
+    /// Whether an administrator deletes nodes.
+    pub(crate) fn evicts(&self) -> bool {
+        let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
+        self.troubles.iter().any(evicts)
+    }
+
     /// Whether the order of a queue may be broken by what the plan does.
     pub(crate) fn keeps_order(&self) -> bool {
-        let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
-        !self.troubles.iter().any(evicts) && self.clients.iter().all(|client| client.handoffs == 0)
+        !self.evicts() && self.clients.iter().all(|client| client.handoffs == 0)
     }
 }
 
