@@ -249,14 +249,6 @@ MUTANTS = [
         "                held.raw.check()?;\n",
         "",
     ),
-    (
-        "loss-not-final",
-        "a lock that was lost is held again when a late check is confirmed",
-        "src/session/lease.rs",
-        "                let life = &self.life.sent;\n"
-        "                life.compare_exchange(sent, LOST, Ordering::AcqRel, Ordering::Acquire)\n",
-        "                Ok::<u64, u64>(sent)\n",
-    ),
     # The cleaner.
     (
         "cleanup-dropped",

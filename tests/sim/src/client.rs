@@ -111,11 +111,16 @@ struct Actor {
     journal: Journal,
     who: Process,
     ops: Arc<AtomicUsize>,
+    /// Cancel the calls that wait for it.
+    cancels: Arc<Mutex<Vec<channel::Sender<()>>>>,
     /// When the client was closed.
     closed: Arc<Mutex<Option<Duration>>>,
     /// No thread of the run ever stands still.
     steady: bool,
 }
+
+/// Every so many calls of a client one is cancelled when another gives its lock up.
+const CANCELLED: usize = 5;
 
 /// How long calls may take to return once their client is closed.
 const AFTER_CLOSE: Duration = Duration::from_millis(100);
@@ -123,6 +128,7 @@ const AFTER_CLOSE: Duration = Duration::from_millis(100);
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     let client = connect(plan, mine);
+    let events = client.events();
     let who = Process {
         slot: number,
         life: 0,
@@ -132,6 +138,7 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
         journal,
         who,
         ops: Arc::new(AtomicUsize::new(1)),
+        cancels: Arc::default(),
         closed: Arc::default(),
         steady: plan.is_steady(),
     };
@@ -168,6 +175,10 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
     }
     // What is left on the servers has to go while the session is alive.
     sim::sleep(ms(plan.timeout) + Duration::from_secs(2));
+    if plan.is_calm() {
+        let event = events.try_recv().ok();
+        assert_eq!(event, None, "nothing was broken, but {who} has heard this");
+    }
     if let ClientEnd::Close = mine.end {
         drop(actor.client.close());
     }
@@ -368,8 +379,12 @@ impl Actor {
         if let Some(limit) = step.limit {
             options = options.deadline(sim::now() + ms(limit));
         }
+        let (cancel, cancelled) = channel::bounded(1);
+        if op % CANCELLED == 0 {
+            self.cancels().push(cancel.clone());
+            options = options.cancel(cancelled.clone());
+        }
         if let Some(after) = step.cancel {
-            let (cancel, cancelled) = channel::bounded(1);
             options = options.cancel(cancelled);
             let thread = sim::spawn("cancels", move || {
                 sim::sleep(ms(after));
@@ -402,6 +417,10 @@ impl Actor {
                 None
             }
         }
+    }
+
+    fn cancels(&self) -> std::sync::MutexGuard<'_, Vec<channel::Sender<()>>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Who calls a closed client is sent away.
@@ -497,6 +516,10 @@ impl Actor {
 
     fn give_up<G: LockGuard>(&self, op: usize, guard: G, how: Release) {
         self.journal.given_up(self.who, op, &guard);
+        // The next one leaves just when its turn comes.
+        for cancel in self.cancels().drain(..) {
+            let _ = cancel.try_send(());
+        }
         self.journal.note(self.who, op, What::Release);
         let well = match how {
             Release::Unlock | Release::Sent => guard.unlock().is_ok(),
