@@ -506,11 +506,33 @@ def examine(mutant, args):
     if program is None:
         print(complaint, file=sys.stderr)
         return Outcome("any", violation="as it does not compile")
+    began = time.monotonic()
+    played = 0
+    # In portions, so that it is known how many seeds were played when the time is over.
+    while played < args.seeds:
+        left = args.seconds - (time.monotonic() - began)
+        portion = min(PORTION, args.seeds - played)
+        seed, story = play(program, name, args.first + played, portion, args, left)
+        took = time.monotonic() - began
+        if seed is not None:
+            return Outcome(seed - args.first + 1, seed, story, took)
+        if story is not None:
+            return Outcome(played, violation=story, took=took)
+        played += portion
+    return Outcome(played, took=took)
+
+
+PORTION = 200
+
+
+def play(program, name, first, seeds, args, seconds):
+    """Plays a few seeds; the one that failed, if any, and why it goes no further, if so."""
+    if seconds <= 0:
+        return None, "before the time was over"
     command = [
-        str(program), "--first", str(args.first), "--seeds", str(args.seeds),
+        str(program), "--first", str(first), "--seeds", str(seeds),
         "--jobs", str(args.jobs), "--unshrunk",
     ]
-    began = time.monotonic()
     # A group of its own, so that nothing of it is left at the limit.
     playing = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -518,19 +540,19 @@ def examine(mutant, args):
         env=dict(os.environ, ZKLOCK_MUTANT=name),
     )
     try:
-        said, _ = playing.communicate(timeout=args.seconds)
+        said, _ = playing.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(playing.pid, signal.SIGKILL)
-        playing.communicate()
-        return Outcome("some", violation="before the time was over", took=args.seconds)
-    took = time.monotonic() - began
+        return None, "before the time was over"
+    finally:
+        if playing.poll() is None:
+            os.killpg(playing.pid, signal.SIGKILL)
+            playing.communicate()
     failed = re.search(r"^seed (\d+) fails:$", said, re.M)
     if failed:
-        seed = int(failed[1])
-        return Outcome(seed - args.first + 1, seed, violation(said[failed.end():]), took)
+        return int(failed[1]), violation(said[failed.end():])
     if playing.returncode != 0:
-        return Outcome("some", "?", f"the program ended with {playing.returncode}", took)
-    return Outcome(args.seeds, took=took)
+        return None, f"as the program ended with {playing.returncode}"
+    return None, None
 
 
 def all_in_one():
