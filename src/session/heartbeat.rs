@@ -109,7 +109,7 @@ impl Heartbeat {
         let now = Moment::now();
         if all.is_empty() {
             self.urgent = false;
-            return self.linger(now);
+            return self.linger(now, snapshot.timeout);
         }
         let connected = snapshot.state == SessionState::Connected;
         let mut due = self.due(&snapshot);
@@ -148,16 +148,17 @@ impl Heartbeat {
     }
 
     /// The pause while nothing is held. Where locks come and go, a look now and then is
-    /// cheaper than a wake-up by each.
-    fn linger(&mut self, now: Moment) -> Option<Duration> {
+    /// cheaper than a wake-up by each. In a short session it comes before they fade.
+    fn linger(&mut self, now: Moment, timeout: Duration) -> Option<Duration> {
         let begun = self.leases.next.load(Ordering::Relaxed);
         if begun == self.begun {
             return None;
         }
         self.begun = begun;
-        let next_look = (now + WATCH_AFTER).as_nanos();
+        let pause = WATCH_AFTER.min(timeout / 12);
+        let next_look = (now + pause).as_nanos();
         self.leases.next_look.store(next_look, Ordering::Release);
-        Some(WATCH_AFTER)
+        Some(pause)
     }
 
     /// When the next check is due: each lock is proven anew before it is suspect.

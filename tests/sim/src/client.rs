@@ -1,5 +1,6 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +32,8 @@ pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<Entry>>>,
     /// The nodes that each operation held.
     nodes: Arc<Mutex<Vec<Held>>>,
+    /// The nodes that were given up while the guard was suspect, and until when it was valid.
+    suspects: Arc<Mutex<HashMap<String, Duration>>>,
 }
 
 impl Journal {
@@ -48,6 +51,46 @@ impl Journal {
 
     fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When a call began.
+    fn requested(&self, who: Process, op: usize) -> Duration {
+        let entries = self.entries();
+        let asks = |entry: &&Entry| {
+            (entry.who, entry.op) == (who, op) && matches!(entry.what, What::Request { .. })
+        };
+        let at = entries.iter().rev().find(asks).map_or(0, |entry| entry.at);
+        Duration::from_nanos(at)
+    }
+
+    /// Notes that a guard is given up while it is suspect.
+    fn given_up<G: LockGuard>(&self, who: Process, op: usize, guard: &G) {
+        let now = sim::elapsed();
+        let (state, until) = (guard.state(), now + guard.valid_for());
+        // Time that passes between these looks says nothing.
+        if state != GuardState::Suspect || now != sim::elapsed() {
+            return;
+        }
+        let nodes = self.nodes();
+        let held = nodes
+            .iter()
+            .rev()
+            .find(|held| (held.0, held.1) == (who, op));
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        for node in held.into_iter().flat_map(|(.., nodes)| nodes) {
+            suspects.insert(node.clone(), until);
+        }
+    }
+
+    /// A lock goes from thread to thread only if it is held, or was confirmed anew.
+    fn is_not_suspect<G: LockGuard>(&self, who: Process, nodes: &[String], guard: &G) {
+        let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        for node in nodes {
+            if let Some(until) = suspects.get(node) {
+                let now = sim::elapsed() + guard.valid_for();
+                assert!(*until < now, "{who} was handed {node}, which was suspect");
+            }
+        }
     }
 
     pub(crate) fn take(&self) -> Vec<Entry> {
@@ -71,11 +114,24 @@ struct Actor {
     journal: Journal,
     who: Process,
     ops: Arc<AtomicUsize>,
+    /// Cancel the calls that wait for it.
+    cancels: Arc<Mutex<Vec<channel::Sender<()>>>>,
+    /// When the client was closed.
+    closed: Arc<Mutex<Option<Duration>>>,
+    /// No thread of the run ever stands still.
+    steady: bool,
 }
+
+/// Every so many calls of a client one is cancelled when another gives its lock up.
+const CANCELLED: usize = 5;
+
+/// How long calls may take to return once their client is closed.
+const AFTER_CLOSE: Duration = Duration::from_millis(100);
 
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     let client = connect(plan, mine);
+    let events = client.events();
     let who = Process {
         slot: number,
         life: 0,
@@ -85,6 +141,9 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
         journal,
         who,
         ops: Arc::new(AtomicUsize::new(1)),
+        cancels: Arc::default(),
+        closed: Arc::default(),
+        steady: plan.is_steady(),
     };
     let threads: Vec<_> = mine
         .threads
@@ -99,12 +158,13 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
         .collect();
     let closer = match mine.end {
         ClientEnd::CloseAt(at) => {
-            let client = actor.client.clone();
+            let (client, closed) = (actor.client.clone(), actor.closed.clone());
             Some(
                 sim::spawn("closes", move || {
                     sim::sleep(ms(at).saturating_sub(sim::elapsed()));
                     sim::note("closes the client");
                     drop(client.close());
+                    *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(sim::elapsed());
                 })
                 .expect("a thread"),
             )
@@ -118,6 +178,10 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
     }
     // What is left on the servers has to go while the session is alive.
     sim::sleep(ms(plan.timeout) + Duration::from_secs(2));
+    if plan.is_calm() {
+        let event = events.try_recv().ok();
+        assert_eq!(event, None, "nothing was broken, but {who} has heard this");
+    }
     if let ClientEnd::Close = mine.end {
         drop(actor.client.close());
     }
@@ -198,8 +262,16 @@ impl Actor {
         };
         // Held already, unless it was lost: neither waits.
         let again = mutex.lock_with(LockOptions::new().deadline(sim::now()));
-        self.hold_and_give_up(op, step, guard);
-        drop(again);
+        self.hold(op, step.hold, &guard);
+        let lost = guard.check().is_err();
+        let late = mutex.lock_with(LockOptions::new().deadline(sim::now()));
+        assert!(
+            !lost || !matches!(late, Ok(Some(_))),
+            "{} entered a lock again that it had lost",
+            self.who
+        );
+        self.give_up(op, guard, step.end);
+        drop((again, late));
     }
 
     fn read(&self, step: &Step) {
@@ -294,7 +366,8 @@ impl Actor {
 
     fn request<'a>(&'a self, kind: Kind, paths: &[&str], step: &Step) -> (usize, LockOptions<'a>) {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
-        let limit = step.limit.map(ms);
+        // A cancel ends a call as its limit does.
+        let limit = step.limit.into_iter().chain(step.cancel).min().map(ms);
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         self.journal
             .note(self.who, op, What::Request { kind, paths, limit });
@@ -306,11 +379,15 @@ impl Actor {
             }
             assert!(!panics, "{ON_PURPOSE}");
         });
-        if let Some(limit) = limit {
-            options = options.deadline(sim::now() + limit);
+        if let Some(limit) = step.limit {
+            options = options.deadline(sim::now() + ms(limit));
+        }
+        let (cancel, cancelled) = channel::bounded(1);
+        if op % CANCELLED == 0 {
+            self.cancels().push(cancel.clone());
+            options = options.cancel(cancelled.clone());
         }
         if let Some(after) = step.cancel {
-            let (cancel, cancelled) = channel::bounded(1);
             options = options.cancel(cancelled);
             let thread = sim::spawn("cancels", move || {
                 sim::sleep(ms(after));
@@ -327,7 +404,9 @@ impl Actor {
         op: usize,
         lock: impl FnOnce() -> Result<Option<G>>,
     ) -> Option<Result<Option<G>>> {
-        match catch_unwind(AssertUnwindSafe(lock)) {
+        let called = catch_unwind(AssertUnwindSafe(lock));
+        self.is_not_kept_by_a_close(op);
+        match called {
             Ok(taken) => Some(taken),
             Err(panic) => {
                 on_purpose(panic);
@@ -343,7 +422,26 @@ impl Actor {
         }
     }
 
-    fn granted<G>(
+    fn cancels(&self) -> std::sync::MutexGuard<'_, Vec<channel::Sender<()>>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who calls a closed client is sent away.
+    fn is_not_kept_by_a_close(&self, op: usize) {
+        let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(closed) = closed.filter(|_| self.steady) {
+            let since = sim::elapsed().saturating_sub(closed);
+            // A later call came when it was closed already.
+            let asked = self.journal.requested(self.who, op).saturating_sub(closed);
+            assert!(
+                since.saturating_sub(asked) < AFTER_CLOSE,
+                "{} (operation {op}) returned {since:?} after the client was closed",
+                self.who
+            );
+        }
+    }
+
+    fn granted<G: LockGuard>(
         &self,
         op: usize,
         taken: Option<Result<Option<G>>>,
@@ -353,6 +451,7 @@ impl Actor {
         match taken? {
             Ok(Some(guard)) => {
                 let (tokens, nodes) = seen(&guard);
+                self.journal.is_not_suspect(self.who, &nodes, &guard);
                 let held = (self.who, op, nodes);
                 self.journal
                     .nodes
@@ -397,6 +496,15 @@ impl Actor {
                 pause
             });
         }
+        if guard.check().is_err() {
+            // A late answer does not bring it back.
+            sim::sleep(ms(20) + ms(hold) / 8);
+            assert!(
+                guard.check().is_err(),
+                "{} (operation {op}) held a lock again that it had lost",
+                self.who
+            );
+        }
     }
 
     fn is_valid<G: LockGuard>(&self, op: usize, guard: &G) -> bool {
@@ -410,6 +518,11 @@ impl Actor {
     }
 
     fn give_up<G: LockGuard>(&self, op: usize, guard: G, how: Release) {
+        self.journal.given_up(self.who, op, &guard);
+        // The next one leaves just when its turn comes.
+        for cancel in self.cancels().drain(..) {
+            let _ = cancel.try_send(());
+        }
         self.journal.note(self.who, op, What::Release);
         let well = match how {
             Release::Unlock | Release::Sent => guard.unlock().is_ok(),

@@ -22,6 +22,7 @@ mod client;
 mod plan;
 mod play;
 mod shrink;
+mod sight;
 #[cfg(test)]
 mod tests;
 mod troubles;

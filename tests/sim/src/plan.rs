@@ -227,6 +227,54 @@ impl Step {
 
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
+        match seed % 16 {
+            15 => Self::hard(seed),
+            _ => Self::mixed(seed),
+        }
+    }
+
+    /// A few holders of one lock that live by short proofs, while servers are cut off.
+    fn hard(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x4a4d);
+        let mut plan = Self::mixed(seed);
+        plan.servers = 3;
+        plan.timeout = plan.tick * rng.u64(2..4);
+        let timeout = plan.timeout;
+        let most = 1000 * timeout / rng.u64(8..40);
+        plan.link.latency = (most / 20, most);
+        plan.clients.truncate(3);
+        for client in &mut plan.clients {
+            client.threads.truncate(2);
+            for step in client.threads.iter_mut().flatten() {
+                step.lock = Lock::Mutex(0);
+                step.limit = None;
+                step.cancel = None;
+                step.hold = rng.u64(timeout / 4..2 * timeout);
+            }
+        }
+        plan.troubles.clear();
+        for _ in 0..rng.usize(2..7) {
+            let (client, server) = (rng.usize(..plan.clients.len()), rng.usize(..3));
+            let what = match rng.u8(..6) {
+                0..3 => What::CutServer { server },
+                3 => What::LatePings,
+                4 => What::PauseServer { server },
+                _ => What::Slow {
+                    client,
+                    most: timeout / 2,
+                },
+            };
+            plan.troubles.push(Trouble {
+                at: rng.u64(0..6 * timeout),
+                lasts: rng.u64(timeout / 2..4 * timeout),
+                what,
+            });
+        }
+        plan.troubles.sort_by_key(|trouble| trouble.at);
+        plan
+    }
+
+    fn mixed(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x5eed);
         let tick = *pick(&mut rng, &[50, 100, 500, 2000]);
         let servers = *pick(&mut rng, &[1, 3, 3, 3]);
@@ -313,10 +361,28 @@ impl Plan {
         }
     }
 
+    /// Whether no thread ever stands still.
+    pub(crate) fn is_steady(&self) -> bool {
+        let stops =
+            |trouble: &Trouble| matches!(trouble.what, What::Freeze { .. } | What::Suspend { .. });
+        self.threads.pause == 0.0 && !self.troubles.iter().any(stops)
+    }
+
+    /// Whether nothing breaks, and no client ends before its calls have.
+    pub(crate) fn is_calm(&self) -> bool {
+        let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
+        self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
+    }
+
+    /// Whether an administrator deletes nodes.
+    pub(crate) fn evicts(&self) -> bool {
+        let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
+        self.troubles.iter().any(evicts)
+    }
+
     /// Whether the order of a queue may be broken by what the plan does.
     pub(crate) fn keeps_order(&self) -> bool {
-        let evicts = |trouble: &Trouble| matches!(trouble.what, What::Evict { .. });
-        !self.troubles.iter().any(evicts) && self.clients.iter().all(|client| client.handoffs == 0)
+        !self.evicts() && self.clients.iter().all(|client| client.handoffs == 0)
     }
 }
 

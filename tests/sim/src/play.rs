@@ -10,6 +10,7 @@ use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
 use crate::plan::{ClientEnd, Plan, Trouble};
+use crate::sight::{self, Revoked};
 use crate::troubles::{self, Processes, contenders, ensemble};
 
 /// How long calls may take to return once nothing is broken any more.
@@ -37,7 +38,10 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let inner = plan.clone();
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
-    match check(&report.value, &rules(plan)) {
+    let (entries, revoked) = report.value;
+    let more = sight::check(plan, &entries, &revoked);
+    let story = check(&entries, &rules(plan)).map_err(|story| story.to_string());
+    match story.and_then(|summary| more.map(|()| summary)) {
         Ok(summary) => Ok(Played {
             summary,
             elapsed: report.elapsed,
@@ -59,12 +63,16 @@ fn rules(plan: &Plan) -> Rules {
         },
         release: timeout + Duration::from_secs(3),
         settle: 3 * timeout + Duration::from_secs(15),
-        patience: Duration::from_secs(30),
+        // Where nothing breaks, a client that comes out of a silence waits for a proof at most.
+        patience: match plan.is_calm() {
+            true => timeout + Duration::from_secs(1),
+            false => Duration::from_secs(30),
+        },
         hands_on: plan.clients.iter().any(|client| client.handoffs > 0),
     }
 }
 
-fn carry_out(plan: &Plan) -> Vec<Entry> {
+fn carry_out(plan: &Plan) -> (Vec<Entry>, Vec<Revoked>) {
     build(plan);
     let journal = Journal::default();
     let mut processes = Processes::new();
@@ -93,7 +101,8 @@ fn carry_out(plan: &Plan) -> Vec<Entry> {
         }
     }
     await_the_end_of_connections();
-    seen(plan, &processes, &journal)
+    let entries = seen(plan, &processes, &journal);
+    (entries, sight::revoked(&journal))
 }
 
 /// Nothing is broken any more: what waits for something that comes has to return.
@@ -194,7 +203,9 @@ fn break_and_mend(plan: &Plan, processes: &Processes, journal: &Journal) {
             }
         }
     }
-    journal.note(NOBODY, 0, What::Healed);
+    if !plan.is_calm() {
+        journal.note(NOBODY, 0, What::Healed);
+    }
 }
 
 fn note(trouble: &Trouble, journal: &Journal) {

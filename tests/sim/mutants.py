@@ -1,0 +1,645 @@
+#!/usr/bin/env python3
+"""Breaks the client in one place at a time, and counts the seeds until the simulation sees it.
+
+Each mutant is a small replacement in one file of `src`. It is compiled in a scratch folder,
+which keeps its target folder from mutant to mutant, and plays seeds until one fails. Every
+old text must occur exactly once in its file, so that the table cannot rot unseen.
+
+    tests/sim/mutants.py --list
+    tests/sim/mutants.py --only slot-wakes-nobody --only early-answers-dropped
+    tests/sim/mutants.py --seeds 20000 --seconds 600 --markdown table.md
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# The manifest names targets in all of these.
+COPIED = ["src", "Cargo.toml", "Cargo.lock", "benches", "examples", "tests"]
+UNMUTATED = "unmutated"
+
+# Name, what is broken, file, old text, new text; and, where one does not follow from these,
+# a text that has both, for `--together`.
+MUTANTS = [
+    # Who reads the socket.
+    (
+        "io-not-woken",
+        "a reader that leaves does not wake the I/O thread, which sleeps",
+        "src/transport/native/who_reads.rs",
+        "        if state.asleep || state.end.is_some() {",
+        "        if state.end.is_some() {",
+    ),
+    (
+        "io-sleeps-unseen",
+        "the I/O thread does not say that it sleeps until it is woken",
+        "src/transport/native/who_reads.rs",
+        "            state.asleep = true;\n",
+        "",
+    ),
+    (
+        "follower-not-called",
+        "a follower that is to read is never called",
+        "src/transport/native/who_reads.rs",
+        "            thread.unpark();\n",
+        "            drop(thread);\n",
+    ),
+    (
+        "leader-reads-on",
+        "a leader does not look whether its own answer has come",
+        "src/transport/native/who_reads.rs",
+        "            while !over() {\n                if let Err(end) = reader.turn(until) {",
+        "            while until.is_none_or(|until| clock::now() < until) {\n"
+        "                if let Err(end) = reader.turn(until) {",
+    ),
+    # The mailbox.
+    (
+        "slot-wakes-nobody",
+        "whoever puts an answer into a mailbox does not wake its thread",
+        "src/transport/slot.rs",
+        "                reader.unpark();\n",
+        "",
+    ),
+    (
+        "slot-wakes-too-early",
+        "a thread is woken before its answer is in the mailbox",
+        "src/transport/slot.rs",
+        "        if self.to.try_send(letter).is_ok()\n"
+        "            && let Some(reader) = &self.reader\n"
+        "        {\n"
+        "            // The reader may be the calling thread, while it reads for others.\n"
+        "            if reader.id() != thread::current().id() {\n"
+        "                reader.unpark();\n"
+        "            }\n"
+        "        }\n",
+        "        if let Some(reader) = &self.reader\n"
+        "            && reader.id() != thread::current().id()\n"
+        "        {\n"
+        "            reader.unpark();\n"
+        "        }\n"
+        "        let _ = self.to.try_send(letter);\n",
+    ),
+    (
+        "mailbox-waits-unseeing",
+        "a thread that reads for all does not look into its own mailbox",
+        "src/transport/mailbox.rs",
+        "&|| !self.letters.is_empty()",
+        "&|| false",
+        "&|| !{mutant} && !self.letters.is_empty()",
+    ),
+    # What arrives.
+    (
+        "reply-before-event",
+        "the watch events of a batch are handled after the replies behind them",
+        "src/transport/native/receive.rs",
+        "        while let Some(frame) = self.inbox.frame()? {\n"
+        "            match frame {\n"
+        "                Frame::Whole(frame) => self.connection.frame(frame)?,\n"
+        "                Frame::TooLong { head, length } => {\n"
+        "                    self.connection.too_long(head, length, limit)?;\n"
+        "                }\n"
+        "            }\n"
+        "        }\n",
+        "        let mut late: Vec<Vec<u8>> = Vec::new();\n"
+        "        while let Some(frame) = self.inbox.frame()? {\n"
+        "            match frame {\n"
+        "                Frame::Whole(frame) if frame.starts_with(&xid::EVENT.to_be_bytes()) => {\n"
+        "                    late.push(frame.to_vec());\n"
+        "                }\n"
+        "                Frame::Whole(frame) => self.connection.frame(frame)?,\n"
+        "                Frame::TooLong { head, length } => {\n"
+        "                    self.connection.too_long(head, length, limit)?;\n"
+        "                }\n"
+        "            }\n"
+        "        }\n"
+        "        for frame in late {\n"
+        "            self.connection.frame(&frame)?;\n"
+        "        }\n",
+    ),
+    (
+        "touch-at-its-answer",
+        "a message counts as heard of from its answer instead of its sending",
+        "src/transport/native/receive.rs",
+        "self.shared.status.answered(pending.queued, self.heard);",
+        "self.shared.status.answered(self.heard, self.heard);",
+    ),
+    (
+        "no-pings",
+        "a connection that is idle sends no pings",
+        "src/transport/native/receive.rs",
+        "            state.queue.ping();\n",
+        "",
+    ),
+    # Requests on their way.
+    (
+        "writer-not-back",
+        "a writer whose time is over keeps the outbox",
+        "src/transport/native/shared.rs",
+        "                state.queue.put_writer(outbox);\n                drop(state);\n",
+        "                drop((outbox, state));\n",
+    ),
+    (
+        "lost-as-not-sent",
+        "a request whose reply was lost counts as not sent",
+        "src/transport/native/queue.rs",
+        "            None if pending.start < self.handed => Failure::Lost,\n",
+        "",
+        "            None if !{mutant} && pending.start < self.handed => Failure::Lost,\n",
+    ),
+    (
+        "close-forgets-callers",
+        "a close does not answer the open requests",
+        "src/transport/native/shared.rs",
+        "        answer_all(open, Failure::Closed);\n",
+        "        drop(open);\n",
+    ),
+    # The I/O thread.
+    (
+        "watches-not-set-again",
+        "a new connection does not set the watches again",
+        "src/transport/native/io.rs",
+        "in state.watches.lists(self.session.last_zxid) {",
+        "in state.watches.lists(self.session.last_zxid).into_iter().take(0) {",
+        "in state.watches.lists(self.session.last_zxid).into_iter()"
+        ".take(if {mutant} {{ 0 }} else {{ usize::MAX }}) {{",
+    ),
+    (
+        "open-requests-forgotten",
+        "the open requests of a connection that broke are not answered",
+        "src/transport/native/io.rs",
+        "            pending.answer(Err(failure));\n",
+        "            drop((pending, failure));\n",
+    ),
+    # The status.
+    (
+        "connects-not-counted",
+        "a new connection looks like the one before",
+        "src/transport/status.rs",
+        "            snapshot.connects += 1;\n",
+        "            snapshot.connects = 1;\n",
+    ),
+    (
+        "look-then-subscribe",
+        "a change of the status between a look and the subscription is missed",
+        "src/session/caller.rs",
+        "            if now.connects != snapshot.connects || now.state != snapshot.state {\n"
+        "                continue;\n"
+        "            }\n",
+        "            let _ = now;\n",
+    ),
+    (
+        "guards-outlive-a-close",
+        "guards are not told at once that their session is over",
+        "src/transport/session_validity.rs",
+        "        self.over.store(true, Ordering::Release);\n",
+        "",
+    ),
+    # The heartbeat and the leases.
+    (
+        "proof-at-its-answer",
+        "a check counts from its answer instead of its sending",
+        "src/session/heartbeat.rs",
+        "                    lease.confirm(probe.stamp);\n",
+        "                    lease.confirm(self.status.stamp());\n",
+    ),
+    (
+        "heartbeat-late",
+        "the background thread sleeps until the last thing is due, not the first",
+        "src/session/heartbeat.rs",
+        "        let pause = pauses.min().unwrap_or(snapshot.timeout / 6);\n",
+        "        let pause = pauses.max().unwrap_or(snapshot.timeout / 6);\n",
+        "        let pauses: Vec<_> = pauses.collect();\n"
+        "        let pause = if {mutant} {{ pauses.into_iter().max() }} else {{ pauses.into_iter().min() }};\n"
+        "        let pause = pause.unwrap_or(snapshot.timeout / 6);\n",
+    ),
+    (
+        "heartbeat-not-armed",
+        "a lock that is granted does not wake the background thread in its long sleep",
+        "src/session/background.rs",
+        "        heartbeat.arm();\n",
+        "",
+    ),
+    (
+        "lease-begins-unnoticed",
+        "the background thread is not told of a lock that is granted",
+        "src/session/leases.rs",
+        "            let _ = self.wake.try_send(());\n",
+        "",
+    ),
+    (
+        "handed-on-after-suspect",
+        "a lock that is suspect is handed on as if it were held",
+        "src/session/lease.rs",
+        "        (free && self.state() == GuardState::Held).then(|| Self::of(self.life.clone()))\n",
+        "        (free && self.check().is_ok()).then(|| {\n"
+        "            self.life.disconnected.store(false, Ordering::Release);\n"
+        "            Self::of(self.life.clone())\n"
+        "        })\n",
+    ),
+    (
+        "shared-after-loss",
+        "a thread enters a lock again that it has lost",
+        "src/reentrant_mutex.rs",
+        "                held.raw.check()?;\n",
+        "",
+    ),
+    # The cleaner.
+    (
+        "cleanup-dropped",
+        "a deletion whose answer was lost with the connection is not repeated",
+        "src/session/cleaner.rs",
+        "            Err(Failure::Closed) => {\n",
+        "            Err(Failure::Closed | Failure::Lost) => {\n",
+        "            Err(ref failure) if *failure == Failure::Closed\n"
+        "                || (*failure == Failure::Lost && {mutant}) => {{\n",
+    ),
+    (
+        "cleanup-stays-under-way",
+        "a deletion that was not sent counts as under way for ever",
+        "src/session/cleaner.rs",
+        "        entry.in_flight = false;\n",
+        "",
+    ),
+    (
+        "cleanup-asked-twice",
+        "two requests of one cleanup are under way, and one's answer is taken for the other's",
+        "src/session/cleaner.rs",
+        "        if std::mem::replace(&mut entry.in_flight, true) {\n",
+        "        if std::mem::replace(&mut entry.in_flight, true) && entry.cleanup.action() == Action::Done {\n",
+    ),
+    (
+        "ticket-answered-twice",
+        "the thread that waits for a release hears of one node twice",
+        "src/session/cleaner.rs",
+        "        if let Some(waiter) = entry.waiter.take() {\n            waiter.put(ended);\n",
+        "        if let Some(waiter) = entry.waiter.clone() {\n            waiter.put(ended);\n",
+        "        let told = if {mutant} {{ entry.waiter.clone() }} else {{ entry.waiter.take() }};\n"
+        "        if let Some(waiter) = told {{\n            waiter.put(ended);\n",
+    ),
+    # A calling thread.
+    (
+        "early-answers-dropped",
+        "an answer that comes while another one is waited for is dropped",
+        "src/session/caller.rs",
+        "                    false => self.early.push((of, answered)),\n",
+        "                    false => drop(answered),\n",
+        "                    false if {mutant} => drop(answered),\n"
+        "                    false => self.early.push((of, answered)),\n",
+    ),
+    (
+        "limit-begins-anew",
+        "the limit of a call begins anew when it waits for a connection",
+        "src/session/caller.rs",
+        "            if limit.recv(&changes) == Err(LimitReached) {\n",
+        "            let left = |until: std::time::Instant| {\n"
+        "                until.saturating_duration_since(crate::system::clock::now()) + limit.spent()\n"
+        "            };\n"
+        "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
+        "            let limit = &Limit::new(anew, None);\n"
+        "            if limit.recv(&changes) == Err(LimitReached) {\n",
+        "            let left = |until: std::time::Instant| {{\n"
+        "                until.saturating_duration_since(crate::system::clock::now()) + limit.spent()\n"
+        "            }};\n"
+        "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
+        "            let anew = if {mutant} {{ Limit::new(anew, None) }} else {{ limit.clone() }};\n"
+        "            if anew.recv(&changes) == Err(LimitReached) {{\n",
+    ),
+    # The line of threads.
+    (
+        "turn-lost-in-a-panic",
+        "a thread that panics does not call the next one in line",
+        "src/local/turnstile.rs",
+        "        if self.turnstile.process.is_another() {\n",
+        "        if self.turnstile.process.is_another() || thread::panicking() {\n",
+    ),
+    (
+        "turn-lost-at-the-limit",
+        "a turn that comes just when the limit is reached is lost",
+        "src/local/turnstile.rs",
+        "        if let Ok(handed) = called.try_recv() {\n",
+        "        if let Ok(handed) = called.try_recv()\n            && closed\n        {\n",
+        "        if let Ok(handed) = called.try_recv()\n            && (closed || !{mutant})\n        {{\n",
+    ),
+    (
+        "heir-has-left",
+        "a lock stays in the line of threads when its heir has left",
+        "src/local/turnstile.rs",
+        "            false => self.handed.take(),\n",
+        "            false => None,\n",
+        "            false if {mutant} => None,\n            false => self.handed.take(),\n",
+    ),
+    (
+        "close-forgets-the-line",
+        "a close does not send those away who wait in line",
+        "src/local/turnstile.rs",
+        "            line.waiting.clear();\n",
+        "            line.streak = 0;\n",
+    ),
+    (
+        "handed-on-and-given-up",
+        "a lock that was handed on is given up, too",
+        "src/lock/raw_guard.rs",
+        "            self.watched = None;\n",
+        "",
+    ),
+    # A waiting thread.
+    (
+        "looks-then-listens",
+        "a change of the connection between a look and the subscription is missed",
+        "src/lock/driver/wait.rs",
+        "        self.listen();\n"
+        "        if let Some(step) = self.changed()? {\n"
+        "            return Ok(step);\n"
+        "        }\n",
+        "        if let Some(step) = self.changed()? {\n"
+        "            return Ok(step);\n"
+        "        }\n"
+        "        self.listen();\n",
+    ),
+    (
+        "waits-without-listening",
+        "a waiting thread does not hear of changes of the connection",
+        "src/lock/driver/wait.rs",
+        "        self.listen();\n",
+        "",
+    ),
+    (
+        "gone-while-watched",
+        "a node that went before it was watched is waited for",
+        "src/lock/driver/set_watches.rs",
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),\n",
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::Watching)),\n",
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) if {mutant} => Ok(Step::Report(Event::Watching)),\n"
+        "            Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),\n",
+    ),
+    (
+        "heard-early-forgotten",
+        "what is heard while a listing is waited for is forgotten",
+        "src/lock/driver/set_watches.rs",
+        "                _ => self.heard_early.push_back(fired),\n",
+        "                _ => drop(fired),\n",
+        "                _ if {mutant} => drop(fired),\n"
+        "                _ => self.heard_early.push_back(fired),\n",
+    ),
+    (
+        "create-at-its-answer",
+        "the creation of a node counts as a proof from its answer on",
+        "src/lock/driver/steps.rs",
+        "                self.proof.stamp = Some(stamp);\n",
+        "                let _ = stamp;\n"
+        "                self.proof.stamp = Some(self.session.status.stamp());\n",
+    ),
+    (
+        "another-session-adopted",
+        "a node that was created in another session is taken for a node of this one",
+        "src/recipe/attempt.rs",
+        "        if self.session.is_some_and(|session| session != origin.owner) {\n",
+        "        if false {\n",
+    ),
+    # The grant.
+    (
+        "grant-at-its-answer",
+        "the proof of a grant counts from its answer instead of its sending",
+        "src/session/confirm_grant.rs",
+        "        let stamp = status.stamp();\n"
+        "        let answers = caller.prove(nodes, limit)?;\n",
+        "        let answers = caller.prove(nodes, limit)?;\n"
+        "        let stamp = status.stamp();\n",
+        "        let stamp = status.stamp();\n"
+        "        let answers = caller.prove(nodes, limit)?;\n"
+        "        let stamp = if {mutant} {{ status.stamp() }} else {{ stamp }};\n",
+    ),
+    (
+        "grant-on-an-old-proof",
+        "a lock is granted on a proof of any age",
+        "src/session/confirm_grant.rs",
+        "        self.stamp.is_some_and(enough)\n",
+        "        let _ = enough;\n        self.stamp.is_some()\n",
+    ),
+]
+
+
+def main():
+    args = arguments()
+    check_table()
+    chosen = [mutant for mutant in MUTANTS if not args.only or mutant[0] in args.only]
+    unknown = set(args.only) - {mutant[0] for mutant in MUTANTS} - {UNMUTATED}
+    if unknown:
+        sys.exit(f"no such mutant: {', '.join(sorted(unknown))}")
+    if UNMUTATED in args.only:
+        chosen.insert(0, (UNMUTATED, "the client that ships", None, None, None))
+    if args.list:
+        for name, what, file, *_ in chosen:
+            print(f"{name:26} {(file or '').removeprefix('src/'):32} {what}")
+        return
+    rows = []
+    for mutant in chosen:
+        rows.append((mutant, examine(mutant, args)))
+        name, outcome = mutant[0], rows[-1][1]
+        print(f"{name}: {outcome.said()}", flush=True)
+        if args.markdown:
+            Path(args.markdown).write_text(markdown(rows))
+    print("\n" + markdown(rows))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--list", action="store_true", help="list the mutants, and end")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME",
+        help=f"only this mutant; may be repeated; `{UNMUTATED}` is the client as it is",
+    )
+    parser.add_argument("--seeds", type=int, default=20000, help="at most so many seeds each")
+    parser.add_argument("--seconds", type=int, default=1800, help="at most so long each")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="how many runs at the same time")
+    parser.add_argument(
+        "--together", action="store_true",
+        help="compile all mutants into one program, which an environment variable tells apart",
+    )
+    parser.add_argument("--markdown", metavar="FILE", help="write the table there, as it grows")
+    parser.add_argument(
+        "--scratch", type=Path, default=ROOT / "target" / "mutants",
+        help="where the mutants are compiled",
+    )
+    return parser.parse_args()
+
+
+def check_table():
+    """Ends the program if the table does not fit the sources."""
+    wrong = []
+    names = [mutant[0] for mutant in MUTANTS]
+    wrong += [f"{name}: not the only one of this name" for name in names if names.count(name) > 1]
+    for name, _, file, old, new, *_ in MUTANTS:
+        count = (ROOT / file).read_text().count(old)
+        if count != 1:
+            wrong.append(f"{name}: its old text occurs {count} times in {file}")
+        if old == new:
+            wrong.append(f"{name}: changes nothing")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+class Outcome:
+    def __init__(self, played, seed=None, violation="", took=0.0):
+        self.played, self.seed, self.violation, self.took = played, seed, violation, took
+
+    def said(self):
+        if self.seed is None:
+            return f"not caught in {self.played} seeds ({self.took:.0f} s) {self.violation}".strip()
+        return f"caught by seed {self.seed}, the {self.played}. ({self.took:.0f} s): {self.violation}"
+
+
+def examine(mutant, args):
+    name = mutant[0]
+    if args.together:
+        copy(args.scratch, all_in_one())
+    else:
+        copy(args.scratch, {mutant[2]: [mutant[3:5]]})
+    program, complaint = build(args.scratch)
+    if program is None:
+        print(complaint, file=sys.stderr)
+        return Outcome("any", violation="as it does not compile")
+    began = time.monotonic()
+    played = 0
+    # In portions, so that it is known how many seeds were played when the time is over.
+    while played < args.seeds:
+        left = args.seconds - (time.monotonic() - began)
+        portion = min(PORTION, args.seeds - played)
+        seed, story = play(program, name, args.first + played, portion, args, left)
+        took = time.monotonic() - began
+        if seed is not None:
+            return Outcome(seed - args.first + 1, seed, story, took)
+        if story is not None:
+            return Outcome(played, violation=story, took=took)
+        played += portion
+    return Outcome(played, took=took)
+
+
+PORTION = 200
+
+
+def play(program, name, first, seeds, args, seconds):
+    """Plays a few seeds; the one that failed, if any, and why it goes no further, if so."""
+    if seconds <= 0:
+        return None, "before the time was over"
+    command = [
+        str(program), "--first", str(first), "--seeds", str(seeds),
+        "--jobs", str(args.jobs), "--unshrunk",
+    ]
+    # A group of its own, so that nothing of it is left at the limit.
+    playing = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        errors="replace", start_new_session=True, cwd=args.scratch,
+        env=dict(os.environ, ZKLOCK_MUTANT=name),
+    )
+    try:
+        said, _ = playing.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None, "before the time was over"
+    finally:
+        if playing.poll() is None:
+            os.killpg(playing.pid, signal.SIGKILL)
+            playing.communicate()
+    failed = re.search(r"^seed (\d+) fails:$", said, re.M)
+    if failed:
+        return int(failed[1]), violation(said[failed.end():])
+    if playing.returncode != 0:
+        return None, f"as the program ended with {playing.returncode}"
+    return None, None
+
+
+def all_in_one():
+    """The changes that make one program of all mutants; a variable says which one it is.
+
+    Where one old text is a part of another, the longer one comes first in the table.
+    """
+    changes = {}
+    for name, _, file, old, new, *both in MUTANTS:
+        is_it = f'crate::is_mutant("{name}")'
+        text = both[0].format(mutant=is_it) if both else switched(is_it, old, new)
+        changes.setdefault(file, []).append((old, text))
+    changes["src/lib.rs"] = [(None, IS_MUTANT)]
+    return changes
+
+
+def switched(is_it, old, new):
+    condition = re.compile(r"( *(?:while|if) )([^\n]*)( \{(?:\n.*)?)", re.S)
+    before, after = condition.fullmatch(old), condition.fullmatch(new)
+    if before and after and before[3] == after[3]:
+        return f"{before[1]}(if {is_it} {{ {after[2]} }} else {{ {before[2]} }}){before[3]}"
+    return f"if {is_it} {{\n{new}}} else {{\n{old}}}\n"
+
+
+IS_MUTANT = """
+pub(crate) fn is_mutant(name: &str) -> bool {
+    static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    CHOSEN.get_or_init(|| std::env::var("ZKLOCK_MUTANT").unwrap_or_default()) == name
+}
+"""
+
+
+def copy(scratch, changes):
+    """Brings the scratch folder up to date; what has not changed is not touched."""
+    wanted = {}
+    for top in COPIED:
+        top = ROOT / top
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                wanted[path.relative_to(ROOT)] = path
+    for relative, path in wanted.items():
+        content = path.read_bytes()
+        for old, new in changes.get(str(relative), []):
+            content = content.replace(old.encode(), new.encode()) if old else content + new.encode()
+        target = scratch / relative
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            shutil.copymode(path, target)
+    for top in COPIED:
+        for path in (scratch / top).rglob("*"):
+            if path.is_file() and path.relative_to(scratch) not in wanted:
+                path.unlink()
+
+
+def build(scratch):
+    env = dict(os.environ, CARGO_INCREMENTAL="1", CARGO_PROFILE_DEV_DEBUG="0")
+    env.pop("CARGO_TARGET_DIR", None)
+    built = subprocess.run(
+        ["cargo", "build", "--quiet"], cwd=scratch / "tests" / "sim", env=env,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+    if built.returncode != 0:
+        return None, built.stdout
+    return scratch / "target" / "sim" / "debug" / "zklock-sim", ""
+
+
+def violation(told):
+    """The first words of the story, which follow the plan."""
+    _, _, story = told.partition("\n}\n")
+    lines = [line.strip() for line in story.splitlines() if line.strip()]
+    first = lines[0] if lines else "?"
+    return re.sub(r"_c_[0-9a-f-]{36}", "_c_..", first)[:140]
+
+
+def markdown(rows):
+    lines = ["| Mutant | What is broken | Seeds | Caught by |", "|---|---|---:|---|"]
+    for (name, what, *_), outcome in rows:
+        if outcome.seed is None:
+            seeds, seen = "-", f"not in {outcome.played} {outcome.violation}".strip()
+        else:
+            seeds, seen = outcome.played, outcome.violation
+        seen = str(seen).replace("|", "\\|")
+        lines.append(f"| `{name}` | {what} | {seeds} | {seen} |")
+    caught = sum(outcome.seed is not None for _, outcome in rows)
+    return "\n".join([*lines, "", f"{caught} of {len(rows)} are caught."]) + "\n"
+
+
+if __name__ == "__main__":
+    main()
