@@ -342,9 +342,15 @@ fn sources(root: &str) -> Vec<(String, String)> {
                     true => path.with_file_name(""),
                     false => path.with_extension(""),
                 };
-                let of_tests = text.split("#[cfg(test)]\nmod ").skip(1);
-                let names = of_tests.filter_map(|rest| Some(rest.split_once(';')?.0));
-                tests.extend(names.map(|name| folder.join(name)));
+                for test in [
+                    "#[cfg(test)]\nmod ",
+                    "#[cfg(all(test, zklock_sim))]\nmod ",
+                    "#[cfg(all(test, not(zklock_sim)))]\nmod ",
+                ] {
+                    let of_tests = text.split(test).skip(1);
+                    let names = of_tests.filter_map(|rest| Some(rest.split_once(';')?.0));
+                    tests.extend(names.map(|name| folder.join(name)));
+                }
                 files.push((path, product(&text)));
             }
         }
