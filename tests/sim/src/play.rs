@@ -9,6 +9,7 @@ use zklock::sim::{self, Choice, Link, Network, Options};
 use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
+use crate::judge::judge;
 use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::troubles::{self, Processes, contenders, ensemble};
 
@@ -37,7 +38,8 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let inner = plan.clone();
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
-    match check(&report.value, &rules(plan)) {
+    let judged = check(&report.value, &rules(plan)).map_err(|story| story.to_string());
+    match judged.and_then(|summary| judge(&report.value).map(|()| summary)) {
         Ok(summary) => Ok(Played {
             summary,
             elapsed: report.elapsed,
