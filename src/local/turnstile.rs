@@ -299,6 +299,9 @@ impl<T, S> fmt::Debug for Turn<T, S> {
     }
 }
 
+#[cfg(all(test, zklock_sim))]
+mod orders;
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};

@@ -58,6 +58,9 @@ impl<T> Mailbox<T> {
     }
 }
 
+#[cfg(all(test, zklock_sim))]
+mod orders;
+
 #[cfg(test)]
 mod tests {
     use std::thread;

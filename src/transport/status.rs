@@ -347,6 +347,9 @@ impl Status {
     }
 }
 
+#[cfg(all(test, zklock_sim))]
+mod orders;
+
 #[cfg(test)]
 mod tests {
     use super::*;

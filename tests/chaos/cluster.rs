@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::checker::{Rules, Summary, check};
 use crate::history::{self, Entry, Journal, NOBODY, Process, What};
+use crate::judge::judge;
 use crate::ops::TIMEOUT;
 use crate::store;
 use crate::stuck::describe;
@@ -340,7 +341,8 @@ impl Run {
             let name = format!("{}-{}", self.name.replace([' ', ',', '/'], "-"), self.seed);
             write(&Path::new(&folder).join(name), &entries);
         }
-        match check(&entries, &self.rules()) {
+        let judged = check(&entries, &self.rules()).map_err(|story| story.to_string());
+        match judged.and_then(|summary| judge(&entries).map(|()| summary)) {
             Ok(summary) => {
                 for entry in &entries {
                     if matches!(&entry.what, What::Refused { why } if why != TIMEOUT) {

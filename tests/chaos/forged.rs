@@ -1,9 +1,11 @@
-//! Histories that never happened: the checker must accept the good and reject the bad.
+//! Histories that never happened: the checker must accept the good and reject the bad, and
+//! so must the second judge, which looks only at who holds.
 
 use std::time::Duration;
 
 use crate::checker::{Rules, Summary, check};
 use crate::history::{Entry, parse_all};
+use crate::judge::judge;
 
 /// In forged histories a second is a nanosecond.
 const RULES: Rules = Rules {
@@ -12,6 +14,7 @@ const RULES: Rules = Rules {
     release: Duration::from_nanos(5),
     settle: Duration::from_nanos(20),
     patience: Duration::from_nanos(30),
+    hands_on: false,
 };
 
 /// Two processes, one after the other, each with a write.
@@ -65,7 +68,7 @@ fn entries_survive_being_written_and_read() {
 
 #[test]
 fn two_valid_holds_at_a_time_are_rejected() {
-    reject(
+    reject_twice(
         &GOOD.replace("20 c2.0 1 granted", "15 c2.0 1 granted"),
         "both had a valid hold of /m for 1ns",
     );
@@ -96,7 +99,7 @@ fn a_reader_beside_a_writer_is_rejected_but_not_beside_a_reader() {
         .replace("exclusive", "read")
         .replace("20 c2.0 1 granted", "15 c2.0 1 granted");
     accept(&readers);
-    reject(
+    reject_twice(
         &readers.replacen("read", "exclusive", 1),
         "both had a valid hold",
     );
@@ -108,10 +111,19 @@ fn more_permits_than_there_are_are_rejected() {
         .replace("exclusive", "permit-2")
         .replace("20 c2.0 1 granted", "15 c2.0 1 granted");
     accept(&permits);
-    reject(
+    reject_twice(
         &permits.replace("permit-2", "permit-1"),
         "2 permits of /m were out, of 1",
     );
+    let third = "
+        13 c3.0 1 request permit-2 /m -
+        15 c3.0 1 granted 9
+        17 c3.0 1 valid
+        18 c3.0 1 release
+        18 c3.0 1 released well";
+    let three = format!("{permits}{third}");
+    reject_twice(&three, "3 permits of /m were out, of 2");
+    accept(&three.replace("permit-2", "permit-3"));
 }
 
 #[test]
@@ -120,7 +132,7 @@ fn multi_locks_overlap_on_any_path() {
         .replacen("exclusive /m", "exclusive /a,/m", 1)
         .replacen("granted 7 100", "granted 7 100,100", 1);
     accept(&multi);
-    reject(
+    reject_twice(
         &multi.replace("20 c2.0 1 granted", "15 c2.0 1 granted"),
         "both had a valid hold of /m",
     );
@@ -266,7 +278,7 @@ fn servers_that_diverged_excuse_who_waits_for_ever_and_nothing_else() {
     reject(&unserved, "");
     accept(&format!("{unserved}\n{diverged}"));
     let both = GOOD.replace("20 c2.0 1 granted", "15 c2.0 1 granted");
-    reject(&format!("{both}\n{diverged}"), "both had a valid hold");
+    reject_twice(&format!("{both}\n{diverged}"), "both had a valid hold");
     let stale = GOOD.replace("write /m 101", "write /m 99");
     reject(&format!("{stale}\n{diverged}"), "the store took a write");
     let late = "0 c1.0 1 request exclusive /m 0\n 6 c1.0 1 refused timeout";
@@ -285,8 +297,10 @@ fn the_first_violation_is_told_with_what_led_to_it() {
     }
 }
 
+/// Accepted by both judges.
 #[track_caller]
 fn accept(text: &str) -> Summary {
+    assert_eq!(judge(&history(text)), Ok(()));
     check(&history(text), &RULES).unwrap_or_else(|story| panic!("{story}"))
 }
 
@@ -296,6 +310,14 @@ fn reject(text: &str, moral: &str) {
         Ok(summary) => panic!("accepted, though {moral}: {summary:?}"),
         Err(story) => assert!(story.moral().contains(moral), "{story}"),
     }
+}
+
+/// Rejected by the second judge too, which sees to who holds and to nothing else.
+#[track_caller]
+fn reject_twice(text: &str, moral: &str) {
+    reject(text, moral);
+    let second = judge(&history(text)).expect_err("the second judge accepts it");
+    assert!(second.contains("cannot have held /m"), "{second}");
 }
 
 fn history(text: &str) -> Vec<Entry> {
@@ -313,6 +335,7 @@ fn a_history_that_was_kept() {
     };
     let text = std::fs::read_to_string(kept).expect("reading a history");
     let rules = Rules::for_sessions_of(Duration::from_secs(4));
+    assert_eq!(judge(&history(&text)), Ok(()));
     match check(&history(&text), &rules) {
         Ok(summary) => println!("{summary:#?}"),
         Err(story) => panic!("{story}"),

@@ -12,6 +12,8 @@ mod forged;
 mod gauge;
 mod history;
 mod holder;
+#[path = "../sim/src/judge.rs"]
+mod judge;
 mod ops;
 mod scenes;
 mod sound;

@@ -15,6 +15,8 @@ pub mod channel;
 mod choice;
 pub(crate) mod clock;
 pub mod net;
+#[cfg(test)]
+mod orders;
 pub(crate) mod random;
 mod scheduler;
 mod state;
@@ -27,6 +29,8 @@ pub(crate) mod thread;
 pub use self::choice::{Bounded, Choice};
 pub use self::clock::now;
 pub use self::net::{Link, Network, Output, Peer, build, network};
+#[cfg(test)]
+pub(crate) use self::orders::all_orders;
 pub use self::scheduler::{Failure, Options, Report, run};
 pub use self::test::{
     elapsed, freeze, freeze_for_ever, is_inside, note, pauses, process, records, roll, story,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex};
 use super::thread::{current, park, sleep};
-use super::{Bounded, Choice, Options, channel, elapsed, run, spawn};
+use super::{Choice, Options, all_orders, channel, elapsed, run, spawn};
 
 fn random(seed: u64) -> Options {
     Options {
@@ -17,29 +17,6 @@ fn random(seed: u64) -> Options {
             longest: Duration::ZERO,
         },
         record: true,
-    }
-}
-
-/// Runs a piece in every order with so many preemptions; returns what came out, and how many
-/// orders there are.
-fn all_orders<T: Ord + Send + 'static>(most: usize, piece: fn() -> T) -> (BTreeSet<T>, usize) {
-    let (mut bounded, mut seen, mut runs) = (Bounded::new(most), BTreeSet::new(), 0);
-    loop {
-        let options = Options {
-            seed: 1,
-            choice: Choice::Bounded(bounded),
-            record: false,
-        };
-        let report = run(options, piece).expect("every order ends");
-        seen.insert(report.value);
-        runs += 1;
-        let Choice::Bounded(next) = report.choice else {
-            unreachable!("it was bounded");
-        };
-        bounded = next;
-        if !bounded.advance() {
-            return (seen, runs);
-        }
     }
 }
 

@@ -249,6 +249,9 @@ impl<R: Read> Drop for Leader<'_, R> {
     }
 }
 
+#[cfg(all(test, zklock_sim))]
+mod orders;
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

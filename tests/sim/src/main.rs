@@ -2,12 +2,16 @@
 //! that a seed repeats.
 //!
 //! A [`Plan`](plan::Plan) is made from a seed, [`play`] carries it out in the simulation, and
-//! the checker of the chaos runs judges the history, with the run's exact times. The library
+//! the checker of the chaos runs judges the history, with the run's exact times, and so does
+//! a [`judge`] of another make. The library
 //! is compiled with `--cfg zklock_sim` for it; `tests/sim.sh` runs it.
 
 #[allow(dead_code)]
 #[path = "../../chaos/checker.rs"]
 mod checker;
+#[cfg(test)]
+#[path = "../../chaos/forged.rs"]
+mod forged;
 #[allow(dead_code)]
 #[path = "../../chaos/history.rs"]
 mod history;
@@ -19,6 +23,7 @@ mod story;
 
 mod campaign;
 mod client;
+mod judge;
 mod plan;
 mod play;
 mod shrink;

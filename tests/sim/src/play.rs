@@ -9,6 +9,7 @@ use zklock::sim::{self, Choice, Link, Network, Options};
 use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
+use crate::judge::judge;
 use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::sight::{self, Revoked};
 use crate::troubles::{self, Processes, contenders, ensemble};
@@ -39,9 +40,10 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
     let (entries, revoked) = report.value;
+    let judged = check(&entries, &rules(plan)).map_err(|story| story.to_string());
+    let judged = judged.and_then(|summary| judge(&entries).map(|()| summary));
     let more = sight::check(plan, &entries, &revoked);
-    let story = check(&entries, &rules(plan)).map_err(|story| story.to_string());
-    match story.and_then(|summary| more.map(|()| summary)) {
+    match judged.and_then(|summary| more.map(|()| summary)) {
         Ok(summary) => Ok(Played {
             summary,
             elapsed: report.elapsed,

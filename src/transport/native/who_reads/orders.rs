@@ -1,0 +1,302 @@
+//! Every order of two calling threads, the I/O thread and the end of the connection.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+use super::*;
+use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
+use crate::time::limit::Limit;
+use crate::transport::mailbox::Mailbox;
+use crate::transport::slot::Slot;
+use crate::transport::{Call, Capabilities, Transport, WatchId};
+
+/// What arrives on the connection.
+#[derive(Debug)]
+enum Frame {
+    /// The reply to one who asked.
+    Reply(Slot<Reply>, u32),
+    /// A calling thread that reads this panics.
+    Mine,
+    /// The server hangs up.
+    HangUp,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Reply {
+    Value(u32),
+    /// The connection has ended.
+    Gone,
+    /// The limit was reached.
+    Late,
+    /// It read, and that panicked.
+    Panicked,
+}
+
+/// A connection as a channel.
+#[derive(Debug)]
+struct Wire {
+    from: Receiver<Frame>,
+    io: Option<ThreadId>,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+enum End {
+    HungUp,
+    Panicked,
+}
+
+impl Read for Wire {
+    type End = End;
+
+    fn begin(&mut self) -> Result<(), End> {
+        self.io = Some(thread::current().id());
+        Ok(())
+    }
+
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
+        let frame = match until {
+            None => self.from.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => self.from.recv_deadline(until),
+        };
+        match frame {
+            Ok(Frame::Reply(slot, value)) => slot.put(Reply::Value(value)),
+            Ok(Frame::Mine) if self.io == Some(thread::current().id()) => {
+                return Err(End::Panicked);
+            }
+            Ok(Frame::Mine) => resume_unwind(Box::new("on purpose")),
+            Ok(Frame::HangUp) | Err(RecvTimeoutError::Disconnected) => return Err(End::HungUp),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        Ok(())
+    }
+
+    fn panicked() -> End {
+        End::Panicked
+    }
+}
+
+/// The client's side of the connection.
+#[derive(Clone, Debug)]
+struct Rig {
+    reading: Arc<LeaderFollowers<Wire>>,
+    wire: Sender<Frame>,
+}
+
+impl Transport for Rig {
+    fn send(&self, _: Vec<Call>) {}
+
+    fn unwatch(&self, _: &str, _: WatchId) {}
+
+    fn capabilities(&self) -> Capabilities {
+        unreachable!("no test asks")
+    }
+
+    fn rest(&self, awake: &dyn Fn() -> bool, until: Option<Instant>) {
+        self.reading.rest(awake, until);
+    }
+
+    fn attend(&self) {
+        self.reading.reclaim();
+    }
+
+    fn close(&self, _: Duration) {}
+}
+
+impl Rig {
+    /// Starts the I/O thread, which reads and at the end answers who was not answered.
+    fn start() -> (Self, JoinHandle<End>) {
+        let (wire, from) = unbounded();
+        let reading = Arc::<LeaderFollowers<Wire>>::default();
+        let inner = Arc::clone(&reading);
+        let io = move || {
+            let (reader, end) = inner.serve(Box::new(Wire { from, io: None }));
+            for frame in reader.from.iter() {
+                if let Frame::Reply(slot, _) = frame {
+                    slot.put(Reply::Gone);
+                }
+            }
+            end
+        };
+        let io = spawn("io", io).expect("a thread");
+        (Self { reading, wire }, io)
+    }
+
+    /// A call whose reply the server sends as soon as it is asked.
+    fn call(&self, value: u32) -> Reply {
+        self.call_with(value, &Limit::new(None, None))
+    }
+
+    fn call_with(&self, value: u32, limit: &Limit) -> Reply {
+        let mailbox = Mailbox::new();
+        let reply = Frame::Reply(mailbox.slot(), value);
+        self.wire.try_send(reply).expect("it is read");
+        self.receive(&mailbox, limit)
+    }
+
+    fn receive(&self, mailbox: &Mailbox<Reply>, limit: &Limit) -> Reply {
+        let waits = AssertUnwindSafe(|| mailbox.recv(self, limit));
+        let reply = match catch_unwind(waits) {
+            Ok(reply) => reply.unwrap_or(Reply::Late),
+            Err(_) => Reply::Panicked,
+        };
+        assert!(mailbox.letters().is_empty(), "it is answered twice");
+        reply
+    }
+
+    fn calls(&self, value: u32) -> JoinHandle<Reply> {
+        let rig = self.clone();
+        spawn("calls", move || rig.call(value)).expect("a thread")
+    }
+
+    /// A call whose reply somebody else sends, to whom its slot goes.
+    fn asks(&self, server: &Sender<Slot<Reply>>) -> JoinHandle<Reply> {
+        let (rig, server) = (self.clone(), server.clone());
+        let ask = move || {
+            let mailbox = Mailbox::new();
+            server.try_send(mailbox.slot()).expect("it listens");
+            rig.receive(&mailbox, &Limit::new(None, None))
+        };
+        spawn("asks", ask).expect("a thread")
+    }
+
+    fn reply(&self, slot: Slot<Reply>, value: u32) {
+        let reply = Frame::Reply(slot, value);
+        self.wire.try_send(reply).expect("it is read");
+    }
+
+    /// Hangs up, and waits for the I/O thread.
+    fn end(self, io: JoinHandle<End>) -> End {
+        let reading = Arc::clone(&self.reading);
+        let wire = self.wire.clone();
+        drop(self);
+        wire.try_send(Frame::HangUp).expect("it is read");
+        drop(wire);
+        let end = joined(io);
+        let lead = reading.lead.lock();
+        assert!(lead.followers.is_empty(), "somebody is left to be called");
+        assert!(lead.free.is_none() && lead.end.is_none());
+        drop(lead);
+        end
+    }
+}
+
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().expect("no panic but those on purpose")
+}
+
+#[test]
+fn two_calls_are_answered_whoever_reads() {
+    let (seen, _) = all_orders(3, || {
+        let (rig, io) = Rig::start();
+        let other = rig.calls(2);
+        let replies = [rig.call(1), joined(other)];
+        // Not one of them waited for the I/O thread to miss the leader.
+        assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
+        let turns = rig.reading.lead.lock().turns;
+        assert_eq!(rig.end(io), End::HungUp);
+        assert_eq!(replies, [Reply::Value(1), Reply::Value(2)]);
+        turns
+    });
+    assert!(seen.contains(&0) && 1 < seen.len(), "{seen:?}");
+}
+
+#[test]
+fn all_come_back_when_the_connection_ends() {
+    let (seen, _) = all_orders(2, || {
+        let (rig, io) = Rig::start();
+        let others = [rig.calls(1), rig.calls(2)];
+        // Before, between or after the calls.
+        assert_eq!(rig.end(io), End::HungUp);
+        others.map(joined)
+    });
+    let value = |reply: &Reply| matches!(reply, Reply::Value(_));
+    for (one, other) in [(false, false), (false, true), (true, false), (true, true)] {
+        let came = seen
+            .iter()
+            .any(|replies| [value(&replies[0]), value(&replies[1])] == [one, other]);
+        assert!(came, "{one} {other}: {seen:?}");
+    }
+    let bad = |reply: &Reply| matches!(reply, Reply::Late | Reply::Panicked);
+    assert!(!seen.iter().flatten().any(bad), "{seen:?}");
+}
+
+#[test]
+fn replies_in_another_order_are_read_without_a_lull() {
+    let (seen, _) = all_orders(2, || {
+        let (rig, io) = Rig::start();
+        let (server, asked) = unbounded();
+        let threads = [rig.asks(&server), rig.asks(&server)];
+        let slots = [(); 2].map(|()| asked.recv().expect("both ask"));
+        let [first, second] = slots;
+        rig.reply(second, 2);
+        rig.reply(first, 1);
+        let mut replies = threads.map(joined);
+        assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
+        assert_eq!(rig.end(io), End::HungUp);
+        replies.sort_unstable();
+        replies
+    });
+    let both = [Reply::Value(1), Reply::Value(2)];
+    assert_eq!(seen, [both].into_iter().collect());
+}
+
+#[test]
+fn a_thread_whose_time_is_up_leaves_the_lead_to_the_other() {
+    const LIMIT: Duration = Duration::from_millis(10);
+    let (seen, _) = all_orders(3, || {
+        let (rig, io) = Rig::start();
+        let (server, asked) = unbounded();
+        let other = rig.asks(&server);
+        let unanswered = Mailbox::new();
+        let mine = rig.receive(&unanswered, &Limit::after(LIMIT));
+        rig.reply(asked.recv().expect("it asks"), 2);
+        let other = joined(other);
+        let soon = LIMIT + Duration::from_millis(1);
+        assert!(
+            elapsed() < soon,
+            "a reply was not read until {:?}",
+            elapsed()
+        );
+        assert_eq!(rig.end(io), End::HungUp);
+        [mine, other]
+    });
+    let both = [Reply::Late, Reply::Value(2)];
+    assert_eq!(seen, [both].into_iter().collect());
+}
+
+#[test]
+fn a_leader_that_panics_ends_the_connection_and_leaves_nobody_behind() {
+    let (seen, _) = all_orders(2, || {
+        let (rig, io) = Rig::start();
+        let other = rig.calls(2);
+        rig.wire.try_send(Frame::Mine).expect("it is read");
+        let replies = [rig.call(1), joined(other)];
+        assert_eq!(rig.end(io), End::Panicked);
+        replies
+    });
+    let panicked = |replies: &[Reply; 2]| replies.contains(&Reply::Panicked);
+    assert!(seen.iter().any(panicked), "no caller read: {seen:?}");
+    let bad = [Reply::Panicked; 2];
+    assert!(!seen.contains(&bad), "both read it: {seen:?}");
+}
+
+#[test]
+fn the_io_thread_reads_for_one_that_waits_on_a_channel() {
+    let (seen, _) = all_orders(2, || {
+        let (rig, io) = Rig::start();
+        let other = rig.calls(2);
+        let (_cancel, cancelled) = bounded(1);
+        let replies = [
+            rig.call_with(1, &Limit::new(None, Some(cancelled))),
+            joined(other),
+        ];
+        assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
+        assert_eq!(rig.end(io), End::HungUp);
+        replies
+    });
+    let both = [Reply::Value(1), Reply::Value(2)];
+    assert_eq!(seen, [both].into_iter().collect());
+}
