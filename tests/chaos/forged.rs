@@ -9,7 +9,6 @@ use crate::judge::judge;
 
 /// In forged histories a second is a nanosecond.
 const RULES: Rules = Rules {
-    hands_on: false,
     slack: Duration::from_nanos(5),
     release: Duration::from_nanos(5),
     settle: Duration::from_nanos(20),

@@ -383,7 +383,7 @@ impl Actor {
             options = options.deadline(sim::now() + ms(limit));
         }
         let (cancel, cancelled) = channel::bounded(1);
-        if op % CANCELLED == 0 {
+        if op.is_multiple_of(CANCELLED) {
             self.cancels().push(cancel.clone());
             options = options.cancel(cancelled.clone());
         }
