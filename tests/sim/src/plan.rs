@@ -371,7 +371,7 @@ impl Plan {
     /// Whether nothing breaks, and no client ends before its calls have.
     pub(crate) fn is_calm(&self) -> bool {
         let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
-        self.is_steady() && self.troubles.is_empty() && self.clients.iter().all(stays)
+        self.is_steady() && !self.old && self.troubles.is_empty() && self.clients.iter().all(stays)
     }
 
     /// Whether an administrator deletes nodes.
