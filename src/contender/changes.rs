@@ -174,7 +174,7 @@ impl<'a> Watcher<'a> {
             match CallError::of(failure, node, &self.session.status.snapshot()) {
                 Some(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(None),
                 Some(error) => return Err(error),
-                None => caller.breathe(limit),
+                None => caller.breathe(limit)?,
             }
         }
     }

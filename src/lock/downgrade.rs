@@ -105,7 +105,8 @@ impl<'a> DowngradeDriver<'a> {
             },
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(None) => {
-                self.caller.breathe(&self.limit);
+                // What follows notices the limit.
+                let _ = self.caller.breathe(&self.limit);
                 Event::ReplyLost
             }
             Err(error) => return error.or(path, Event::Cancel),

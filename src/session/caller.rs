@@ -130,7 +130,7 @@ impl Caller {
             };
             match CallError::of(failed, path, &self.status.snapshot()) {
                 Some(error) => return Err(error),
-                None if failed == Failure::NotSent => self.breathe(limit),
+                None if failed == Failure::NotSent => self.breathe(limit)?,
                 None => return Ok(None),
             }
         }
@@ -161,7 +161,7 @@ impl Caller {
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
-                        self.breathe(limit);
+                        self.breathe(limit)?;
                         continue 'again;
                     }
                 }
@@ -243,12 +243,12 @@ impl Caller {
     }
 
     /// Waits a moment after a failed request, so that the transport can report why.
-    pub(crate) fn breathe(&mut self, limit: &Limit) {
+    pub(crate) fn breathe(&mut self, limit: &Limit) -> std::result::Result<(), LimitReached> {
         let changes = self.changes().clone();
-        // What follows notices the limit.
-        if let Ok(Some(_)) = limit.wait_any_for(Some(BREATHER), &[&changes]) {
+        if limit.wait_any_for(Some(BREATHER), &[&changes])?.is_some() {
             let _ = changes.try_recv();
         }
+        Ok(())
     }
 }
 
@@ -304,6 +304,40 @@ mod tests {
         }
 
         fn close(&self, _: Duration) {}
+    }
+
+    /// Has no connection, and has not said so.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Transport for Silent {
+        fn send(&self, calls: Vec<Call>) {
+            for call in calls {
+                (call.answer)(Err(Failure::NotSent));
+            }
+        }
+
+        fn unwatch(&self, _: &str, _: WatchId) {}
+
+        fn capabilities(&self) -> Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn close(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_sent_ends_at_its_limit() {
+        let status = Arc::new(Status::new(Duration::from_secs(4), true));
+        status.connected(7);
+        let transport: Arc<dyn Transport> = Arc::new(Silent);
+        let mut caller = Caller::new(&status, &transport);
+        let limit = Limit::after(Duration::from_millis(50));
+        let list = Request::list("/m");
+        let repeated = caller.call(&list, "/m", &limit);
+        assert!(matches!(repeated, Err(CallError::LimitReached)));
+        let once = caller.call_once(&list, "/m", &limit);
+        assert!(matches!(once, Err(CallError::LimitReached)));
     }
 
     fn caller() -> Caller {

@@ -93,8 +93,8 @@ impl Session {
             match proof.ask(self, &mut caller, nodes, limit) {
                 Ok(Asked::Again) => {}
                 Ok(Asked::Gone(at)) => return Ok(Proven::Gone(at)),
-                Ok(Asked::Unanswered(_)) => caller.breathe(limit),
-                Err(LimitReached) => return Ok(Proven::LimitReached),
+                Ok(Asked::Unanswered(_)) if caller.breathe(limit).is_ok() => {}
+                Ok(Asked::Unanswered(_)) | Err(LimitReached) => return Ok(Proven::LimitReached),
             }
         }
     }

@@ -105,7 +105,10 @@ impl Limit {
                 _ => {}
             }
         }
-        Err(LimitReached)
+        // What has arrived counts, as in `recv`.
+        wait_any(channels, Some(clock::now()))
+            .map(Some)
+            .ok_or(LimitReached)
     }
 
     /// Returns for how long the call has waited.
@@ -121,21 +124,24 @@ impl Limit {
         self.deadline
     }
 
-    /// Takes the message out of the channel that cancels, if there is one.
-    fn note_cancel(&self) {
-        let said = |cancel: &Receiver<()>| !cancel.try_recv().is_err_and(|error| error.is_empty());
-        if self.cancel.as_ref().is_some_and(said) {
-            self.cancelled.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// Returns whether the limit is reached.
     pub(crate) fn is_over(&self) -> bool {
-        self.note_cancel();
         self.cancelled.load(Ordering::Relaxed)
             || self
                 .deadline
                 .is_some_and(|deadline| deadline <= clock::now())
+            || self.is_cancelled()
+    }
+
+    /// Takes a message out of the channel that cancels. One message ends one call: the next
+    /// is for another call that shares the channel.
+    fn is_cancelled(&self) -> bool {
+        let said = |cancel: &Receiver<()>| !cancel.try_recv().is_err_and(|error| error.is_empty());
+        let cancelled = self.cancel.as_ref().is_some_and(said);
+        if cancelled {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
+        cancelled
     }
 }
 
@@ -172,6 +178,32 @@ mod tests {
         assert_eq!(waits(&limit), Err(LimitReached));
         assert_eq!(waits(&limit), Err(LimitReached), "the message is taken");
         assert!(shorter.is_over() && limit.is_over());
+    }
+
+    #[test]
+    fn a_call_that_is_over_leaves_later_messages_to_the_others_that_share_the_channel() {
+        let (cancel, cancelled) = bounded(2);
+        let late = Limit::new(Some(Instant::now()), Some(cancelled.clone()));
+        let [one, other] = [(); 2].map(|()| Limit::new(None, Some(cancelled.clone())));
+        cancel.send(()).unwrap();
+        cancel.send(()).unwrap();
+        assert!(late.is_over());
+        for _ in 0..3 {
+            assert!(one.is_over());
+            assert_eq!(waits(&one), Err(LimitReached));
+        }
+        assert!(other.is_over());
+    }
+
+    #[test]
+    fn what_has_arrived_is_taken_at_the_limit_too() {
+        let (to, channel) = bounded(1);
+        let over = Limit::after(Duration::ZERO);
+        assert_eq!(over.wait_any(&[&channel]), Err(LimitReached));
+        to.send(()).unwrap();
+        assert_eq!(over.wait_any(&[&channel]), Ok(0));
+        assert_eq!(over.recv(&channel), Ok(()));
+        assert_eq!(over.wait_any(&[]), Err(LimitReached));
     }
 
     #[test]

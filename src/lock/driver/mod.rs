@@ -256,10 +256,9 @@ impl<'a, 'q> Driver<'a, 'q> {
 
     /// Waits for the connection to come back after a request that failed with it.
     fn reconnect(&mut self) -> Result<Step> {
-        if self.caller.is_steady(&self.snapshot) {
-            self.caller.breathe(&self.request.limit);
-        }
-        if self.caller.connected(&self.request.limit)?.is_none() {
+        let limit = &self.request.limit;
+        let late = self.caller.is_steady(&self.snapshot) && self.caller.breathe(limit).is_err();
+        if late || self.caller.connected(limit)?.is_none() {
             return Ok(Step::Report(Event::Cancel));
         }
         Ok(self.changed()?.unwrap_or(Step::Again))

@@ -127,7 +127,7 @@ impl Transport for Native {
         match self.process.is_another() {
             // The connection is the parent's: its answers are not for this process.
             true => thread::sleep(END_LIMIT),
-            false => self.reading.rest(awake, until),
+            false => self.reading.rest(awake, self.shared.write_on(until)),
         }
     }
 

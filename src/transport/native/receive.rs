@@ -78,6 +78,7 @@ impl Read for ConnectionReader {
     /// Waits for bytes, at most until then and no longer than the connection allows, and acts
     /// on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
+        let until = self.connection.shared.next_write(until);
         self.connection.set_patience(until)?;
         match self.inbox.fill(&self.connection.channel) {
             Ok(0) => return Err(self.connection.hung_up()),

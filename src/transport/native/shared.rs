@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
@@ -16,8 +17,12 @@ use super::watches::{Kind, Watches};
 use crate::jute::Request;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
+use crate::time::limit::from_now;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};
+
+/// How soon to try again to write what a full socket did not take in.
+const WRITE_AGAIN: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -26,6 +31,8 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Ends the I/O thread's pause between two attempts to connect.
     pub(super) stop: Condvar,
+    /// A full socket did not take in all that was queued.
+    behind: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -69,6 +76,7 @@ impl Shared {
             status,
             state: Mutex::new(state),
             stop: Condvar::new(),
+            behind: AtomicBool::new(false),
         }
     }
 
@@ -115,15 +123,37 @@ impl Shared {
             }
             if let Err(error) = written {
                 state.queue.put_writer(outbox);
+                // The rest leaves with the next request, or the threads that wait for
+                // answers write it.
+                self.behind.store(true, Ordering::Relaxed);
                 drop(state);
-                // The rest leaves with the next request, or the reader sends it.
                 if !is_timeout(&error) {
                     channel.shut_down();
                 }
                 return;
             }
         }
+        self.behind.store(false, Ordering::Relaxed);
         state.queue.put_writer(outbox);
+    }
+
+    /// Writes on where a full socket stopped the last writer. Returns when to do so again,
+    /// or `until` if that is sooner.
+    pub(super) fn write_on(&self, until: Option<Instant>) -> Option<Instant> {
+        if !self.behind.load(Ordering::Relaxed) {
+            return until;
+        }
+        self.flush(self.state.lock());
+        self.next_write(until)
+    }
+
+    /// Returns when to write on, or `until` if that is sooner.
+    pub(super) fn next_write(&self, until: Option<Instant>) -> Option<Instant> {
+        if !self.behind.load(Ordering::Relaxed) {
+            return until;
+        }
+        let again = from_now(WRITE_AGAIN);
+        Some(until.map_or(again, |until| until.min(again)))
     }
 
     /// Makes a connection the current one; it does not serve requests yet.
@@ -137,6 +167,7 @@ impl Shared {
         state.channel = Some(Arc::clone(channel));
         state.connection += 1;
         state.queue = RequestQueue::new();
+        self.behind.store(false, Ordering::Relaxed);
         true
     }
 
@@ -155,6 +186,7 @@ impl Shared {
         let mut state = self.state.lock();
         let state = &mut *state;
         let served = state.stage == Stage::Serving;
+        self.behind.store(false, Ordering::Relaxed);
         if served {
             state.stage = Stage::Away;
         }

@@ -8,6 +8,8 @@ use super::fake::{Act, Fake, Script, greeting};
 use super::*;
 use crate::jute::{ConnectReply, Event, ReplyHeader, xid};
 use crate::support::{eventually, timed};
+use crate::time::limit::Limit;
+use crate::transport::mailbox::Mailbox;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -273,6 +275,44 @@ fn a_full_socket_does_not_hold_up_the_callers() {
     // What the kernel took may have arrived; the rest has not.
     assert_eq!(outcomes.first(), Some(&Err(Failure::Lost)));
     assert_eq!(outcomes.last(), Some(&Err(Failure::NotSent)));
+}
+
+/// A reader that waits for replies would leave the rest for a twelfth of the timeout.
+#[test]
+fn a_request_that_fills_the_socket_is_written_on_while_nothing_is_answered() {
+    let mut script = Script::new(|_, _| Act::Refuse(ErrorCode::NO_NODE));
+    script.greet = Box::new(|_| {
+        let mut out = Vec::new();
+        let reply = ConnectReply {
+            timeout_ms: 120_000,
+            session: 7,
+            password: vec![9; 16],
+            read_only: false,
+        };
+        reply.encode(&mut out);
+        Some(out)
+    });
+    let server = Fake::start(script);
+    let mut config = config(&server.hosts(), Duration::from_secs(120));
+    config.frame_limit = 64 << 20;
+    let rig = Rig::open(config);
+    rig.reconnected();
+    let write = Request::SetData {
+        path: "/a".to_owned(),
+        data: vec![7; 24 << 20].into(),
+        version: -1,
+    };
+    let mailbox = Mailbox::new();
+    let slot = mailbox.slot();
+    rig.transport.send(vec![Call {
+        request: write,
+        watch: None,
+        answer: Box::new(move |answered| slot.put(answered)),
+    }]);
+    let limit = Limit::after(PATIENCE);
+    let (answered, took) = timed(|| mailbox.recv(&*rig.transport, &limit));
+    assert_eq!(answered, Ok(Err(Failure::Refused(ErrorCode::NO_NODE))));
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
