@@ -71,6 +71,9 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     }
 }
 
+/// No node has this version: a write that names it fails, whoever made a node of the name.
+pub(crate) const NO_VERSION: i32 = i32::MIN;
+
 /// What a transport can do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capabilities {
@@ -91,7 +94,10 @@ impl Capabilities {
             true => Request::Sync {
                 path: dir.to_owned(),
             },
-            false => Request::delete(format!("{dir}/_sync")),
+            false => Request::Delete {
+                path: format!("{dir}/_sync"),
+                version: NO_VERSION,
+            },
         }
     }
 }

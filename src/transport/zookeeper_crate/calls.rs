@@ -4,7 +4,7 @@ use zookeeper::{Acl, CreateMode, Permission, ZkError, ZkResult, ZooKeeper};
 
 use super::watches::Watches;
 use crate::jute::{self, Access, ErrorCode, Reply, Request, Stat};
-use crate::transport::{Failure, Watch};
+use crate::transport::{Failure, NO_VERSION, Watch};
 
 /// Carries out one request. Blocks until the crate returns, perhaps forever.
 pub(super) fn perform(
@@ -84,7 +84,7 @@ fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {
 /// through the quorum.
 fn sync(handle: &ZooKeeper, path: String) -> Result<Reply, Failure> {
     match handle
-        .delete(&format!("{path}/_sync"), None)
+        .delete(&format!("{path}/_sync"), Some(NO_VERSION))
         .map_err(failure)
     {
         Err(Failure::Lost) => Err(Failure::Lost),

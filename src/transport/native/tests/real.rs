@@ -16,6 +16,21 @@ const LONG: Duration = Duration::from_secs(10);
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
+fn the_write_that_is_to_fail_deletes_no_node_of_others() {
+    let rig = Rig::connect(&server().hosts(), LONG);
+    let (dir, capabilities) = (node(), rig.transport.capabilities());
+    let theirs = format!("{dir}/_sync");
+    assert!(rig.ask(create(&dir, CreateMode::Container)).is_ok());
+    let absent = rig.ask(capabilities.sync(&dir));
+    assert_eq!(absent, Err(Failure::Refused(ErrorCode::NO_NODE)));
+    assert!(rig.ask(create(&theirs, CreateMode::Ephemeral)).is_ok());
+    let refused = rig.ask(capabilities.sync(&dir));
+    assert_eq!(refused, Err(Failure::Refused(ErrorCode::BAD_VERSION)));
+    assert!(rig.ask(exists(&theirs, false)).is_ok());
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
 fn requests_are_carried_out_and_answered() {
     let rig = Rig::connect(&server().hosts(), LONG);
     let path = node();
