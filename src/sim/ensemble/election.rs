@@ -145,6 +145,8 @@ impl Ensemble {
             self.links.remove(&former.link);
         }
         self.send(link, Towards::Follower, Message::UpToDate);
+        // With what it has, a quorum may have logged what was not committed before.
+        self.commit(leader);
         let patience = self.config.patience();
         self.plan(server, patience, |server, life| Event::Limit {
             server,
