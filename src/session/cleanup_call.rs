@@ -24,10 +24,7 @@ pub(super) fn request(action: &Action, dir: &str, capabilities: Capabilities) ->
     Some(match action {
         Action::Sync => capabilities.sync(dir),
         Action::List => Request::list(dir),
-        Action::Delete(name) => Request::Delete {
-            path: format!("{dir}/{name}"),
-            version: -1,
-        },
+        Action::Delete(name) => Request::delete(format!("{dir}/{name}")),
         Action::Done => return None,
     })
 }
