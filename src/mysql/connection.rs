@@ -121,8 +121,16 @@ impl DatabaseConnection {
 
     fn give_up(&self, open: OpenConnection) {
         let thread = thread::Builder::new().name("zklock-mysql-end".to_owned());
+        let (source, limit) = (Arc::clone(&self.source), self.limit);
         // Without a thread the connection is closed, and not counted.
-        let _ = thread.spawn(move || open.end());
+        let _ = thread.spawn(move || {
+            open.end();
+            // A pool that lets go of a connection wakes nobody who waits for a place (mysql 28.0).
+            // One that is given back does.
+            if let Source::Pool(pool) = &*source {
+                drop(pool.try_get_conn(limit));
+            }
+        });
     }
 
     fn conn(&mut self) -> Result<&mut Conn> {
