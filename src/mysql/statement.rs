@@ -18,6 +18,9 @@ use ::mysql::{Conn, Error, Result};
 /// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
+/// The place of the statement that takes the lock in its packet.
+const TAKE: usize = 1;
+
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
 
@@ -141,7 +144,11 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
          SELECT `token` FROM `database_lock` WHERE {ours}; \
          COMMIT"
     );
-    select_one(conn, &sql)
+    let mut changed = Vec::new();
+    let token = run(conn, &sql, &mut changed)?;
+    // `ours` may also name a row that an earlier statement of this owner has written meanwhile,
+    // which lasts only as long as that one said.
+    Ok(token.filter(|_| changed.get(TAKE) == Some(&true)))
 }
 
 /// Returns the state of the lock's row.
@@ -201,7 +208,7 @@ pub(super) fn renew(
         );
     }
     let mut changed = Vec::with_capacity(keys.len());
-    let done = affected(conn, &sql, &mut changed);
+    let done = run(conn, &sql, &mut changed).map(|_| ());
     (changed, done)
 }
 
@@ -278,27 +285,22 @@ fn text(text: &str) -> String {
 
 /// Runs a packet of statements to its end; returns the value that one of them selects.
 fn select_one(conn: &mut Conn, sql: &str) -> Result<Option<i64>> {
+    run(conn, sql, &mut Vec::new())
+}
+
+/// Runs a packet of statements, notes which of them changed a row, and returns the value that
+/// one of them selects.
+fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
     let mut results = conn.query_iter(sql)?;
     let mut selected = None;
     while let Some(rows) = results.iter() {
+        let count = rows.affected_rows();
         for row in rows {
             selected = row?.get(0);
         }
-    }
-    Ok(selected)
-}
-
-/// Runs a packet of statements, and notes which of them changed a row.
-fn affected(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<()> {
-    let mut results = conn.query_iter(sql)?;
-    while let Some(rows) = results.iter() {
-        let count = rows.affected_rows();
-        for row in rows {
-            row?;
-        }
         changed.push(count > 0);
     }
-    Ok(())
+    Ok(selected)
 }
 
 #[cfg(test)]

@@ -155,3 +155,40 @@ fn assert_changes_nothing(setting: &str) {
 fn client_of(database: &Database) -> Client {
     client(&database.url(), seconds(6))
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_takeover_that_an_earlier_one_forestalled_proves_no_lease() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let (a, b) = (
+        mutex(&database.url_through(&proxy), T),
+        mutex(&database.url(), T),
+    );
+    let mut conn = database.conn();
+    let dead = "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
+                VALUES ('a', 'dead', UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, 0)";
+    conn.query_drop(dead).unwrap();
+    // The first takeover is on its way for longer than the client waits.
+    proxy.hold("UPDATE `database_lock` SET `owner`");
+    let a = thread::spawn(move || a.lock().unwrap().into_send());
+    eventually("it is sent", || proxy.is_holding());
+    // It arrives after the client has found the row still ended, and is about to be told so.
+    proxy.hold_answer_to("SELECT TIMESTAMPDIFF");
+    eventually("the client looks", || proxy.is_holding_answer());
+    proxy.release();
+    let taken = "SELECT owner <> 'dead' FROM database_lock";
+    eventually("it is carried out", || {
+        conn.query_first(taken).unwrap() == Some(true)
+    });
+    thread::sleep(Duration::from_millis(1300));
+    proxy.release_answer();
+    let guard = a.join().unwrap();
+    proxy.blackhole(true);
+    let left = left(&mut conn);
+    let valid = guard.valid_for();
+    assert!(valid < left, "valid for {valid:?}, its row for {left:?}");
+    let other = b.try_lock_for(seconds(30)).unwrap().unwrap();
+    assert!(guard.check().is_err(), "two guards are valid");
+    assert!(other.fencing_token() > guard.fencing_token());
+}

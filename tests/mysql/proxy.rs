@@ -29,7 +29,17 @@ struct Rules {
     /// What follows a statement with this text on its connection is held back.
     hold_after: Option<&'static str>,
     holding: bool,
+    /// The answer to a statement with this text is held back.
+    hold_answer: Option<&'static str>,
+    holding_answer: bool,
     open: Vec<TcpStream>,
+}
+
+/// What becomes of the answer on one connection.
+#[derive(Default)]
+struct Answer {
+    swallow: bool,
+    hold: bool,
 }
 
 impl Proxy {
@@ -105,6 +115,21 @@ impl Proxy {
         (rules.hold, rules.hold_after, rules.holding) = (None, None, false);
     }
 
+    /// The answer to the next statement with this text waits for
+    /// [`release_answer`](Self::release_answer).
+    pub(crate) fn hold_answer_to(&self, text: &'static str) {
+        locked(&self.rules).hold_answer = Some(text);
+    }
+
+    pub(crate) fn is_holding_answer(&self) -> bool {
+        locked(&self.rules).holding_answer
+    }
+
+    pub(crate) fn release_answer(&self) {
+        let mut rules = locked(&self.rules);
+        (rules.hold_answer, rules.holding_answer) = (None, false);
+    }
+
     pub(crate) fn has_swallowed(&self) -> bool {
         locked(&self.rules).swallow_after.is_none()
     }
@@ -115,6 +140,7 @@ impl Drop for Proxy {
         locked(&self.rules).closed = true;
         self.blackhole(false);
         self.release();
+        self.release_answer();
         self.cut();
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
@@ -126,10 +152,10 @@ fn connect(client: &TcpStream, server: &TcpStream, rules: &Arc<Mutex<Rules>>) {
         stream.set_nodelay(true).expect("no delay");
         locked(rules).open.push(copy(stream));
     }
-    let swallow = Arc::new(Mutex::new(false));
+    let answer = Arc::new(Mutex::new(Answer::default()));
     for (from, to, is_request) in [(client, server, true), (server, client, false)] {
-        let (from, to, rules, swallow) = (copy(from), copy(to), rules.clone(), swallow.clone());
-        thread::spawn(move || pump(from, to, is_request, &rules, &swallow));
+        let (from, to, rules, answer) = (copy(from), copy(to), rules.clone(), answer.clone());
+        thread::spawn(move || pump(from, to, is_request, &rules, &answer));
     }
 }
 
@@ -138,7 +164,7 @@ fn pump(
     mut to: TcpStream,
     is_request: bool,
     rules: &Mutex<Rules>,
-    swallow: &Mutex<bool>,
+    answer: &Mutex<Answer>,
 ) {
     let mut buffer = [0; 65536];
     let mut hold_next = false;
@@ -172,14 +198,24 @@ fn pump(
             let mut rules = locked(rules);
             if is_in(rules.swallow_after) {
                 rules.swallow_after = None;
-                *locked(swallow) = true;
+                locked(answer).swallow = true;
+            }
+            if is_in(rules.hold_answer) {
+                rules.hold_answer = None;
+                locked(answer).hold = true;
             }
             if is_in(rules.hold_after) {
                 (rules.hold_after, hold_next) = (None, true);
             }
         }
-        if !is_request && *locked(swallow) {
+        if !is_request && locked(answer).swallow {
             break;
+        }
+        if !is_request && std::mem::take(&mut locked(answer).hold) {
+            locked(rules).holding_answer = true;
+            while locked(rules).holding_answer {
+                thread::sleep(Duration::from_millis(5));
+            }
         }
         if to.write_all(bytes).is_err() {
             break;
