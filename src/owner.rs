@@ -3,11 +3,12 @@
 //! This library writes a small JSON object. Curator writes an address, kazoo an identifier,
 //! some clients nothing; such data is shown unchanged.
 
-use std::process;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
+
+use crate::system::process;
 
 /// How many characters of a note or of a foreign text are kept.
 const LONGEST_TEXT: usize = 512;
@@ -104,11 +105,10 @@ pub(crate) struct Card {
 
 impl Card {
     pub(crate) fn new(note: Option<&str>) -> Self {
-        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
-            host: host(),
-            program: program(),
-            started_ms: started.map_or(0, |since| since.as_millis() as u64),
+            host: process::host(),
+            program: shorten(&process::program()),
+            started_ms: process::since_epoch().as_millis() as u64,
             note: note.map(shorten),
         }
     }
@@ -131,25 +131,6 @@ impl Card {
     }
 }
 
-#[cfg(unix)]
-fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
-#[cfg(not(unix))]
-fn host() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_default()
-}
-
-fn program() -> String {
-    let path = std::env::current_exe().ok();
-    let name = path.as_deref().and_then(std::path::Path::file_name);
-    name.map_or_else(String::new, |name| shorten(&name.to_string_lossy()))
-}
-
 /// Keeps the first characters of a text.
 fn shorten(text: &str) -> String {
     text.chars().take(LONGEST_TEXT).collect()
@@ -167,8 +148,8 @@ mod tests {
         let card = Card::new(Some("nightly"));
         let owner = Owner::parse(&card.text(None));
         assert_eq!(owner.pid, Some(process::id()));
-        assert_eq!(owner.host, Some(host()));
-        assert_eq!(owner.program, Some(program()));
+        assert_eq!(owner.host, Some(process::host()));
+        assert_eq!(owner.program, Some(process::program()));
         assert_eq!(owner.note.as_deref(), Some("nightly"));
         assert_eq!(owner.text, None);
         let owner = Owner::parse(&card.text(Some("just this once")));

@@ -212,6 +212,6 @@ suites >"$logs/suites"
 side_by_side 1800 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh
 step 900 "testing the simulation" tests/sim.sh --test
-# Fixed ones for now: among fresh ones there are runs that take very long.
+step 600 "playing fresh seeds" tests/sim.sh
 RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features

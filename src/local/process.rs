@@ -4,7 +4,7 @@
 //! has none of their threads. The session stays with the parent: the child uses, closes and
 //! releases nothing of it.
 
-use std::process;
+use crate::system::process;
 
 /// The process that made a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

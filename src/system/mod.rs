@@ -1,5 +1,5 @@
 //! What the client takes from the operating system: locks, channels, threads, clocks,
-//! sockets, names and chance.
+//! sockets, names, chance, and what a process is called.
 //!
 //! There are two sides. `real` is std's, parking_lot's and crossbeam's own, under one roof.
 //! With `--cfg zklock_sim`, `simulated` takes its place: the threads of a whole test share a
@@ -15,6 +15,6 @@ mod real;
 pub(crate) mod simulated;
 
 #[cfg(not(zklock_sim))]
-pub(crate) use self::real::{channel, clock, net, random, sync, thread};
+pub(crate) use self::real::{channel, clock, net, process, random, sync, thread};
 #[cfg(zklock_sim)]
-pub(crate) use self::simulated::{channel, clock, net, random, sync, thread};
+pub(crate) use self::simulated::{channel, clock, net, process, random, sync, thread};

@@ -3,6 +3,7 @@
 pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod net;
+pub(crate) mod process;
 pub(crate) mod thread;
 
 pub(crate) mod sync {

@@ -17,6 +17,7 @@ pub(crate) mod clock;
 pub mod net;
 #[cfg(test)]
 mod orders;
+pub(crate) mod process;
 pub(crate) mod random;
 mod scheduler;
 mod state;

@@ -7,13 +7,14 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::clock;
 use super::scheduler::{Here, here, new_key, try_here};
-use super::state::{Key, Outside};
+use super::state::{Key, Outside, text_of};
 
 /// The port of every server.
 const PORT: u16 = 2181;
@@ -573,12 +574,17 @@ fn with<R>(here: &Here, run: impl FnOnce(&mut Network, u64) -> R) -> R {
     let now = state.now;
     let mut outside = state.outside.take().expect("a network");
     let network = outside.as_any().downcast_mut().expect("a network");
-    let result = run(network, now);
+    let result = catch_unwind(AssertUnwindSafe(|| run(network, now)));
+    if let Err(panic) = &result {
+        let reason = format!("the servers panicked: {}", text_of(&**panic));
+        state.failure.get_or_insert(reason);
+    }
     for key in outside.take_woken() {
         state.wake(key);
     }
     state.outside = Some(outside);
-    result
+    drop(state);
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// The client's side of a connection.

@@ -4,15 +4,18 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use std::{fmt, mem, thread};
 
 use super::choice::Choice;
-use super::state::{Key, State, Task, TaskState};
+use super::state::{Key, State, Task, TaskState, text_of};
 
 /// How long, on the run's clock, threads may take to end after the test's own has.
 const END_LIMIT: Duration = Duration::from_secs(300);
+/// How long a thread may go on without a step, on the real clock.
+const STUCK: Duration = Duration::from_secs(5);
 const STACK: usize = 512 * 1024;
 
 /// A run's settings.
@@ -211,6 +214,22 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A thread that waits past the layer has the baton, and nobody else goes on.
+    fn await_the_end(&self, ended: &mpsc::Receiver<Outcome>) -> Outcome {
+        let mut steps = None;
+        loop {
+            match ended.recv_timeout(STUCK) {
+                Ok(outcome) => return outcome,
+                Err(RecvTimeoutError::Disconnected) => return Err("the run vanished".to_owned()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let before = steps.replace(self.state().steps);
+            if before == steps {
+                return Err("a thread waits for something outside of the simulation".to_owned());
+            }
+        }
+    }
+
     fn end(&self, outcome: Outcome) {
         let ended = self
             .ended
@@ -260,9 +279,7 @@ pub fn run<T: Send + 'static>(
     world.state().tasks[me].thread = Some(real.clone());
     start.store(true, Ordering::Release);
     real.unpark();
-    let outcome = ended
-        .recv()
-        .unwrap_or_else(|_| Err("the run vanished".to_owned()));
+    let outcome = world.await_the_end(&ended);
     let mut state = world.state();
     let lines = mem::take(&mut state.lines).into();
     let choice = state.choice.clone();
@@ -281,12 +298,6 @@ pub fn run<T: Send + 'static>(
             choice,
         }),
     }
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without a text").to_owned()
 }
 
 /// Waits for the baton. Until then, nothing of the run may depend on the thread: when it

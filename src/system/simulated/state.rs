@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -146,13 +147,16 @@ impl State {
 
     /// Decides who goes on; the clock jumps if it has to. An error if nobody ever can.
     pub(super) fn pick(&mut self, me: usize) -> Result<usize, String> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
         if self.now - self.circle.0 > 1_000_000 {
             self.circle = (self.now, self.steps);
         } else if self.steps - self.circle.1 > CIRCLE {
             return Err("the threads go round in circles".to_owned());
         }
         loop {
-            self.bring();
+            self.bring()?;
             self.find_ready(me);
             if !self.ready.is_empty() {
                 return Ok(self.choose(me));
@@ -174,10 +178,12 @@ impl State {
     }
 
     /// Wakes those whose time has come, and those for whom the network has something.
-    fn bring(&mut self) {
+    fn bring(&mut self) -> Result<(), String> {
         let now = self.now;
         if let Some(mut outside) = self.outside.take() {
-            outside.run_until(now);
+            // Whose thread this is, is chance: a panic is the run's failure, not that thread's.
+            catch_unwind(AssertUnwindSafe(|| outside.run_until(now)))
+                .map_err(|panic| format!("the servers panicked: {}", text_of(&*panic)))?;
             for key in outside.take_woken() {
                 self.wake(key);
             }
@@ -188,6 +194,7 @@ impl State {
                 task.state = TaskState::Ready;
             }
         }
+        Ok(())
     }
 
     /// The threads that can go on, `me` first.
@@ -255,4 +262,10 @@ impl State {
         }
         story
     }
+}
+
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
 }

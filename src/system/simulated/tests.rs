@@ -114,6 +114,23 @@ fn a_thread_that_never_ends_is_a_failure() {
 }
 
 #[test]
+fn a_thread_that_waits_past_the_layer_is_a_failure() {
+    let failure = run(random(1), || {
+        let real = Arc::new(std::sync::Mutex::new(()));
+        let other = Arc::clone(&real);
+        let holder = spawn("holder", move || {
+            let _held = other.lock();
+            sleep(Duration::from_secs(2));
+        });
+        sleep(Duration::from_secs(1));
+        drop(real.lock());
+        let _ = holder.unwrap().join();
+    });
+    let reason = failure.expect_err("nobody has the baton").reason;
+    assert!(reason.contains("outside of the simulation"), "{reason}");
+}
+
+#[test]
 fn a_panic_of_the_test_is_its_failure() {
     let failure = run(random(1), || -> () { panic!("as told") });
     assert_eq!(failure.expect_err("a panic").reason, "as told");

@@ -91,7 +91,9 @@ fn a_cancel_loses_no_letter() {
         let mailbox = Mailbox::new();
         let (cancel, cancelled) = bounded(1);
         let limit = Limit::new(None, Some(cancelled));
-        let cancels = spawn("cancels", move || drop(cancel.try_send(())));
+        let cancels = spawn("cancels", move || {
+            let _ = cancel.try_send(());
+        });
         let threads = [puts(&mailbox, &[7]), cancels.expect("a thread")];
         let in_time = taken_once(&mailbox, &limit);
         joined(threads);

@@ -1,6 +1,7 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
 use std::collections::HashMap;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -384,7 +385,8 @@ impl Actor {
         }
         let (cancel, cancelled) = channel::bounded(1);
         if op.is_multiple_of(CANCELLED) {
-            self.cancels().push(cancel.clone());
+            let kept = cancel.clone();
+            self.cancels().push(kept);
             options = options.cancel(cancelled.clone());
         }
         if let Some(after) = step.cancel {
@@ -520,7 +522,8 @@ impl Actor {
     fn give_up<G: LockGuard>(&self, op: usize, guard: G, how: Release) {
         self.journal.given_up(self.who, op, &guard);
         // The next one leaves just when its turn comes.
-        for cancel in self.cancels().drain(..) {
+        let cancels = mem::take(&mut *self.cancels());
+        for cancel in cancels {
             let _ = cancel.try_send(());
         }
         self.journal.note(self.who, op, What::Release);

@@ -62,7 +62,7 @@ struct Args {
     #[arg(long)]
     unshrunk: bool,
     /// How many runs are in progress at the same time.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 4)]
     jobs: u64,
 }
 

@@ -1,0 +1,31 @@
+//! What this process is, for people who read who holds a lock.
+
+use std::time::{Duration, SystemTime};
+
+pub(crate) use std::process::id;
+
+#[cfg(unix)]
+pub(crate) fn host() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// Returns the name of the running program's file.
+pub(crate) fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(std::path::Path::file_name);
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Returns the wall clock's time since 1970.
+pub(crate) fn since_epoch() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
