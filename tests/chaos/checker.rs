@@ -6,6 +6,7 @@
 //! the order of time is told as a story.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ptr;
 use std::time::Duration;
 
 use crate::history::{Entry, Kind, Process, Time, What, nanos};
@@ -377,10 +378,15 @@ impl<'a> Case<'a> {
         let settle = nanos(self.rules.settle);
         let shared = |other: &&Op| other.paths.iter().any(|path| op.paths.contains(path));
         let holds = self.ops.iter().filter(shared).filter_map(|other| {
-            let granted = other.granted.as_ref()?.at;
+            // A call for several locks has some of them before it has all.
+            let from = match other.paths.len() > 1 && !ptr::eq(other, op) {
+                true => other.requested,
+                false => other.granted.as_ref()?.at,
+            };
+            let refused = other.refused.as_ref().map(|(at, _)| *at);
             let died = self.died.get(&other.who).map(|died| died + settle);
-            let end = other.released.or(died).unwrap_or(Time::MAX);
-            Some((granted, end))
+            let end = other.released.or(refused).or(died).unwrap_or(Time::MAX);
+            Some((from, end))
         });
         holds.chain(self.troubles.iter().copied()).collect()
     }

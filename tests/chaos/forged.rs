@@ -233,6 +233,26 @@ fn a_release_that_hangs_is_rejected() {
 }
 
 #[test]
+fn a_call_for_several_locks_may_have_one_that_another_waits_for() {
+    let waiting = |path: &str| {
+        format!(
+            "0 c1.0 1 request exclusive {path} -
+             1 c1.0 1 queued 7
+             50 c1.0 1 refused timeout
+             0 c2.0 1 request exclusive /m,/n -
+             49 c2.0 1 refused timeout"
+        )
+    };
+    accept(&waiting("/m"));
+    reject(&waiting("/o"), "a lock that was free for 49ns");
+    // It is not in its own way.
+    let alone = "0 c2.0 1 request exclusive /m,/n -
+                 1 c2.0 1 queued 8
+                 49 c2.0 1 refused timeout";
+    reject(alone, "a lock that was free for 48ns");
+}
+
+#[test]
 fn a_waiter_for_a_free_lock_is_rejected() {
     let waiting = |until: u64| {
         format!(
