@@ -337,7 +337,8 @@ impl<'a> Case<'a> {
         let waiting = waiting.filter(|op| op.queued.is_some() && !self.diverged);
         let found = waiting.filter_map(|op| {
             let (queued, _) = op.queued?;
-            let until = op.over_at().unwrap_or(self.end);
+            let died = self.died.get(&op.who).copied();
+            let until = op.over_at().or(died).unwrap_or(self.end);
             let mut busy = self.busy(op);
             busy.push((until, until));
             busy.sort_unstable();

@@ -267,6 +267,12 @@ fn a_waiter_for_a_free_lock_is_rejected() {
     let broken = format!("{}\n 2 - 0 fault x\n 3 - 0 healed", waiting(32));
     accept(&broken);
     reject(&broken.replace("32 ", "60 "), "free for");
+    // The dead wait for nothing.
+    let dead = "0 c1.0 1 request exclusive /m -
+                1 c1.0 1 queued 7
+                2 c1.0 0 died
+                99 - 0 healed";
+    accept(dead);
     // Somebody held it meanwhile.
     accept(&format!(
         "{}

@@ -466,7 +466,6 @@ def arguments():
     parser.add_argument("--seeds", type=int, default=20000, help="at most so many seeds each")
     parser.add_argument("--seconds", type=int, default=1800, help="at most so long each")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=4, help="how many runs at the same time")
     parser.add_argument(
         "--together", action="store_true",
         help="compile all mutants into one program, which an environment variable tells apart",
@@ -520,7 +519,7 @@ def examine(mutant, args):
     while played < args.seeds:
         left = args.seconds - (time.monotonic() - began)
         portion = min(PORTION, args.seeds - played)
-        seed, story = play(program, name, args.first + played, portion, args, left)
+        seed, story = play(program, name, args.first + played, portion, args.scratch, left)
         took = time.monotonic() - began
         if seed is not None:
             return Outcome(seed - args.first + 1, seed, story, took)
@@ -533,18 +532,17 @@ def examine(mutant, args):
 PORTION = 1000
 
 
-def play(program, name, first, seeds, args, seconds):
+def play(program, name, first, seeds, scratch, seconds):
     """Plays a few seeds; the one that failed, if any, and why it goes no further, if so."""
     if seconds <= 0:
         return None, "before the time was over"
     command = [
-        str(program), "--first", str(first), "--seeds", str(seeds),
-        "--jobs", str(args.jobs), "--unshrunk",
+        str(program), "--first", str(first), "--seeds", str(seeds), "--unshrunk",
     ]
     # A group of its own, so that nothing of it is left at the limit.
     playing = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        errors="replace", start_new_session=True, cwd=args.scratch,
+        errors="replace", start_new_session=True, cwd=scratch,
         env=dict(os.environ, ZKLOCK_MUTANT=name),
     )
     try:

@@ -165,8 +165,7 @@ impl Here {
             return;
         }
         let mine = Arc::clone(&state.tasks[self.me].go);
-        state.hand(next);
-        drop(state);
+        hand(state, next);
         wait_for(&mine);
     }
 }
@@ -184,15 +183,18 @@ fn stand_still() -> ! {
     }
 }
 
-impl State {
-    fn hand(&self, to: usize) {
-        let task = &self.tasks[to];
-        task.go.store(true, Ordering::Release);
-        if let Some(thread) = &task.thread {
-            thread.unpark();
-        }
+/// Gives the baton to a thread, which is not to find the state locked.
+fn hand(state: MutexGuard<'_, State>, to: usize) {
+    let task = &state.tasks[to];
+    let (go, thread) = (Arc::clone(&task.go), task.thread.clone());
+    drop(state);
+    go.store(true, Ordering::Release);
+    if let Some(thread) = thread {
+        thread.unpark();
     }
+}
 
+impl State {
     fn add(&mut self, name: &str, process: usize) -> usize {
         self.tasks.push(Task {
             name: name.to_owned(),
@@ -376,7 +378,7 @@ impl Here {
         state.tasks[self.me].state = TaskState::Done;
         state.wake(key);
         match state.pick(self.me) {
-            Ok(next) => state.hand(next),
+            Ok(next) => hand(state, next),
             Err(reason) => {
                 drop(state);
                 self.world.end(Err(reason));

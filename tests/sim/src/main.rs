@@ -32,8 +32,10 @@ mod sight;
 mod tests;
 mod troubles;
 
+use std::num::NonZero;
 use std::panic;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -61,9 +63,9 @@ struct Args {
     /// Tell of a failing seed as it is, without looking for a smaller plan.
     #[arg(long)]
     unshrunk: bool,
-    /// How many runs are in progress at the same time.
-    #[arg(long, default_value_t = 4)]
-    jobs: u64,
+    /// How many runs are in progress at the same time; one for each core if this is missing.
+    #[arg(long)]
+    jobs: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -106,7 +108,8 @@ fn search(args: &Args) -> Option<(u64, Plan, String)> {
         Some(minutes) => Stop::At(Instant::now() + Duration::from_secs(60 * minutes)),
         None => Stop::After(args.seeds),
     };
-    let campaign = Campaign::run(first, &stop, args.jobs);
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let campaign = Campaign::run(first, &stop, args.jobs.unwrap_or(cores as u64));
     println!("{}", campaign.summary(first));
     let (seed, story) = campaign.failed()?;
     let plan = Plan::from_seed(seed);
