@@ -187,7 +187,8 @@ impl Tree {
         }
     }
 
-    fn insert(&mut self, path: &str, node: Node) {
+    /// Puts a node where it was; its directory is not told.
+    pub(crate) fn insert(&mut self, path: &str, node: Node) {
         match node.owner {
             NodeOwner::Nobody => {}
             NodeOwner::Children => {

@@ -123,7 +123,9 @@ impl Ensemble {
             _ => false,
         };
         for change in changes.extract_if(.., is_kept) {
-            view.tree.undo(change);
+            if let TreeChange::Deleted { path, node, .. } = change {
+                view.tree.insert(&path, node);
+            }
         }
     }
 

@@ -91,6 +91,9 @@ impl Ensemble {
         let zxid = self.epoch << 32;
         let tick_ms = self.settings.timeouts().tick_ms;
         let phase_ms = self.chance.u64(0..tick_ms.max(1));
+        if !self.servers[winner].ghosts.is_empty() {
+            self.rebuild(winner);
+        }
         // All that it has logged counts, whether a quorum had it or not.
         self.apply_up_to(winner, self.servers[winner].log.len());
         let now_ms = self.now_ms() + phase_ms;

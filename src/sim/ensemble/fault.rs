@@ -68,12 +68,19 @@ pub enum Fault {
         path: String,
     },
     /// Has a server keep a node that is deleted, as one whose data have diverged: its clients
-    /// see the node for ever, and get no event.
+    /// see the node for ever, and get no event. A server that is elected leader builds its
+    /// data anew: with a leader whose data are wrong, nothing can be promised.
     Ghost {
         /// The number of the server, from 0.
         server: usize,
         /// The path of the node.
         path: String,
+    },
+    /// Has a server throw its data away, with its ghosts, and build them anew from the log. Its
+    /// connections end.
+    Rebuild {
+        /// The number of the server, from 0.
+        server: usize,
     },
     /// Carries out the next request, or the next one of a kind, and ends the connection
     /// instead of answering.

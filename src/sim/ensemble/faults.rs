@@ -7,7 +7,7 @@ use super::history::SessionEnd;
 use super::message::{Ask, Deed};
 use super::server::Role;
 use super::state::Ensemble;
-use crate::embedded::{Faults, Identity, Write};
+use crate::embedded::{Faults, Identity, ServerView, Write};
 use crate::jute::Op;
 
 /// What Curator writes into the node of a holder that is to release its lock.
@@ -46,6 +46,12 @@ impl Ensemble {
             Fault::Ghost { server, path } => {
                 self.servers[server].ghosts.insert(path);
             }
+            Fault::Rebuild { server } => {
+                self.leave(server);
+                self.servers[server].change_role(Role::Down);
+                self.rebuild(server);
+                self.restart(server);
+            }
             Fault::LoseNextReply { kind } => self.faults.drop_next_reply(kind),
             Fault::Refuse { server, on } => self.servers[server].refuses = on,
             Fault::Disconnect { server } => self.disconnect(server),
@@ -66,6 +72,17 @@ impl Ensemble {
         if matches!(self.servers[server].role, Role::Down) {
             self.seek(server);
         }
+    }
+
+    /// Lets a server apply its log from the beginning.
+    pub(super) fn rebuild(&mut self, server: usize) {
+        let (config, node) = (self.config.of_server(), &mut self.servers[server]);
+        node.ghosts.clear();
+        node.sessions.clear();
+        node.view = ServerView::new(0, config.counters);
+        node.applied = 0;
+        let committed = node.committed;
+        self.apply_up_to(server, committed);
     }
 
     fn calm(&mut self) {

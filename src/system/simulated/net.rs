@@ -65,6 +65,8 @@ pub struct Link {
     pub cut_up_after: Option<u64>,
     /// A connection is cut once so many bytes have come down.
     pub cut_down_after: Option<u64>,
+    /// Comes down in the place of what a server sends next.
+    pub garbage: Option<Vec<u8>>,
 }
 
 impl Default for Link {
@@ -78,6 +80,7 @@ impl Default for Link {
             piece: usize::MAX,
             cut_up_after: None,
             cut_down_after: None,
+            garbage: None,
         }
     }
 }
@@ -321,6 +324,7 @@ impl Network {
             };
             match output {
                 Output::Bytes(bytes) => {
+                    let bytes = self.take_garbage(id).unwrap_or(bytes);
                     let limit = self.link(id).cut_down_after;
                     let Some(connection) = self.connections.get_mut(&id) else {
                         continue;
@@ -356,14 +360,21 @@ impl Network {
 
     /// A cut after so many bytes happens to one connection.
     fn forget_cuts(&mut self, id: u64) {
-        let place = self
-            .connections
-            .get(&id)
-            .map(|one| (one.process, one.server));
-        if let Some(link) = place.and_then(|place| self.links.get_mut(&place)) {
+        if let Some(link) = self.own_link(id) {
             link.cut_down_after = None;
             link.cut_up_after = None;
         }
+    }
+
+    fn take_garbage(&mut self, id: u64) -> Option<Vec<u8>> {
+        self.own_link(id)?.garbage.take()
+    }
+
+    /// The link of a connection, if it differs from the usual one.
+    fn own_link(&mut self, id: u64) -> Option<&mut Link> {
+        let connection = self.connections.get(&id)?;
+        let place = (connection.process, connection.server);
+        self.links.get_mut(&place)
     }
 
     fn schedule(&mut self, now: u64, arrival: Arrival) {

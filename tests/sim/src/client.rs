@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use zklock::sim::{self, channel};
-use zklock::{Client, Error, GuardState, LockGuard, LockOptions, Result};
+use zklock::{Acl, Client, Error, GuardState, LockGuard, LockOptions, Result};
 
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::ops::TIMEOUT;
@@ -193,11 +193,13 @@ fn connect(plan: &Plan, mine: &ClientPlan) -> Client {
         .map(|server| format!("zk{server}:2181"))
         .collect();
     loop {
-        let client = Client::builder(&hosts.join(","))
+        let mut builder = Client::builder(&hosts.join(","))
             .session_timeout(ms(plan.timeout))
-            .local_handoffs(mine.handoffs)
-            .connect();
-        match client {
+            .local_handoffs(mine.handoffs);
+        if plan.private {
+            builder = builder.auth("digest", "sim:secret").acl(Acl::creator_all());
+        }
+        match builder.connect() {
             Ok(client) => return client,
             Err(Error::ConnectTimeout { .. }) => {}
             Err(error) => panic!("connect: {error}"),

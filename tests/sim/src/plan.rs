@@ -14,6 +14,10 @@ pub(crate) struct Plan {
     /// The servers are of version 3.4.
     pub(crate) old: bool,
     pub(crate) containers_vanish: bool,
+    /// The sequence numbers of all queues begin near their end.
+    pub(crate) counters_end: bool,
+    /// The clients' nodes are for those who know a password.
+    pub(crate) private: bool,
     pub(crate) threads: Threads,
     pub(crate) link: LinkPlan,
     pub(crate) clients: Vec<ClientPlan>,
@@ -157,6 +161,17 @@ pub(crate) enum What {
     Revoke {
         nth: usize,
     },
+    /// A server does not delete a node, until its data are built anew.
+    Ghost {
+        server: usize,
+        nth: usize,
+    },
+    /// The client receives something that is no frame.
+    Garbage {
+        client: usize,
+        server: usize,
+        kind: usize,
+    },
 }
 
 /// Plans that are written by hand: one thing happens, in a quiet ensemble of three.
@@ -170,6 +185,8 @@ impl Plan {
             timeout: 450,
             old: false,
             containers_vanish: false,
+            counters_end: false,
+            private: false,
             threads: Threads {
                 switch: 0.2,
                 pause: 0.0,
@@ -288,6 +305,8 @@ impl Plan {
             timeout,
             old: rng.u8(..10) == 0,
             containers_vanish: rng.u8(..4) == 0,
+            counters_end: rng.u8(..10) == 0,
+            private: rng.u8(..10) == 0,
             threads: threads(&mut rng, timeout),
             link: link(&mut rng, timeout),
             clients: (0..clients).map(|_| client(&mut rng, timeout)).collect(),
@@ -302,7 +321,7 @@ impl Plan {
     fn trouble(&self, rng: &mut Rng) -> Trouble {
         let (client, server) = (rng.usize(..self.clients.len()), rng.usize(..self.servers));
         let around = self.timeout.max(100);
-        let what = match rng.u8(..30) {
+        let what = match rng.u8(..33) {
             0..5 => What::Cut { client },
             5..9 => {
                 let (up, down) = *pick(rng, &[(true, true), (true, false), (false, true)]);
@@ -349,8 +368,19 @@ impl Plan {
             28 => What::Evict {
                 nth: rng.usize(..8),
             },
-            _ => What::Revoke {
+            29 => What::Revoke {
                 nth: rng.usize(..8),
+            },
+            // A server that keeps a node cannot reap what the others reap, and its numbers
+            // would differ from theirs.
+            30 if !self.containers_vanish => What::Ghost {
+                server,
+                nth: rng.usize(..8),
+            },
+            _ => What::Garbage {
+                client,
+                server,
+                kind: rng.usize(..GARBAGE.len()),
             },
         };
         let most = *pick(rng, &[around / 10, around, 2 * around]);
@@ -368,10 +398,12 @@ impl Plan {
         self.threads.pause == 0.0 && !self.troubles.iter().any(stops)
     }
 
-    /// Whether nothing breaks, and no client ends before its calls have.
+    /// Whether nothing breaks, and no client ends before its calls have. Servers of version
+    /// 3.4 and the last sequence numbers have refusals of their own.
     pub(crate) fn is_calm(&self) -> bool {
         let stays = |client: &ClientPlan| matches!(client.end, ClientEnd::Close | ClientEnd::Drop);
-        self.is_steady() && !self.old && self.troubles.is_empty() && self.clients.iter().all(stays)
+        let usual = !self.old && !self.counters_end;
+        self.is_steady() && usual && self.troubles.is_empty() && self.clients.iter().all(stays)
     }
 
     /// Whether an administrator deletes nodes.
@@ -386,6 +418,20 @@ impl Plan {
     }
 }
 
+/// What a client takes for the end of a connection: lengths that no frame has, replies to
+/// nothing, and an event that is cut off.
+pub(crate) const GARBAGE: [&[u8]; 6] = [
+    &[0xff; 4],
+    &[0x7f, 0xff, 0xff, 0xff],
+    &[0; 4],
+    &[0, 0, 0, 3, 1, 2, 3],
+    &[0, 0, 0, 16, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    &[
+        0, 0, 0, 28, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0,
+        0, 3, 0, 0, 0, 9,
+    ],
+];
+
 impl Trouble {
     /// Whether what it names is there.
     pub(crate) fn fits(&self, plan: &Plan) -> bool {
@@ -398,6 +444,8 @@ impl Trouble {
             | What::PauseServer { server }
             | What::CutServer { server }
             | What::Lag { server, .. }
+            | What::Ghost { server, .. }
+            | What::Garbage { server, .. }
             | What::ChangeLeader { to: server } => server < plan.servers,
             _ => true,
         }

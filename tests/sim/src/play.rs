@@ -136,6 +136,23 @@ fn servers() -> String {
     })
 }
 
+/// Where the sequence numbers begin.
+fn counters(plan: &Plan) -> BTreeMap<String, i32> {
+    const QUEUES: [&str; 7] = [
+        "/sim/m0",
+        "/sim/m1",
+        "/sim/tracked",
+        "/sim/reentrant",
+        "/sim/rw",
+        "/sim/permits/locks",
+        "/sim/permits/leases",
+    ];
+    let queues = QUEUES.iter().filter(|_| plan.counters_end);
+    queues
+        .map(|queue| ((*queue).to_owned(), i32::MAX - 3))
+        .collect()
+}
+
 fn build(plan: &Plan) {
     let config = EnsembleConfig {
         servers: plan.servers,
@@ -145,6 +162,7 @@ fn build(plan: &Plan) {
             true => ms(plan.tick),
             false => Duration::from_secs(3600),
         },
+        counters: counters(plan),
         hop: Duration::from_micros(50)..=Duration::from_micros(50 + 1000 * plan.tick / 100),
         election: ms(plan.tick / 10)..=ms(plan.tick / 2),
         ..EnsembleConfig::default()

@@ -6,7 +6,7 @@ use zklock::sim::ensemble::{Ensemble, Fault};
 use zklock::sim::{self, Network};
 
 use crate::client::ms;
-use crate::plan::{Plan, Trouble, What};
+use crate::plan::{GARBAGE, Plan, Trouble, What};
 
 /// Where a trouble concerns a process that has a number of its own in the run.
 pub(crate) type Processes = Vec<usize>;
@@ -91,6 +91,18 @@ pub(crate) fn begin(plan: &Plan, trouble: &Trouble, processes: &Processes) {
                 fault(Fault::Revoke { path: path.clone() });
             }
         }
+        What::Ghost { server, nth } => {
+            if let Some(path) = one(&contenders(), nth).cloned() {
+                fault(Fault::Ghost { server, path });
+            }
+        }
+        What::Garbage {
+            client,
+            server,
+            kind,
+        } => change(processes[client], server, |link| {
+            link.garbage = Some(GARBAGE[kind].to_vec());
+        }),
     }
 }
 
@@ -121,6 +133,10 @@ pub(crate) fn end(plan: &Plan, trouble: &Trouble, processes: &Processes) {
         What::CutServer { server } => fault(Fault::Heal { server }),
         What::Lag { server, .. } => fault(Fault::CatchUp { server }),
         What::LatePings => fault(Fault::LatePings { by: Duration::ZERO }),
+        What::Ghost { server, .. } => fault(Fault::Rebuild { server }),
+        What::Garbage { client, server, .. } => {
+            change(processes[client], server, |link| link.garbage = None);
+        }
         _ => {}
     }
 }
