@@ -245,9 +245,62 @@ impl Step {
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         match seed % 16 {
+            7 => Self::late(seed),
             15 => Self::hard(seed),
             _ => Self::mixed(seed),
         }
+    }
+
+    /// A few holders of one lock, to whom answers come late, when the server that gave them has
+    /// already lost its leader.
+    fn late(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x1a7e);
+        let mut plan = Self::mixed(seed);
+        plan.servers = 3;
+        plan.old = false;
+        plan.timeout = plan.tick * rng.u64(6..12);
+        let timeout = plan.timeout;
+        plan.threads.pause = 0.0;
+        plan.link = LinkPlan {
+            latency: (10, 1000 * timeout / 400),
+            window: 1 << 20,
+            piece: usize::MAX,
+        };
+        let holder = |rng: &mut Rng| Step {
+            rest: rng.u64(0..timeout / 2),
+            lock: Lock::Mutex(0),
+            limit: None,
+            cancel: None,
+            hold: rng.u64(timeout..4 * timeout),
+            end: Release::Drop,
+            panics_in_on_wait: false,
+        };
+        let client = |rng: &mut Rng| ClientPlan {
+            handoffs: 0,
+            threads: vec![(0..rng.usize(1..4)).map(|_| holder(rng)).collect()],
+            end: ClientEnd::Close,
+        };
+        plan.clients = (0..rng.usize(2..4)).map(|_| client(&mut rng)).collect();
+        plan.troubles.clear();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.u64(0..8 * timeout);
+            let lasts = rng.u64(timeout + 1..4 * timeout);
+            // The last client is in time for what the others lose.
+            for client in 0..plan.clients.len() - 1 {
+                let most = timeout * rng.u64(20..48) / 100;
+                let what = What::Slow { client, most };
+                plan.troubles.push(Trouble { at, lasts, what });
+            }
+            plan.troubles.push(Trouble {
+                at: at + rng.u64(timeout / 4..lasts),
+                lasts: rng.u64(timeout..3 * timeout),
+                what: What::CutServer {
+                    server: rng.usize(..3),
+                },
+            });
+        }
+        plan.troubles.sort_by_key(|trouble| trouble.at);
+        plan
     }
 
     /// A few holders of one lock that live by short proofs, while servers are cut off.

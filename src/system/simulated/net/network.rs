@@ -1,89 +1,15 @@
-//! A network in memory: connections whose bytes take their time, and what can happen to them.
+//! All connections, and the servers behind them.
 
 use std::any::Any;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr};
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use super::clock;
-use super::scheduler::{Here, here, new_key, try_here};
-use super::state::{Key, Outside, text_of};
-
-/// The port of every server.
-const PORT: u16 = 2181;
-
-/// What the servers do: told what arrives and when, it says what leaves.
-pub trait Peer: Send {
-    /// A client connects; `None` if the server does not listen.
-    fn accept(&mut self, now: Duration, server: usize) -> Option<u64>;
-    /// Bytes of a client, in order, cut anywhere.
-    fn receive(&mut self, now: Duration, connection: u64, bytes: &[u8]);
-    /// A client's side of a connection has ended.
-    fn hang_up(&mut self, now: Duration, connection: u64);
-    /// When there is next something to do without a client.
-    fn next_at(&self) -> Option<Duration>;
-    /// Does all that is due.
-    fn run_until(&mut self, now: Duration);
-    /// What leaves for the clients, in order.
-    fn take_output(&mut self) -> Vec<(u64, Output)>;
-    /// The peer itself, for tests.
-    fn as_any(&mut self) -> &mut dyn Any;
-}
-
-/// What a server sends.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Output {
-    /// Bytes.
-    Bytes(Vec<u8>),
-    /// The end of the connection; nothing follows.
-    Closed,
-}
-
-/// The way between a process and a server.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// How long a message takes.
-    pub latency: Range<Duration>,
-    /// Nothing arrives at the server; it is sent again once this ends.
-    pub holds_up: bool,
-    /// Nothing arrives at the client.
-    pub holds_down: bool,
-    /// Connections are refused.
-    pub refuses: bool,
-    /// How many bytes may be on their way to the server.
-    pub window: usize,
-    /// The most bytes that a client reads or writes at once.
-    pub piece: usize,
-    /// A connection is cut once so many bytes have gone up.
-    pub cut_up_after: Option<u64>,
-    /// A connection is cut once so many bytes have come down.
-    pub cut_down_after: Option<u64>,
-    /// Comes down in the place of what a server sends next.
-    pub garbage: Option<Vec<u8>>,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            latency: Duration::from_micros(50)..Duration::from_micros(500),
-            holds_up: false,
-            holds_down: false,
-            refuses: false,
-            window: 256 * 1024,
-            piece: usize::MAX,
-            cut_up_after: None,
-            cut_down_after: None,
-            garbage: None,
-        }
-    }
-}
+use super::connection::{Arrival, Connection, End, Stage};
+use super::link::{Link, Output, Peer};
+use crate::system::simulated::state::{Key, Outside};
 
 /// All connections, and the servers behind them.
 pub struct Network {
@@ -101,65 +27,6 @@ pub struct Network {
     /// Names that cannot be resolved.
     unknown: BTreeSet<String>,
     slow_names: Duration,
-}
-
-struct Connection {
-    process: usize,
-    server: usize,
-    key: Key,
-    stage: Stage,
-    /// What the peer calls it.
-    number: Option<u64>,
-    inbound: VecDeque<u8>,
-    end: Option<End>,
-    shut: bool,
-    /// Nothing that the server sends from here on arrives.
-    cut: bool,
-    /// When the last message in each direction arrives.
-    last_up: u64,
-    last_down: u64,
-    unacknowledged: usize,
-    gone_up: u64,
-    come_down: u64,
-    held_up: Vec<Arrival>,
-    held_down: Vec<Arrival>,
-    dropped: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stage {
-    Connecting,
-    Refused,
-    Connected,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum End {
-    Closed,
-    Reset,
-}
-
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Arrival {
-    Call(u64),
-    Answer(u64, bool),
-    Up(u64, Vec<u8>),
-    UpEnd(u64),
-    Down(u64, Vec<u8>),
-    DownEnd(u64),
-}
-
-impl Arrival {
-    fn connection(&self) -> u64 {
-        match self {
-            Self::Call(id) | Self::Answer(id, _) | Self::Up(id, _) | Self::UpEnd(id) => *id,
-            Self::Down(id, _) | Self::DownEnd(id) => *id,
-        }
-    }
-
-    fn goes_up(&self) -> bool {
-        matches!(self, Self::Call(_) | Self::Up(..) | Self::UpEnd(_))
-    }
 }
 
 impl Network {
@@ -248,6 +115,21 @@ impl Network {
     /// How many connections have a client.
     pub fn connections(&self) -> usize {
         self.connections.values().filter(|one| !one.dropped).count()
+    }
+
+    /// How far a connection has come, and what wakes the threads that wait for it.
+    pub(super) fn stage(&self, id: u64) -> (Stage, Key) {
+        let connection = &self.connections[&id];
+        (connection.stage, connection.key)
+    }
+
+    pub(super) fn is_unknown(&self, host: &str) -> bool {
+        self.unknown.contains(host)
+    }
+
+    /// How long it takes to resolve a name.
+    pub(super) fn takes_for_a_name(&self) -> Duration {
+        self.slow_names
     }
 
     fn link(&self, id: u64) -> &Link {
@@ -427,37 +309,20 @@ impl Network {
         }
         self.schedule(now, Arrival::UpEnd(id));
     }
+}
 
-    fn open(&mut self, process: usize, server: usize, now: u64) -> u64 {
+/// What a client does with its side of a connection.
+impl Network {
+    pub(super) fn open(&mut self, process: usize, server: usize, now: u64) -> u64 {
         self.latest += 1;
         let id = self.latest;
-        self.connections.insert(
-            id,
-            Connection {
-                process,
-                server,
-                key: new_key(),
-                stage: Stage::Connecting,
-                number: None,
-                inbound: VecDeque::new(),
-                end: None,
-                shut: false,
-                cut: false,
-                last_up: 0,
-                last_down: 0,
-                unacknowledged: 0,
-                gone_up: 0,
-                come_down: 0,
-                held_up: Vec::new(),
-                held_down: Vec::new(),
-                dropped: false,
-            },
-        );
+        self.connections
+            .insert(id, Connection::new(process, server));
         self.schedule(now, Arrival::Call(id));
         id
     }
 
-    fn write(&mut self, id: u64, bytes: &[u8], now: u64) -> Option<io::Result<usize>> {
+    pub(super) fn write(&mut self, id: u64, bytes: &[u8], now: u64) -> Option<io::Result<usize>> {
         let link = self.link(id).clone();
         let connection = self.connections.get_mut(&id)?;
         if connection.shut {
@@ -492,26 +357,12 @@ impl Network {
         Some(Ok(taken))
     }
 
-    fn read(&mut self, id: u64, into: &mut [u8]) -> Option<io::Result<usize>> {
+    pub(super) fn read(&mut self, id: u64, into: &mut [u8]) -> Option<io::Result<usize>> {
         let piece = self.link(id).piece;
-        let connection = self.connections.get_mut(&id)?;
-        if connection.shut {
-            return Some(Ok(0));
-        }
-        let most = into.len().min(piece).min(connection.inbound.len());
-        if most > 0 {
-            for (to, from) in into.iter_mut().zip(connection.inbound.drain(..most)) {
-                *to = from;
-            }
-            return Some(Ok(most));
-        }
-        match connection.end? {
-            End::Closed => Some(Ok(0)),
-            End::Reset => Some(Err(ErrorKind::ConnectionReset.into())),
-        }
+        self.connections.get_mut(&id)?.read(into, piece)
     }
 
-    fn shut(&mut self, id: u64, now: u64) {
+    pub(super) fn shut(&mut self, id: u64, now: u64) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -521,7 +372,7 @@ impl Network {
         }
     }
 
-    fn drop_it(&mut self, id: u64, now: u64) {
+    pub(super) fn drop_it(&mut self, id: u64, now: u64) {
         self.shut(id, now);
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
@@ -566,164 +417,5 @@ impl Outside for Network {
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
-    }
-}
-
-/// Builds the network of the calling thread's run.
-pub fn build(network: Network) {
-    here().state().outside = Some(Box::new(network));
-}
-
-/// Does something with the network, at the time that it is told.
-pub fn network<R>(run: impl FnOnce(&mut Network, u64) -> R) -> R {
-    with(&here(), run)
-}
-
-/// Uses the network, and wakes whom that concerns.
-fn with<R>(here: &Here, run: impl FnOnce(&mut Network, u64) -> R) -> R {
-    let mut state = here.state();
-    let now = state.now;
-    let mut outside = state.outside.take().expect("a network");
-    let network = outside.as_any().downcast_mut().expect("a network");
-    let result = catch_unwind(AssertUnwindSafe(|| run(network, now)));
-    if let Err(panic) = &result {
-        let reason = format!("the servers panicked: {}", text_of(&**panic));
-        state.failure.get_or_insert(reason);
-    }
-    for key in outside.take_woken() {
-        state.wake(key);
-    }
-    state.outside = Some(outside);
-    drop(state);
-    result.unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-/// The client's side of a connection.
-#[derive(Debug)]
-pub(crate) struct TcpStream {
-    id: u64,
-    key: Key,
-    read_limit: Mutex<Option<Duration>>,
-    write_limit: Mutex<Option<Duration>>,
-}
-
-/// See the real side.
-pub(crate) fn connect(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
-    let here = here();
-    here.step();
-    let SocketAddr::V4(address) = address else {
-        return Err(ErrorKind::AddrNotAvailable.into());
-    };
-    let server = usize::from(address.ip().octets()[3]) - 1;
-    let process = here.state().tasks[here.me].process;
-    let id = with(&here, |network, now| network.open(process, server, now));
-    let key = with(&here, |network, _| network.connections[&id].key);
-    let stream = TcpStream {
-        id,
-        key,
-        read_limit: Mutex::default(),
-        write_limit: Mutex::default(),
-    };
-    let until = clock::after(&here, limit);
-    let stage = here.wait(&[key], Some(until), "for a connection", || {
-        let stage = with(&here, |network, _| network.connections[&id].stage);
-        (stage != Stage::Connecting).then_some(stage)
-    });
-    match stage {
-        Some(Stage::Connected) => Ok(stream),
-        Some(_) => Err(ErrorKind::ConnectionRefused.into()),
-        None => Err(io::Error::new(ErrorKind::TimedOut, "connection timed out")),
-    }
-}
-
-/// See the real side. The servers' names are `zk1`, `zk2` and so on.
-pub(crate) fn resolve(host: &str, _port: u16) -> io::Result<Vec<SocketAddr>> {
-    let here = here();
-    let slow = with(&here, |network, _| network.slow_names);
-    if !slow.is_zero() {
-        super::thread::sleep(slow);
-    }
-    let unknown = || io::Error::new(ErrorKind::NotFound, "no such name");
-    if with(&here, |network, _| network.unknown.contains(host)) {
-        return Err(unknown());
-    }
-    let number: u8 = host
-        .strip_prefix("zk")
-        .and_then(|number| number.parse().ok())
-        .ok_or_else(unknown)?;
-    Ok(vec![SocketAddr::from((
-        Ipv4Addr::new(10, 0, 0, number),
-        PORT,
-    ))])
-}
-
-impl TcpStream {
-    pub(crate) fn set_nodelay(&self, _on: bool) -> io::Result<()> {
-        Ok(())
-    }
-
-    pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        *self
-            .read_limit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = limit;
-        Ok(())
-    }
-
-    pub(crate) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
-        *self
-            .write_limit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = limit;
-        Ok(())
-    }
-
-    pub(crate) fn shutdown(&self, _how: Shutdown) -> io::Result<()> {
-        let here = here();
-        with(&here, |network, now| network.shut(self.id, now));
-        here.step();
-        Ok(())
-    }
-
-    fn wait<R>(
-        &self,
-        limit: &Mutex<Option<Duration>>,
-        what: &'static str,
-        mut attempt: impl FnMut(&mut Network, u64) -> Option<io::Result<R>>,
-    ) -> io::Result<R> {
-        let here = here();
-        here.step();
-        let limit = *limit.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = limit.map(|limit| clock::after(&here, limit));
-        let done = here.wait(&[self.key], until, what, || with(&here, &mut attempt));
-        done.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
-    }
-}
-
-impl Read for &TcpStream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.wait(&self.read_limit, "for bytes", |network, _| {
-            network.read(self.id, into)
-        })
-    }
-}
-
-impl Write for &TcpStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wait(&self.write_limit, "to write", |network, now| {
-            network.write(self.id, bytes, now)
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for TcpStream {
-    fn drop(&mut self) {
-        if let Some(here) = try_here() {
-            with(&here, |network, now| network.drop_it(self.id, now));
-        }
     }
 }

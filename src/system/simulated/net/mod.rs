@@ -1,0 +1,12 @@
+//! A network in memory: connections whose bytes take their time, and what can happen to them.
+
+// Imports go downwards.
+mod connection;
+mod link;
+mod network;
+mod socket;
+
+pub use self::link::{Link, Output, Peer};
+pub use self::network::Network;
+pub(crate) use self::socket::{TcpStream, connect, resolve};
+pub use self::socket::{build, network};
