@@ -7,6 +7,7 @@
 //! - Text travels as hexadecimal literals, which every mode of the server reads alike.
 
 use std::fmt::Write as _;
+use std::io;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
@@ -18,8 +19,9 @@ use ::mysql::{Conn, Error, Result};
 /// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
-/// The place of the statement that takes the lock in its packet.
+/// The places of statements in the packet that takes a lock: the one that takes it, and COMMIT.
 const TAKE: usize = 1;
+const COMMIT: usize = 4;
 
 /// The server's code for a violated unique key.
 const DUPLICATE_KEY: u16 = 1062;
@@ -128,6 +130,10 @@ pub(super) fn take_over(
 /// order. In the other order, waiting for a row that a foreign program has locked would keep
 /// the counter locked, and other locks with it. The row's AUTO_INCREMENT number would not
 /// do: it is drawn before the row is locked, and some servers set it back at a restart.
+///
+/// The token is read after the COMMIT. A node of Galera may undo a transaction between two
+/// statements of a packet in favour of another node's, and carry out the rest, COMMIT and all,
+/// without an error.
 fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
     let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
     let ours = format!(
@@ -141,14 +147,24 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
          SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {ours} \
          ON DUPLICATE KEY UPDATE `token` = LAST_INSERT_ID(`database_lock_token`.`token` + 1); \
          UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {ours}; \
-         SELECT `token` FROM `database_lock` WHERE {ours}; \
-         COMMIT"
+         COMMIT; \
+         SELECT `token` FROM `database_lock` WHERE {ours}"
     );
     let mut changed = Vec::new();
-    let token = run(conn, &sql, &mut changed)?;
+    let token = run(conn, &sql, &mut changed);
     // `ours` may also name a row that an earlier statement of this owner has written meanwhile,
     // which lasts only as long as that one said.
-    Ok(token.filter(|_| changed.get(TAKE) == Some(&true)))
+    let taken = changed.get(TAKE) == Some(&true);
+    match token {
+        Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
+        Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
+        token => Ok(token?.filter(|_| taken)),
+    }
+}
+
+/// An error that leaves open what became of the statements.
+fn in_doubt(message: &str) -> Error {
+    io::Error::other(message).into()
 }
 
 /// Returns the state of the lock's row.

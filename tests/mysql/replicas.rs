@@ -96,6 +96,8 @@ fn pair() -> Option<[Database; 2]> {
             "--wsrep-sst-method=rsync",
             "--binlog-format=ROW",
             "--innodb-autoinc-lock-mode=2",
+            // The other node has what one forgets.
+            "--innodb-flush-log-at-trx-commit=0",
         ]);
         cluster = format!("gcomm://127.0.0.1:{group}");
         let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
@@ -112,6 +114,10 @@ fn pair() -> Option<[Database; 2]> {
     Some([database, copy])
 }
 
+/// How often each thread takes a lock; of a thousand grants one or two were told by a node that
+/// had undone them.
+const GRANTS: usize = 800;
+
 #[test]
 #[ignore = "needs MariaDB, Galera and rsync"]
 fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_lock_early() {
@@ -123,7 +129,7 @@ fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_
         for client in &clients {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    for _ in 0..40 {
+                    for _ in 0..GRANTS {
                         let name = fastrand::usize(..3);
                         let mutex = client.mutex(&format!("n{name}")).unwrap();
                         let guard = mutex.lock().unwrap();
