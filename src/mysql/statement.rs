@@ -19,12 +19,10 @@ use ::mysql::{Conn, Error, Result};
 /// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
-/// The places of statements in the packet that takes a lock: the one that takes it, and COMMIT.
-const TAKE: usize = 1;
+/// The places of statements in the packet that takes a lock: the one that writes the token into
+/// the row, and COMMIT.
+const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
-
-/// The server's code for a violated unique key.
-const DUPLICATE_KEY: u16 = 1062;
 
 /// Every statement is its own transaction, and waits only a second, the shortest that can
 /// be set, for a row or a table that another program has locked.
@@ -80,6 +78,9 @@ pub(super) fn prepare(conn: &mut Conn) -> Result<bool> {
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
+///
+/// A row that is there is no error, which would end the packet before its COMMIT, with the row
+/// locked until the client says ROLLBACK.
 pub(super) fn insert(
     conn: &mut Conn,
     key: Key<'_>,
@@ -88,19 +89,13 @@ pub(super) fn insert(
 ) -> Result<Option<i64>> {
     let take = format!(
         "INSERT INTO `database_lock` (`lock`, `description`, `owner`, `lease_end`, `token`) \
-         VALUES ({}, {}, {}, {}, 0)",
+         VALUES ({}, {}, {}, {}, 0) ON DUPLICATE KEY UPDATE `lock` = `lock`",
         text(key.name),
         text(description),
         text(key.owner),
         lease_end(lease),
     );
-    match take_and_draw(conn, key, &take) {
-        Err(Error::MySqlError(error)) if error.code == DUPLICATE_KEY => {
-            conn.query_drop("ROLLBACK")?;
-            Ok(None)
-        }
-        other => other,
-    }
+    take_and_draw(conn, key, &take)
 }
 
 /// Takes a lock whose lease has ended; returns its token, or `None` if it has not.
@@ -124,7 +119,7 @@ pub(super) fn take_over(
     take_and_draw(conn, key, &take)
 }
 
-/// Runs `take`, and if it changed a row draws the row's token in the same transaction.
+/// Runs `take`, and if it made the row ours draws the row's token in the same transaction.
 ///
 /// The token is drawn while the row is locked, so that the grants of one lock draw in their
 /// order. In the other order, waiting for a row that a foreign program has locked would keep
@@ -141,20 +136,21 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
         text(key.name),
         text(key.owner)
     );
+    // `ours` may also name a row that an earlier statement of this owner has left, which lasts
+    // only as long as that one said. Committed rows have a token.
+    let taken = format!("{ours} AND `token` = 0");
     let sql = format!(
         "START TRANSACTION; {take}; \
          INSERT INTO `database_lock_token` (`slot`, `token`) \
-         SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {ours} \
+         SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {taken} \
          ON DUPLICATE KEY UPDATE `token` = LAST_INSERT_ID(`database_lock_token`.`token` + 1); \
-         UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {ours}; \
+         UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {taken}; \
          COMMIT; \
          SELECT `token` FROM `database_lock` WHERE {ours}"
     );
     let mut changed = Vec::new();
     let token = run(conn, &sql, &mut changed);
-    // `ours` may also name a row that an earlier statement of this owner has written meanwhile,
-    // which lasts only as long as that one said.
-    let taken = changed.get(TAKE) == Some(&true);
+    let taken = changed.get(WRITE_TOKEN) == Some(&true);
     match token {
         Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
         Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),

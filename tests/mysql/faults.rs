@@ -360,3 +360,25 @@ fn a_statement_that_the_server_cuts_short_ends_no_wait() {
     foreign.query_drop("ROLLBACK").unwrap();
     waiter.join().unwrap().unwrap();
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
+    const T: Duration = Duration::from_secs(2);
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let guard = mutex(&database.url(), T).lock().unwrap();
+    let waiter = mutex(&database.url_through(&proxy), T);
+    // As by SIGSTOP: it never learns that there is a row, and says no more.
+    proxy.hold_answer_to("INSERT INTO `database_lock` ");
+    let waits = thread::spawn(move || waiter.try_lock_for(seconds(6)).map(|guard| guard.is_some()));
+    eventually("it is held", || proxy.is_holding_answer());
+    let begun = Instant::now();
+    while begun.elapsed() < seconds(4) {
+        guard.check().unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    guard.unlock().unwrap();
+    proxy.release_answer();
+    assert!(waits.join().unwrap().unwrap());
+}
