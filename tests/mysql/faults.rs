@@ -382,3 +382,30 @@ fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     proxy.release_answer();
     assert!(waits.join().unwrap().unwrap());
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_server_that_forgets_commits_is_refused() {
+    let option = |value| format!("--innodb-flush-log-at-trx-commit={value}");
+    let server = Arc::new(Server::start(&[&option(0)]));
+    let database = Database::empty_on(server.clone());
+    database.conn().query_drop(CREATE_TABLE).unwrap();
+    let refused = Client::connect(&database.url());
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        refused.contains("innodb_flush_log_at_trx_commit"),
+        "{refused}"
+    );
+    // One that forgets only when its machine fails is not refused; the log says it.
+    for value in [2, 1] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
+        database.conn().query_drop(set).unwrap();
+        let [a, b] = [(); 2].map(|()| mutex(&database.url(), seconds(20)));
+        let guard = a.lock().unwrap();
+        server.kill();
+        server.resume(&[]);
+        assert!(b.try_lock().unwrap().is_none());
+        guard.verify().unwrap();
+        guard.unlock().unwrap();
+    }
+}
