@@ -409,3 +409,18 @@ fn a_server_that_forgets_commits_is_refused() {
         guard.unlock().unwrap();
     }
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn try_lock_ends_in_time_where_a_release_is_not_answered() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(20));
+    let guard = mutex.lock().unwrap();
+    proxy.blackhole(true);
+    drop(guard);
+    thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    assert!(mutex.try_lock().is_err());
+    assert!(begun.elapsed() < seconds(6), "{:?}", begun.elapsed());
+}
