@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Opts, OptsBuilder, Pool};
+use ::mysql::{Opts, OptsBuilder, Pool, UrlError};
 
 use crate::error::{Error, Result};
 use crate::mysql::connection::Source;
@@ -68,10 +68,12 @@ impl Client {
     ///
     /// [`ClientBuilder::connect`] fails if the URL cannot be read.
     pub fn builder(url: &str) -> ClientBuilder {
-        // The driver's message names parameters and no credentials.
         let opts = Opts::from_url(url).map_err(|error| Error::Database {
             what: "read the database's URL",
-            message: format!("{error}; write mysql://user:password@host:port/database"),
+            message: format!(
+                "{}; write mysql://user:password@host:port/database",
+                what_is_wrong(url, &error)
+            ),
         });
         ClientBuilder::new(opts.map(Source::Server))
     }
@@ -269,6 +271,16 @@ fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
     let password = password.trim_end_matches(['\r', '\n']);
     let opts = OptsBuilder::from_opts(opts).pass(Some(password));
     Ok(Source::Server(opts.into()))
+}
+
+/// Returns what is wrong with a URL, without its credentials.
+///
+/// The driver's message names parameters. Those after a `?` in the password are the password.
+fn what_is_wrong(url: &str, error: &UrlError) -> String {
+    match url.split_once('?') {
+        Some((_, rest)) if rest.contains('@') => "a `?` in a password is written %3F".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn unreadable(what: &'static str, path: &Path, error: &io::Error) -> Error {
