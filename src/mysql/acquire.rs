@@ -152,6 +152,9 @@ impl<'a> Acquisition<'a> {
                 Some(AttemptOutcome::Acquired(lease)) => {
                     if lease.state(Moment::now()) != GuardState::Lost {
                         let database = &self.row.database;
+                        if database.is_closed() {
+                            return Err(Error::Closed);
+                        }
                         database.command(Command::Renew(lease.clone()));
                         return Ok(Some(lease));
                     }

@@ -167,6 +167,10 @@ impl Database {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.open.lock().is_none()
+    }
+
     /// Loses all locks, and disconnects [`closed`](Self::closed).
     pub(super) fn close(&self) {
         self.open.lock().take();

@@ -49,6 +49,8 @@ struct Renewal {
     /// How many renewers hang in a dead connection.
     abandoned: u32,
     leases: Vec<Arc<RowLease>>,
+    /// The client is closed, and renews no more.
+    closed: bool,
     deletions: Vec<(Moment, Deletion)>,
     /// How many deletions are under way.
     deleting: usize,
@@ -88,6 +90,7 @@ pub(super) fn start(
         renewer,
         abandoned: 0,
         leases: Vec::new(),
+        closed: false,
         deletions: Vec::new(),
         deleting: 0,
         renewing: None,
@@ -223,9 +226,14 @@ impl Renewal {
 
     fn command(&mut self, command: Command) {
         match command {
+            // Acquired while another thread has closed the client.
+            Command::Renew(lease) if self.closed => lease.lose(),
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
-            Command::Close => self.leases.drain(..).for_each(|lease| lease.lose()),
+            Command::Close => {
+                self.closed = true;
+                self.leases.drain(..).for_each(|lease| lease.lose());
+            }
         }
     }
 
