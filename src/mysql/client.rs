@@ -51,7 +51,8 @@ impl Client {
 
     /// Returns a client that takes up to five connections from a pool, and keeps them.
     ///
-    /// What it gives back is reset, or closed.
+    /// It needs two: one is for renewals alone, and the pool should have more than the
+    /// application takes at a time. What it takes and gives back is reset, or closed.
     ///
     /// Give the pool timeouts for connecting, reading and writing: without them a
     /// connection into a dead network is occupied until the kernel gives it up. No call
@@ -80,7 +81,7 @@ impl Client {
 
     /// As [`builder`](Self::builder), with a pool.
     pub fn builder_from_pool(pool: Pool) -> ClientBuilder {
-        ClientBuilder::new(Ok(Source::Pool(pool)))
+        ClientBuilder::new(Ok(Source::pool(pool)))
     }
 
     /// Creates the tables if they are not there.
@@ -241,7 +242,7 @@ impl ClientBuilder {
         let source = match (self.source?, self.password_file) {
             (Source::Server(opts), file) => source_of(opts, file.as_deref())?,
             (pool, None) => pool,
-            (Source::Pool(_), Some(_)) => {
+            (Source::Pool(..), Some(_)) => {
                 return Err(Error::BadArgument {
                     name: "password_file",
                     rule: "a pool has its own password",

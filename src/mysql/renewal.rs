@@ -27,8 +27,9 @@ const BATCH: usize = 50;
 const MOST_ABANDONED: u32 = 8;
 
 /// What the rest of the client asks of the thread.
-#[derive(Debug)]
 pub(super) enum Command {
+    /// Run this on the connection for renewals, which opens it.
+    Connect(Box<dyn FnOnce(&mut DatabaseConnection) + Send>),
     /// A lock was acquired: renew its lease.
     Renew(Arc<RowLease>),
     /// A deletion failed: repeat it after the pause.
@@ -226,6 +227,7 @@ impl Renewal {
 
     fn command(&mut self, command: Command) {
         match command {
+            Command::Connect(job) => self.renewer.submit(job),
             // Acquired while another thread has closed the client.
             Command::Renew(lease) if self.closed => lease.lose(),
             Command::Renew(lease) => self.leases.push(lease),
@@ -262,6 +264,7 @@ impl Renewal {
             if !failing {
                 warn!("cannot renew the leases, trying again: {error}");
             }
+            self.workers.give_way();
             let pause = (self.lease / 24).min(Duration::from_secs(1));
             self.renew_at = Moment::now() + pause;
         }

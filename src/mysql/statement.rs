@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Error, Result};
+use ::mysql::{Conn, Error, Result, from_row_opt};
 
 /// How many counters the tokens of all locks share.
 ///
@@ -24,16 +24,31 @@ const SLOTS: u32 = 64;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
-/// Every statement is its own transaction, and waits only a second, the shortest that can
-/// be set, for a row or a table that another program has locked.
+/// Sets what the locks rely on, whatever the server, or a pool's first statements, have set.
 ///
-/// The rest takes back what an application may have set for the sessions of its pool: a
-/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
-/// that leaves rows out, a clock that stands.
-const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
-                       lock_wait_timeout = 1, \
-                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
-                       timestamp = DEFAULT";
+/// Every statement is its own transaction, and waits only a second, the shortest that can be
+/// set, for a row or a table that another program has locked. No statement is too long, too
+/// big or too unsafe. A transaction whose client says no more ends after a second (not on MySQL,
+/// which cannot do that). Transactions may write, and do so in a way that every format of the
+/// binary log takes. Answers are text that the driver can read. Comments are for MariaDB (`M!`)
+/// and MySQL.
+///
+/// A clock that stands goes again. A server that lets nobody stop it refuses that, so it comes
+/// last.
+const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
+                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
+                       unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
+                       sql_safe_updates = 0, sql_big_selects = 1, \
+                       sql_select_limit = 18446744073709551615, group_concat_max_len = 1024\
+                       /*M!100101 , max_statement_time = 0 */\
+                       /*M!100300 , idle_transaction_timeout = 1 */\
+                       /*!50708 , max_execution_time = 0 */; \
+                       SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
+                       SET NAMES utf8mb4";
+const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
+
+/// The server's code for a variable that must not be set.
+const MUST_NOT_BE_SET: u16 = 1290;
 
 /// Before a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
@@ -54,6 +69,14 @@ pub(super) enum Wait {
     Yes,
 }
 
+/// What a connection leads to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// The database, or nothing if none is chosen.
+    pub(super) schema: String,
+    pub(super) version: String,
+}
+
 /// The state of a lock's row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum RowState {
@@ -67,14 +90,34 @@ pub(super) enum RowState {
     Taken { left: Option<Duration> },
 }
 
-/// Prepares a new connection; returns `false` if it has answered to something else.
+/// Returns whether a connection of a pool answers to what it is asked.
 ///
 /// The driver gives a connection back to its pool also when an answer was too late, which the
-/// next one to ask would take for its own.
-pub(super) fn prepare(conn: &mut Conn) -> Result<bool> {
-    let number = i64::from(fastrand::u32(..));
-    let answer = select_one(conn, &format!("{PREPARE}; SELECT {number}"))?;
-    Ok(answer == Some(number))
+/// next one to ask would take for its own. Ends no transaction.
+pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
+    let number = fastrand::u32(..);
+    let sql = format!(
+        "SET SESSION sql_select_limit = DEFAULT, character_set_results = utf8mb4; SELECT {number}"
+    );
+    let answer = run(conn, &sql, &mut Vec::new())?;
+    Ok(answer == Some(i64::from(number)))
+}
+
+/// Prepares a new connection; returns what it leads to.
+pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
+    let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
+    let mut results = conn.query_iter(sql)?;
+    let mut destination = None;
+    while let Some(rows) = results.iter() {
+        for row in rows {
+            match row {
+                Err(Error::MySqlError(error)) if error.code == MUST_NOT_BE_SET => {}
+                row => destination = from_row_opt(row?).ok(),
+            }
+        }
+    }
+    let (schema, version) = destination.ok_or_else(|| in_doubt("the server names no version"))?;
+    Ok(Destination { schema, version })
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
@@ -295,11 +338,6 @@ fn text(text: &str) -> String {
     literal
 }
 
-/// Runs a packet of statements to its end; returns the value that one of them selects.
-fn select_one(conn: &mut Conn, sql: &str) -> Result<Option<i64>> {
-    run(conn, sql, &mut Vec::new())
-}
-
 /// Runs a packet of statements, notes which of them changed a row, and returns the value that
 /// one of them selects.
 fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
@@ -308,7 +346,7 @@ fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64
     while let Some(rows) = results.iter() {
         let count = rows.affected_rows();
         for row in rows {
-            selected = row?.get(0);
+            selected = row?.get_opt(0).and_then(std::result::Result::ok);
         }
         changed.push(count > 0);
     }
