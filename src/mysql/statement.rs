@@ -19,8 +19,9 @@ use ::mysql::{Conn, Error, Result, from_row_opt};
 /// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
-/// The places of statements in the packet that takes a lock: the one that writes the token into
-/// the row, and COMMIT.
+/// The places of statements in the packet that takes a lock: the one that takes it, the one that
+/// writes the token into the row, and COMMIT.
+const TAKE: usize = 1;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
@@ -193,7 +194,7 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
     );
     let mut changed = Vec::new();
     let token = run(conn, &sql, &mut changed);
-    let taken = changed.get(WRITE_TOKEN) == Some(&true);
+    let taken = [TAKE, WRITE_TOKEN].map(|place| changed.get(place) == Some(&true)) == [true; 2];
     match token {
         Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
         Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
@@ -277,10 +278,10 @@ fn is_free(key: Key<'_>) -> String {
     )
 }
 
-/// Returns the token of the row, if it is there.
+/// Returns the token of the row, if it is there and has one.
 pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     let sql = format!(
-        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
+        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} AND `token` > 0 \
          LOCK IN SHARE MODE",
         text(key.name),
         text(key.owner),

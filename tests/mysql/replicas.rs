@@ -106,6 +106,11 @@ fn pair() -> Option<[Database; 2]> {
             node.root().query_first(ready).unwrap() == Some("Synced".to_owned())
         });
     }
+    // The first has been busy with the second, and may refuse statements for a moment.
+    let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
+                 WHERE VARIABLE_NAME = 'wsrep_ready'";
+    let is_ready = |node: &Server| node.root().query_first(ready).unwrap() == Some("ON".to_owned());
+    eventually("both are ready", || nodes.iter().all(|node| is_ready(node)));
     let [first, second] = nodes;
     let database = Database::empty_on(first);
     database.conn().query_drop(CREATE_TABLE).unwrap();
