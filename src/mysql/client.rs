@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use ::mysql::{Opts, OptsBuilder, Pool, UrlError};
 
 use crate::error::{Error, Result};
-use crate::mysql::connection::Source;
 use crate::mysql::database::Timings;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
 use crate::mysql::schema::{self, Schema};
 use crate::mysql::shared_client::SharedClient;
+use crate::mysql::source::Source;
 
 /// A client of one database; the mutexes are made from it.
 ///

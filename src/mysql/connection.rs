@@ -2,19 +2,17 @@
 //!
 //! What an error means for a lock is in `statement_error`.
 
-use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{
-    ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, Pool, PooledConn, Result,
-};
+use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, PooledConn, Result};
 use log::debug;
 use parking_lot::Mutex;
 
+use crate::mysql::source::{Purpose, Source};
 use crate::mysql::statement::{self, Destination};
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
@@ -28,84 +26,12 @@ const MOST_UNANSWERED: usize = 3;
 /// More than one packet of statements is answered with.
 const MOST_ANSWERS: u32 = 100;
 
-/// The renewals that have found no connection ask for one again within this time.
-const AGAIN: Duration = Duration::from_secs(2);
-
 const BUSY_SERVER: &str = "the server still works on earlier statements of this client";
 
 const OTHER_ANSWER: &str =
     "the connection has an answer outstanding to what somebody else has asked";
 
 const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
-
-/// Where connections come from.
-pub(super) enum Source {
-    Server(Opts),
-    Pool(SharedPool),
-}
-
-/// A pool that an application may use as well.
-pub(super) struct SharedPool {
-    pool: Pool,
-    /// The database that the first connection has led to.
-    schema: OnceLock<String>,
-    /// Until when it is the turn of the renewals, which have no connection.
-    reserved: Mutex<Option<Instant>>,
-}
-
-impl Source {
-    pub(super) fn pool(pool: Pool) -> Self {
-        Self::Pool(SharedPool {
-            pool,
-            schema: OnceLock::new(),
-            reserved: Mutex::new(None),
-        })
-    }
-
-    /// Returns `true` if the renewals wait for one of the pool's connections.
-    pub(super) fn renewal_waits(&self) -> bool {
-        matches!(self, Self::Pool(pool) if pool.is_reserved())
-    }
-}
-
-impl SharedPool {
-    fn is_reserved(&self) -> bool {
-        self.reserved.lock().is_some_and(|end| Instant::now() < end)
-    }
-
-    /// Takes a connection.
-    fn get(&self, limit: Duration, purpose: Purpose) -> Result<PooledConn> {
-        match purpose {
-            Purpose::Renewals => *self.reserved.lock() = Some(Instant::now() + limit + AGAIN),
-            Purpose::Rest if self.is_reserved() => return Err(DriverError::Timeout.into()),
-            Purpose::Rest => {}
-        }
-        let mut conn = self.pool.try_get_conn(limit)?;
-        if purpose == Purpose::Renewals {
-            *self.reserved.lock() = None;
-        }
-        // What an application finds in its pool must be as new.
-        conn.reset_connection(true);
-        Ok(conn)
-    }
-}
-
-/// What a connection is for: leases end if the renewals get none.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Purpose {
-    Renewals,
-    Rest,
-}
-
-/// Shows no credentials.
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Server(_) => "Server",
-            Self::Pool(..) => "Pool",
-        })
-    }
-}
 
 /// The connection of one worker, if it is open at the moment.
 #[derive(Debug)]
@@ -220,10 +146,8 @@ impl DatabaseConnection {
             if let Some(open) = shared.lock().take() {
                 open.end();
             }
-            // A pool that lets go of a connection wakes nobody who waits for a place (mysql 28.0).
-            // One that is given back does.
             if let Source::Pool(shared) = &*source {
-                drop(shared.pool.try_get_conn(limit));
+                shared.wake_one(limit);
             }
         });
         if started.is_err()
@@ -274,9 +198,7 @@ impl DatabaseConnection {
         let to = statement::prepare(conn)?;
         open.can_reset = can_reset(conn, &to);
         match &*self.source {
-            Source::Pool(shared)
-                if *shared.schema.get_or_init(|| to.schema.clone()) != to.schema =>
-            {
+            Source::Pool(shared) if !shared.is_same(&to.schema) => {
                 Err(io::Error::other(OTHER_DATABASE).into())
             }
             _ => Ok(()),

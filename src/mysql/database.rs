@@ -13,10 +13,11 @@ use parking_lot::Mutex as Lock;
 
 use crate::error::{Error, Result};
 use crate::local::process::Process;
-use crate::mysql::connection::{DatabaseConnection, Purpose, Source};
+use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Backlog, Deletion};
 use crate::mysql::renewal::{self, Command};
 use crate::mysql::schema::{self, Schema};
+use crate::mysql::source::{Purpose, Source};
 use crate::mysql::statement_error::StatementError;
 use crate::mysql::worker::WorkerPool;
 

@@ -14,7 +14,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
-use crate::mysql::connection::{ConnectionCount, DatabaseConnection, Purpose, Source};
+use crate::mysql::connection::{ConnectionCount, DatabaseConnection};
+use crate::mysql::source::{Purpose, Source};
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 

@@ -93,7 +93,6 @@ const SETTINGS: &[&str] = &[
 
 fn assert_locks_work(pool: Pool, what: &str) {
     let client = Client::builder_from_pool(pool)
-        .connect_timeout(seconds(3))
         .connect()
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let mutex = client.mutex("a").unwrap();
