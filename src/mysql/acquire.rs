@@ -88,12 +88,11 @@ pub(super) fn acquire(
     if client.database.is_inherited() {
         return Err(Error::Closed);
     }
-    if let Until::Now = until {
-        let database = &client.database;
-        let deadline = Instant::now() + database.answer_limit();
-        if !database.backlog().wait_for_release(name, deadline) {
-            return Err(StatementError::no_answer().into_error(WHAT));
-        }
+    let deadline = until.for_answer(client.database.answer_limit());
+    if let (Until::Now, Some(deadline)) = (until, deadline)
+        && !client.database.backlog().wait_for_release(name, deadline)
+    {
+        return Err(StatementError::no_answer().into_error(WHAT));
     }
     let limit = Limit::new(until.for_turn(), None);
     let turn = match client.turnstile.enter(name, false, &limit) {
@@ -110,7 +109,7 @@ pub(super) fn acquire(
     // Here, as a worker would say its own name.
     let row = OwnRow::new(client.database.clone(), name.clone(), description());
     let row = Arc::new(row);
-    let Some(lease) = Acquisition::new(&row, until).run()? else {
+    let Some(lease) = Acquisition::new(&row, until, deadline).run()? else {
         return Ok(None);
     };
     row.set_turn(turn);
@@ -133,13 +132,12 @@ struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    fn new(row: &'a Arc<OwnRow>, until: Until) -> Self {
-        let database = &row.database;
+    fn new(row: &'a Arc<OwnRow>, until: Until, deadline: Option<Instant>) -> Self {
         Self {
             row,
             until,
-            deadline: until.for_answer(database.answer_limit()),
-            pause: database.timings.poll.0,
+            deadline,
+            pause: row.database.timings.poll.0,
             taken: false,
             look_first: matches!(until, Until::Now),
             failing: false,
@@ -154,6 +152,9 @@ impl<'a> Acquisition<'a> {
                 Some(AttemptOutcome::Acquired(lease)) => {
                     if lease.state(Moment::now()) != GuardState::Lost {
                         let database = &self.row.database;
+                        if database.is_closed() {
+                            return Err(Error::Closed);
+                        }
                         database.command(Command::Renew(lease.clone()));
                         return Ok(Some(lease));
                     }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mysql::{Opts, OptsBuilder, Pool};
+use ::mysql::{Opts, OptsBuilder, Pool, UrlError};
 
 use crate::error::{Error, Result};
-use crate::mysql::connection::Source;
 use crate::mysql::database::Timings;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
 use crate::mysql::schema::{self, Schema};
 use crate::mysql::shared_client::SharedClient;
+use crate::mysql::source::Source;
 
 /// A client of one database; the mutexes are made from it.
 ///
@@ -51,7 +51,8 @@ impl Client {
 
     /// Returns a client that takes up to five connections from a pool, and keeps them.
     ///
-    /// What it gives back is reset, or closed.
+    /// It needs two: one is for renewals alone, and the pool should have more than the
+    /// application takes at a time. What it takes and gives back is reset, or closed.
     ///
     /// Give the pool timeouts for connecting, reading and writing: without them a
     /// connection into a dead network is occupied until the kernel gives it up. No call
@@ -68,17 +69,19 @@ impl Client {
     ///
     /// [`ClientBuilder::connect`] fails if the URL cannot be read.
     pub fn builder(url: &str) -> ClientBuilder {
-        // The driver's message names parameters and no credentials.
         let opts = Opts::from_url(url).map_err(|error| Error::Database {
             what: "read the database's URL",
-            message: format!("{error}; write mysql://user:password@host:port/database"),
+            message: format!(
+                "{}; write mysql://user:password@host:port/database",
+                what_is_wrong(url, &error)
+            ),
         });
         ClientBuilder::new(opts.map(Source::Server))
     }
 
     /// As [`builder`](Self::builder), with a pool.
     pub fn builder_from_pool(pool: Pool) -> ClientBuilder {
-        ClientBuilder::new(Ok(Source::Pool(pool)))
+        ClientBuilder::new(Ok(Source::pool(pool)))
     }
 
     /// Creates the tables if they are not there.
@@ -239,7 +242,7 @@ impl ClientBuilder {
         let source = match (self.source?, self.password_file) {
             (Source::Server(opts), file) => source_of(opts, file.as_deref())?,
             (pool, None) => pool,
-            (Source::Pool(_), Some(_)) => {
+            (Source::Pool(..), Some(_)) => {
                 return Err(Error::BadArgument {
                     name: "password_file",
                     rule: "a pool has its own password",
@@ -269,6 +272,16 @@ fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
     let password = password.trim_end_matches(['\r', '\n']);
     let opts = OptsBuilder::from_opts(opts).pass(Some(password));
     Ok(Source::Server(opts.into()))
+}
+
+/// Returns what is wrong with a URL, without its credentials.
+///
+/// The driver's message names parameters. Those after a `?` in the password are the password.
+fn what_is_wrong(url: &str, error: &UrlError) -> String {
+    match url.split_once('?') {
+        Some((_, rest)) if rest.contains('@') => "a `?` in a password is written %3F".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn unreadable(what: &'static str, path: &Path, error: &io::Error) -> Error {

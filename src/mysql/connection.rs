@@ -2,17 +2,18 @@
 //!
 //! What an error means for a lock is in `statement_error`.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Opts, OptsBuilder, Pool, PooledConn, Result};
+use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, PooledConn, Result};
 use log::debug;
+use parking_lot::Mutex;
 
-use crate::mysql::statement;
+use crate::mysql::source::{Purpose, Source};
+use crate::mysql::statement::{self, Destination};
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
 /// After so long without use a connection is pinged first, because servers and firewalls
@@ -30,26 +31,13 @@ const BUSY_SERVER: &str = "the server still works on earlier statements of this 
 const OTHER_ANSWER: &str =
     "the connection has an answer outstanding to what somebody else has asked";
 
-/// Where connections come from.
-pub(super) enum Source {
-    Server(Opts),
-    Pool(Pool),
-}
-
-/// Shows no credentials.
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Server(_) => "Server",
-            Self::Pool(_) => "Pool",
-        })
-    }
-}
+const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
 
 /// The connection of one worker, if it is open at the moment.
 #[derive(Debug)]
 pub(super) struct DatabaseConnection {
     source: Arc<Source>,
+    purpose: Purpose,
     /// How long to wait for one answer, where the source does not set less.
     limit: Duration,
     open: Option<OpenConnection>,
@@ -72,6 +60,8 @@ pub(super) struct ConnectionCount {
 #[derive(Debug)]
 struct OpenConnection {
     conn: Connected,
+    /// The driver can make it as new.
+    can_reset: bool,
     _counted: Arc<()>,
 }
 
@@ -82,9 +72,15 @@ enum Connected {
 }
 
 impl DatabaseConnection {
-    pub(super) fn new(source: Arc<Source>, limit: Duration, count: Arc<ConnectionCount>) -> Self {
+    pub(super) fn new(
+        source: Arc<Source>,
+        purpose: Purpose,
+        limit: Duration,
+        count: Arc<ConnectionCount>,
+    ) -> Self {
         Self {
             source,
+            purpose,
             limit,
             open: None,
             used: Instant::now(),
@@ -119,18 +115,46 @@ impl DatabaseConnection {
         }
     }
 
+    /// Returns `false` if all connections of the pool are in use.
+    pub(super) fn is_to_be_had(&mut self) -> bool {
+        let is_pool = matches!(*self.source, Source::Pool(_));
+        !is_pool || !matches!(self.conn(), Err(Error::DriverError(DriverError::Timeout)))
+    }
+
+    /// Gives the connection back if the renewals wait for one.
+    pub(super) fn give_way(&mut self) {
+        if self.purpose == Purpose::Rest && self.source.renewal_waits() {
+            self.release();
+        }
+    }
+
+    /// Closes the connection, or gives it back to its pool as new.
+    fn release(&mut self) {
+        if let Some(mut open) = self.open.take()
+            && !open.make_new()
+        {
+            self.give_up(open);
+        }
+    }
+
     fn give_up(&self, open: OpenConnection) {
         let thread = thread::Builder::new().name("zklock-mysql-end".to_owned());
         let (source, limit) = (Arc::clone(&self.source), self.limit);
-        // Without a thread the connection is closed, and not counted.
-        let _ = thread.spawn(move || {
-            open.end();
-            // A pool that lets go of a connection wakes nobody who waits for a place (mysql 28.0).
-            // One that is given back does.
-            if let Source::Pool(pool) = &*source {
-                drop(pool.try_get_conn(limit));
+        let open = Arc::new(Mutex::new(Some(open)));
+        let shared = open.clone();
+        let started = thread.spawn(move || {
+            if let Some(open) = shared.lock().take() {
+                open.end();
+            }
+            if let Source::Pool(shared) = &*source {
+                shared.wake_one(limit);
             }
         });
+        if started.is_err()
+            && let Some(open) = open.lock().take()
+        {
+            open.close();
+        }
     }
 
     fn conn(&mut self) -> Result<&mut Conn> {
@@ -150,13 +174,35 @@ impl DatabaseConnection {
 
     fn open_and_prepare(&self) -> Result<OpenConnection> {
         let mut open = self.open()?;
-        let error = match statement::prepare(open.conn()) {
-            Ok(true) => return Ok(open),
-            Ok(false) => io::Error::other(OTHER_ANSWER).into(),
-            Err(error) => error,
-        };
-        self.give_up(open);
-        Err(error)
+        match self.prepare(&mut open) {
+            Ok(()) => Ok(open),
+            Err(error) => {
+                self.give_up(open);
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(&self, open: &mut OpenConnection) -> Result<()> {
+        let is_pooled = matches!(open.conn, Connected::Pooled(_));
+        let conn = open.conn();
+        if is_pooled {
+            if !statement::answers(conn)? {
+                return Err(io::Error::other(OTHER_ANSWER).into());
+            }
+            // What an application may have left: another database, an open transaction, settings.
+            conn.change_user(ChangeUserOpts::DEFAULT)?;
+            // This runs the pool's first statements.
+            conn.reset()?;
+        }
+        let to = statement::prepare(conn)?;
+        open.can_reset = can_reset(conn, &to);
+        match &*self.source {
+            Source::Pool(shared) if !shared.is_same(&to.schema) => {
+                Err(io::Error::other(OTHER_DATABASE).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn open(&self) -> Result<OpenConnection> {
@@ -166,15 +212,11 @@ impl DatabaseConnection {
             .ok_or_else(|| io::Error::other(BUSY_SERVER))?;
         let conn = match &*self.source {
             Source::Server(opts) => Connected::Own(Conn::new(with_timeouts(opts, self.limit))?),
-            Source::Pool(pool) => {
-                let mut conn = pool.try_get_conn(self.limit)?;
-                // What an application finds in its pool must be as new.
-                conn.reset_connection(true);
-                Connected::Pooled(conn)
-            }
+            Source::Pool(shared) => Connected::Pooled(shared.get(self.limit, self.purpose)?),
         };
         Ok(OpenConnection {
             conn,
+            can_reset: false,
             _counted: counted,
         })
     }
@@ -189,10 +231,16 @@ impl DatabaseConnection {
             return;
         };
         if !error.class.is_rolled_back() {
-            self.open = None;
+            self.release();
         } else if open.conn().query_drop("ROLLBACK").is_err() {
             self.discard();
         }
+    }
+}
+
+impl Drop for DatabaseConnection {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -221,6 +269,26 @@ impl OpenConnection {
         }
     }
 
+    /// Makes a session as the pool's new ones are, for whoever gets it next; returns whether it is.
+    fn make_new(&mut self) -> bool {
+        match &mut self.conn {
+            Connected::Own(_) => true,
+            Connected::Pooled(conn) => {
+                let is_new = self.can_reset && conn.as_mut().reset().is_ok();
+                // If it has been done, not again; otherwise the pool is to let go of it.
+                conn.reset_connection(!is_new);
+                is_new
+            }
+        }
+    }
+
+    /// Closes the connection, which costs a pool the place.
+    fn close(self) {
+        if let Connected::Pooled(conn) = self.conn {
+            drop(conn.unwrap());
+        }
+    }
+
     /// Waits until the server has ended what was sent to it, and closes the connection.
     ///
     /// A pool must not get it back: it could take the answer that is outstanding for the
@@ -236,10 +304,23 @@ impl OpenConnection {
                 Ok(()) | Err(_) => answers += 1,
             }
         }
-        // A proxy that kills nothing. It costs the pool a place.
-        if let Connected::Pooled(conn) = self.conn {
-            drop(conn.unwrap());
-        }
+        // A proxy that kills nothing.
+        self.close();
+    }
+}
+
+/// Returns `true` if the driver can make a session of this server as new, its pool's first
+/// statements included. It cannot where there is no COM_RESET_CONNECTION.
+fn can_reset(conn: &Conn, to: &Destination) -> bool {
+    /// As which MariaDB introduced itself to old clients.
+    const MARIADB: (u16, u16, u16) = (5, 5, 5);
+    let version = to.version.trim_start_matches("5.5.5-");
+    let numbers = version
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u16>().ok());
+    match conn.server_version() {
+        MARIADB => numbers.take(3).ge([10, 2, 7]),
+        version => version > (5, 7, 3),
     }
 }
 
@@ -266,7 +347,8 @@ mod tests {
         let opts = Opts::from_url("mysql://app:secret@db/app").expect("a good URL");
         let source = Arc::new(Source::Server(opts));
         let count = Arc::new(ConnectionCount::of_workers(1));
-        let connection = DatabaseConnection::new(source, Duration::from_secs(1), count);
+        let connection =
+            DatabaseConnection::new(source, Purpose::Rest, Duration::from_secs(1), count);
         assert!(!format!("{connection:?}").contains("secret"));
     }
 }

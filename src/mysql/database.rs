@@ -7,15 +7,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::mysql::Conn;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex as Lock;
 
 use crate::error::{Error, Result};
 use crate::local::process::Process;
-use crate::mysql::connection::{DatabaseConnection, Source};
+use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Backlog, Deletion};
 use crate::mysql::renewal::{self, Command};
 use crate::mysql::schema::{self, Schema};
+use crate::mysql::source::{Purpose, Source};
 use crate::mysql::statement_error::StatementError;
 use crate::mysql::worker::WorkerPool;
 
@@ -39,6 +41,8 @@ pub(super) struct Timings {
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) timings: Timings,
+    /// Connections come from a pool, which may have too few.
+    is_pool: bool,
     workers: Arc<WorkerPool>,
     backlog: Arc<Backlog>,
     commands: Sender<Command>,
@@ -54,9 +58,17 @@ impl Database {
         let source = Arc::new(source);
         let lease = timings.lease;
         let limit = answer_limit(lease);
-        let workers = WorkerPool::new("zklock-mysql", source.clone(), limit, WORKERS);
+        let is_pool = matches!(*source, Source::Pool(_));
+        let workers = WorkerPool::new(
+            "zklock-mysql",
+            source.clone(),
+            Purpose::Rest,
+            limit,
+            WORKERS,
+        );
         let workers = Arc::new(workers);
-        let renewer = WorkerPool::new("zklock-mysql-sql", source, limit.min(lease / 4), 1);
+        let limit = limit.min(lease / 4);
+        let renewer = WorkerPool::new("zklock-mysql-sql", source, Purpose::Renewals, limit, 1);
         let commands = renewal::start(lease, timings.clean_every, workers.clone(), renewer)
             .map_err(|error| Error::Database {
                 what: "start a thread",
@@ -65,6 +77,7 @@ impl Database {
         let (open, closed) = bounded(0);
         Ok(Self {
             timings,
+            is_pool,
             workers,
             backlog: Arc::default(),
             commands,
@@ -150,27 +163,59 @@ impl Database {
     /// Opens the first connection, and looks at the tables.
     pub(super) fn connect(&self) -> Result<()> {
         let deadline = Instant::now() + self.timings.connect_timeout;
-        let next_try = || Instant::now() + CONNECT_PAUSE;
         let found = self.ask(deadline, "connect to the database", move |connection| {
-            loop {
-                match connection.run(schema::inspect) {
-                    Err(error) if error.class.is_transient() && next_try() < deadline => {
-                        std::thread::sleep(CONNECT_PAUSE);
-                    }
-                    other => return other,
-                }
-            }
+            run_until(deadline, connection, schema::inspect)
         })?;
         match found {
-            Schema::Missing => Ok(()),
-            found => found.usable(),
+            Schema::Missing => {}
+            found => found.usable()?,
         }
+        match self.is_pool {
+            true => self.reserve(deadline),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes the connection that renewals need, before others have all of the pool's.
+    fn reserve(&self, deadline: Instant) -> Result<()> {
+        let (to, done) = bounded(1);
+        self.command(Command::Connect(Box::new(move |connection| {
+            let _ = to.send(run_until(deadline, connection, |_| Ok(())));
+        })));
+        let done = done.recv_deadline(deadline);
+        let done = done.unwrap_or_else(|_| Err(StatementError::no_answer()));
+        done.map_err(|error| Error::Database {
+            what: "connect to the database",
+            message: format!("{error}; locks need two connections of the pool, one for renewals"),
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.open.lock().is_none()
     }
 
     /// Loses all locks, and disconnects [`closed`](Self::closed).
     pub(super) fn close(&self) {
         self.open.lock().take();
         self.command(Command::Close);
+    }
+}
+
+/// Runs statements, again and again until the deadline while there is no connection.
+fn run_until<T>(
+    deadline: Instant,
+    connection: &mut DatabaseConnection,
+    work: impl Fn(&mut Conn) -> ::mysql::Result<T>,
+) -> std::result::Result<T, StatementError> {
+    loop {
+        match connection.run(&work) {
+            Err(error)
+                if error.class.is_transient() && Instant::now() + CONNECT_PAUSE < deadline =>
+            {
+                std::thread::sleep(CONNECT_PAUSE);
+            }
+            other => return other,
+        }
     }
 }
 

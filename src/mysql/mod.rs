@@ -42,6 +42,7 @@ mod renewal;
 
 mod connection;
 mod schema;
+mod source;
 mod statement;
 mod statement_error;
 mod worker;

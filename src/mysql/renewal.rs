@@ -27,8 +27,9 @@ const BATCH: usize = 50;
 const MOST_ABANDONED: u32 = 8;
 
 /// What the rest of the client asks of the thread.
-#[derive(Debug)]
 pub(super) enum Command {
+    /// Run this on the connection for renewals, which opens it.
+    Connect(Box<dyn FnOnce(&mut DatabaseConnection) + Send>),
     /// A lock was acquired: renew its lease.
     Renew(Arc<RowLease>),
     /// A deletion failed: repeat it after the pause.
@@ -49,6 +50,8 @@ struct Renewal {
     /// How many renewers hang in a dead connection.
     abandoned: u32,
     leases: Vec<Arc<RowLease>>,
+    /// The client is closed, and renews no more.
+    closed: bool,
     deletions: Vec<(Moment, Deletion)>,
     /// How many deletions are under way.
     deleting: usize,
@@ -88,6 +91,7 @@ pub(super) fn start(
         renewer,
         abandoned: 0,
         leases: Vec::new(),
+        closed: false,
         deletions: Vec::new(),
         deleting: 0,
         renewing: None,
@@ -223,9 +227,15 @@ impl Renewal {
 
     fn command(&mut self, command: Command) {
         match command {
+            Command::Connect(job) => self.renewer.submit(job),
+            // Acquired while another thread has closed the client.
+            Command::Renew(lease) if self.closed => lease.lose(),
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
-            Command::Close => self.leases.drain(..).for_each(|lease| lease.lose()),
+            Command::Close => {
+                self.closed = true;
+                self.leases.drain(..).for_each(|lease| lease.lose());
+            }
         }
     }
 
@@ -254,6 +264,7 @@ impl Renewal {
             if !failing {
                 warn!("cannot renew the leases, trying again: {error}");
             }
+            self.workers.give_way();
             let pause = (self.lease / 24).min(Duration::from_secs(1));
             self.renew_at = Moment::now() + pause;
         }

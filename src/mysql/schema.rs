@@ -2,6 +2,7 @@
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
+use log::warn;
 
 use crate::error::Error;
 
@@ -52,6 +53,10 @@ const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
 
+/// Whether a commit survives a failure of the server, and whether other servers have it too.
+const DURABILITY: &str = "\
+SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'wsrep_on')";
+
 /// The columns of each unique key; one of which only the beginning is compared has no name.
 const KEYS: &str = "\
 SELECT GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) FROM information_schema.STATISTICS \
@@ -92,6 +97,20 @@ pub(super) fn create(conn: &mut Conn) -> Result<()> {
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
+    }
+    let variables: Vec<(String, String)> = conn.query(DURABILITY)?;
+    let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    if !is("wsrep_on", "ON") {
+        if is("innodb_flush_log_at_trx_commit", "0") {
+            return Ok(Schema::Wrong(
+                "a crash of this server loses locks: SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+            ));
+        }
+        if is("innodb_flush_log_at_trx_commit", "2") {
+            warn!(
+                "a crash of the database's machine loses locks: innodb_flush_log_at_trx_commit is 2"
+            );
+        }
     }
     let engines: Vec<(String, String)> = conn.query(ENGINES)?;
     if engines.is_empty() {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::local::turnstile::Turnstile;
-use crate::mysql::connection::Source;
 use crate::mysql::database::{Database, Timings};
 use crate::mysql::held::Held;
+use crate::mysql::source::Source;
 
 /// How long the last clone waits for the rows of released locks to be deleted.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(2);

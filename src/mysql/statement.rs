@@ -7,10 +7,11 @@
 //! - Text travels as hexadecimal literals, which every mode of the server reads alike.
 
 use std::fmt::Write as _;
+use std::io;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Error, Result};
+use ::mysql::{Conn, Error, Result, from_row_opt};
 
 /// How many counters the tokens of all locks share.
 ///
@@ -18,22 +19,37 @@ use ::mysql::{Conn, Error, Result};
 /// number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
-/// The place of the statement that takes the lock in its packet.
+/// The places of statements in the packet that takes a lock: the one that takes it, the one that
+/// writes the token into the row, and COMMIT.
 const TAKE: usize = 1;
+const WRITE_TOKEN: usize = 3;
+const COMMIT: usize = 4;
 
-/// The server's code for a violated unique key.
-const DUPLICATE_KEY: u16 = 1062;
-
-/// Every statement is its own transaction, and waits only a second, the shortest that can
-/// be set, for a row or a table that another program has locked.
+/// Sets what the locks rely on, whatever the server, or a pool's first statements, have set.
 ///
-/// The rest takes back what an application may have set for the sessions of its pool: a
-/// COMMIT that begins the next transaction, a unique key that need not be checked, a SELECT
-/// that leaves rows out, a clock that stands.
-const PREPARE: &str = "SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1, \
-                       lock_wait_timeout = 1, \
-                       completion_type = 0, unique_checks = 1, sql_select_limit = DEFAULT, \
-                       timestamp = DEFAULT";
+/// Every statement is its own transaction, and waits only a second, the shortest that can be
+/// set, for a row or a table that another program has locked. No statement is too long, too
+/// big or too unsafe. A transaction whose client says no more ends after a second (not on MySQL,
+/// which cannot do that). Transactions may write, and do so in a way that every format of the
+/// binary log takes. Answers are text that the driver can read. Comments are for MariaDB (`M!`)
+/// and MySQL.
+///
+/// A clock that stands goes again. A server that lets nobody stop it refuses that, so it comes
+/// last.
+const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
+                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
+                       unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
+                       sql_safe_updates = 0, sql_big_selects = 1, \
+                       sql_select_limit = 18446744073709551615, group_concat_max_len = 1024\
+                       /*M!100101 , max_statement_time = 0 */\
+                       /*M!100300 , idle_transaction_timeout = 1 */\
+                       /*!50708 , max_execution_time = 0 */; \
+                       SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
+                       SET NAMES utf8mb4";
+const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
+
+/// The server's code for a variable that must not be set.
+const MUST_NOT_BE_SET: u16 = 1290;
 
 /// Before a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
@@ -54,6 +70,14 @@ pub(super) enum Wait {
     Yes,
 }
 
+/// What a connection leads to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// The database, or nothing if none is chosen.
+    pub(super) schema: String,
+    pub(super) version: String,
+}
+
 /// The state of a lock's row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum RowState {
@@ -67,17 +91,40 @@ pub(super) enum RowState {
     Taken { left: Option<Duration> },
 }
 
-/// Prepares a new connection; returns `false` if it has answered to something else.
+/// Returns whether a connection of a pool answers to what it is asked.
 ///
 /// The driver gives a connection back to its pool also when an answer was too late, which the
-/// next one to ask would take for its own.
-pub(super) fn prepare(conn: &mut Conn) -> Result<bool> {
-    let number = i64::from(fastrand::u32(..));
-    let answer = select_one(conn, &format!("{PREPARE}; SELECT {number}"))?;
-    Ok(answer == Some(number))
+/// next one to ask would take for its own. Ends no transaction.
+pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
+    let number = fastrand::u32(..);
+    let sql = format!(
+        "SET SESSION sql_select_limit = DEFAULT, character_set_results = utf8mb4; SELECT {number}"
+    );
+    let answer = run(conn, &sql, &mut Vec::new())?;
+    Ok(answer == Some(i64::from(number)))
+}
+
+/// Prepares a new connection; returns what it leads to.
+pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
+    let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
+    let mut results = conn.query_iter(sql)?;
+    let mut destination = None;
+    while let Some(rows) = results.iter() {
+        for row in rows {
+            match row {
+                Err(Error::MySqlError(error)) if error.code == MUST_NOT_BE_SET => {}
+                row => destination = from_row_opt(row?).ok(),
+            }
+        }
+    }
+    let (schema, version) = destination.ok_or_else(|| in_doubt("the server names no version"))?;
+    Ok(Destination { schema, version })
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
+///
+/// A row that is there is no error, which would end the packet before its COMMIT, with the row
+/// locked until the client says ROLLBACK.
 pub(super) fn insert(
     conn: &mut Conn,
     key: Key<'_>,
@@ -86,19 +133,13 @@ pub(super) fn insert(
 ) -> Result<Option<i64>> {
     let take = format!(
         "INSERT INTO `database_lock` (`lock`, `description`, `owner`, `lease_end`, `token`) \
-         VALUES ({}, {}, {}, {}, 0)",
+         VALUES ({}, {}, {}, {}, 0) ON DUPLICATE KEY UPDATE `lock` = `lock`",
         text(key.name),
         text(description),
         text(key.owner),
         lease_end(lease),
     );
-    match take_and_draw(conn, key, &take) {
-        Err(Error::MySqlError(error)) if error.code == DUPLICATE_KEY => {
-            conn.query_drop("ROLLBACK")?;
-            Ok(None)
-        }
-        other => other,
-    }
+    take_and_draw(conn, key, &take)
 }
 
 /// Takes a lock whose lease has ended; returns its token, or `None` if it has not.
@@ -122,12 +163,16 @@ pub(super) fn take_over(
     take_and_draw(conn, key, &take)
 }
 
-/// Runs `take`, and if it changed a row draws the row's token in the same transaction.
+/// Runs `take`, and if it made the row ours draws the row's token in the same transaction.
 ///
 /// The token is drawn while the row is locked, so that the grants of one lock draw in their
 /// order. In the other order, waiting for a row that a foreign program has locked would keep
 /// the counter locked, and other locks with it. The row's AUTO_INCREMENT number would not
 /// do: it is drawn before the row is locked, and some servers set it back at a restart.
+///
+/// The token is read after the COMMIT. A node of Galera may undo a transaction between two
+/// statements of a packet in favour of another node's, and carry out the rest, COMMIT and all,
+/// without an error.
 fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
     let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
     let ours = format!(
@@ -135,20 +180,31 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
         text(key.name),
         text(key.owner)
     );
+    // `ours` may also name a row that an earlier statement of this owner has left, which lasts
+    // only as long as that one said. Committed rows have a token.
+    let taken = format!("{ours} AND `token` = 0");
     let sql = format!(
         "START TRANSACTION; {take}; \
          INSERT INTO `database_lock_token` (`slot`, `token`) \
-         SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {ours} \
+         SELECT {slot}, LAST_INSERT_ID(1) FROM `database_lock` WHERE {taken} \
          ON DUPLICATE KEY UPDATE `token` = LAST_INSERT_ID(`database_lock_token`.`token` + 1); \
-         UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {ours}; \
-         SELECT `token` FROM `database_lock` WHERE {ours}; \
-         COMMIT"
+         UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {taken}; \
+         COMMIT; \
+         SELECT `token` FROM `database_lock` WHERE {ours}"
     );
     let mut changed = Vec::new();
-    let token = run(conn, &sql, &mut changed)?;
-    // `ours` may also name a row that an earlier statement of this owner has written meanwhile,
-    // which lasts only as long as that one said.
-    Ok(token.filter(|_| changed.get(TAKE) == Some(&true)))
+    let token = run(conn, &sql, &mut changed);
+    let taken = [TAKE, WRITE_TOKEN].map(|place| changed.get(place) == Some(&true)) == [true; 2];
+    match token {
+        Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
+        Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
+        token => Ok(token?.filter(|_| taken)),
+    }
+}
+
+/// An error that leaves open what became of the statements.
+fn in_doubt(message: &str) -> Error {
+    io::Error::other(message).into()
 }
 
 /// Returns the state of the lock's row.
@@ -222,10 +278,10 @@ fn is_free(key: Key<'_>) -> String {
     )
 }
 
-/// Returns the token of the row, if it is there.
+/// Returns the token of the row, if it is there and has one.
 pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     let sql = format!(
-        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} \
+        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} AND `token` > 0 \
          LOCK IN SHARE MODE",
         text(key.name),
         text(key.owner),
@@ -283,11 +339,6 @@ fn text(text: &str) -> String {
     literal
 }
 
-/// Runs a packet of statements to its end; returns the value that one of them selects.
-fn select_one(conn: &mut Conn, sql: &str) -> Result<Option<i64>> {
-    run(conn, sql, &mut Vec::new())
-}
-
 /// Runs a packet of statements, notes which of them changed a row, and returns the value that
 /// one of them selects.
 fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
@@ -296,7 +347,7 @@ fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64
     while let Some(rows) = results.iter() {
         let count = rows.affected_rows();
         for row in rows {
-            selected = row?.get(0);
+            selected = row?.get_opt(0).and_then(std::result::Result::ok);
         }
         changed.push(count > 0);
     }

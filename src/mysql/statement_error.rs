@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 
-use ::mysql::DriverError::TlsNotSupported;
+use ::mysql::DriverError::{Timeout, TlsNotSupported};
 use ::mysql::Error as DriverError;
 use log::warn;
 
@@ -199,6 +199,7 @@ fn message(error: &DriverError) -> String {
     }
     match error {
         DriverError::MySqlError(error) => format!("{} ({})", error.message, error.code),
+        DriverError::DriverError(Timeout) => "no connection of the pool is free".to_owned(),
         DriverError::DriverError(error) => error.to_string(),
         other => other.to_string(),
     }

@@ -14,7 +14,8 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use log::warn;
 use parking_lot::Mutex;
 
-use crate::mysql::connection::{ConnectionCount, DatabaseConnection, Source};
+use crate::mysql::connection::{ConnectionCount, DatabaseConnection};
+use crate::mysql::source::{Purpose, Source};
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
@@ -24,6 +25,7 @@ type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 pub(super) struct WorkerPool {
     name: &'static str,
     source: Arc<Source>,
+    purpose: Purpose,
     /// How long one answer of the database may take.
     limit: Duration,
     max: usize,
@@ -43,6 +45,7 @@ impl WorkerPool {
     pub(super) fn new(
         name: &'static str,
         source: Arc<Source>,
+        purpose: Purpose,
         limit: Duration,
         max: usize,
     ) -> Self {
@@ -50,6 +53,7 @@ impl WorkerPool {
         Self {
             name,
             source,
+            purpose,
             limit,
             max,
             to,
@@ -63,7 +67,13 @@ impl WorkerPool {
     pub(super) fn replacement(&self) -> Self {
         Self {
             connections: self.connections.clone(),
-            ..Self::new(self.name, self.source.clone(), self.limit, self.max)
+            ..Self::new(
+                self.name,
+                self.source.clone(),
+                self.purpose,
+                self.limit,
+                self.max,
+            )
         }
     }
 
@@ -74,14 +84,22 @@ impl WorkerPool {
         self.start_thread();
     }
 
+    /// Has idle workers give their connections back if the renewals wait for one.
+    pub(super) fn give_way(&self) {
+        if self.source.renewal_waits() {
+            let started = self.threads.lock().started;
+            (0..started).for_each(|_| self.submit(|_| {}));
+        }
+    }
+
     /// Starts a thread if there are more jobs than idle threads.
     fn start_thread(&self) {
         let mut count = self.threads.lock();
         if count.started == self.max || self.jobs.len() <= count.started - count.busy {
             return;
         }
-        let connection =
-            DatabaseConnection::new(self.source.clone(), self.limit, self.connections.clone());
+        let (source, connections) = (self.source.clone(), self.connections.clone());
+        let connection = DatabaseConnection::new(source, self.purpose, self.limit, connections);
         let (jobs, threads) = (self.jobs.clone(), self.threads.clone());
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, &jobs, &threads)) {
@@ -97,14 +115,29 @@ fn work(
     jobs: &Receiver<DatabaseJob>,
     threads: &Mutex<ThreadCount>,
 ) {
-    for job in jobs {
+    // What has no connection leaves the jobs to a thread that has one.
+    while is_alone(threads) || connection.is_to_be_had() || !leave(threads) {
+        let Ok(job) = jobs.recv() else { return };
         threads.lock().busy += 1;
         // A panic would be the driver's; the thread has more to do.
         if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
             connection.discard();
         }
+        connection.give_way();
         threads.lock().busy -= 1;
     }
+}
+
+fn is_alone(threads: &Mutex<ThreadCount>) -> bool {
+    threads.lock().started == 1
+}
+
+/// Counts a thread that ends, unless it is the last one.
+fn leave(threads: &Mutex<ThreadCount>) -> bool {
+    let mut count = threads.lock();
+    let others = count.started > 1;
+    count.started -= usize::from(others);
+    others
 }
 
 impl fmt::Debug for WorkerPool {

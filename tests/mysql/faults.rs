@@ -360,3 +360,67 @@ fn a_statement_that_the_server_cuts_short_ends_no_wait() {
     foreign.query_drop("ROLLBACK").unwrap();
     waiter.join().unwrap().unwrap();
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
+    const T: Duration = Duration::from_secs(2);
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let guard = mutex(&database.url(), T).lock().unwrap();
+    let waiter = mutex(&database.url_through(&proxy), T);
+    // As by SIGSTOP: it never learns that there is a row, and says no more.
+    proxy.hold_answer_to("INSERT INTO `database_lock` ");
+    let waits = thread::spawn(move || waiter.try_lock_for(seconds(6)).map(|guard| guard.is_some()));
+    eventually("it is held", || proxy.is_holding_answer());
+    let begun = Instant::now();
+    while begun.elapsed() < seconds(4) {
+        guard.check().unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    guard.unlock().unwrap();
+    proxy.release_answer();
+    assert!(waits.join().unwrap().unwrap());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_server_that_forgets_commits_is_refused() {
+    let option = |value| format!("--innodb-flush-log-at-trx-commit={value}");
+    let server = Arc::new(Server::start(&[&option(0)]));
+    let database = Database::empty_on(server.clone());
+    database.conn().query_drop(CREATE_TABLE).unwrap();
+    let refused = Client::connect(&database.url());
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        refused.contains("innodb_flush_log_at_trx_commit"),
+        "{refused}"
+    );
+    // One that forgets only when its machine fails is not refused; the log says it.
+    for value in [2, 1] {
+        let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
+        database.conn().query_drop(set).unwrap();
+        let [a, b] = [(); 2].map(|()| mutex(&database.url(), seconds(20)));
+        let guard = a.lock().unwrap();
+        server.kill();
+        server.resume(&[]);
+        assert!(b.try_lock().unwrap().is_none());
+        guard.verify().unwrap();
+        guard.unlock().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn try_lock_ends_in_time_where_a_release_is_not_answered() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(20));
+    let guard = mutex.lock().unwrap();
+    proxy.blackhole(true);
+    drop(guard);
+    thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    assert!(mutex.try_lock().is_err());
+    assert!(begun.elapsed() < seconds(6), "{:?}", begun.elapsed());
+}

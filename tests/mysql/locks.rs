@@ -8,6 +8,7 @@ use zklock::mysql::MutexGuard;
 use zklock::{Error, GuardState, LockGuard};
 
 use crate::database::Database;
+use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::support::task::{is_asleep, own_task};
 use crate::{client, mutex, seconds, try_lock};
@@ -343,4 +344,26 @@ fn names_that_the_database_would_confuse_are_refused() {
     let guards = names.map(|name| try_lock(&client.mutex(name).unwrap()).expect(name));
     assert_eq!(database.rows(), names.len() as u64);
     drop(guards);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_lock_that_is_granted_while_the_client_is_closed_is_lost() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    for _ in 0..200 {
+        let client = client(&database.url_through(&proxy), seconds(20));
+        let mutex = client.mutex("a").unwrap();
+        proxy.hold_answer_to("INSERT INTO `database_lock` ");
+        let locks = thread::spawn(move || mutex.lock().map(MutexGuard::into_send));
+        eventually("it is held", || proxy.is_holding_answer());
+        proxy.release_answer();
+        thread::sleep(Duration::from_micros(fastrand::u64(..800)));
+        client.close();
+        match locks.join().unwrap() {
+            Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
+            Ok(guard) => eventually("it is lost", || guard.state() == GuardState::Lost),
+        }
+        database.wait_for_rows(0);
+    }
 }

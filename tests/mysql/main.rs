@@ -28,6 +28,7 @@ mod proxy;
 mod relay;
 mod replicas;
 mod secrets;
+mod sessions;
 mod storm;
 #[allow(dead_code)]
 #[path = "../chaos/story.rs"]

@@ -97,6 +97,9 @@ fn passwords_are_in_no_log_line_no_debug_output_and_no_error() {
             format!("{with_password}&root_cert_path=missing"),
             format!("mysql://{user}:{ENCODED}@host:port/a"),
             format!("mysql://{user}:{PASSWORD}@[host/a"),
+            format!("mysql://{user}:?{PASSWORD}@host/a"),
+            format!("mysql://{user}:12?{ENCODED}@host/a"),
+            format!("mysql://{user}:12?pool_min={PASSWORD}@host/a"),
         ] {
             let builder = Client::builder(&url).connect_timeout(seconds(1));
             shown.push(show(&builder));

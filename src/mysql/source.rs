@@ -1,0 +1,94 @@
+//! Where connections come from, and whose turn it is if a pool has few.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use ::mysql::{DriverError, Error, Opts, Pool, PooledConn, Result};
+use parking_lot::Mutex;
+
+/// The renewals that have found no connection ask for one again within this time.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Where connections come from.
+pub(super) enum Source {
+    Server(Opts),
+    Pool(SharedPool),
+}
+
+/// A pool that an application may use as well.
+pub(super) struct SharedPool {
+    pool: Pool,
+    /// The database that the first connection has led to.
+    schema: OnceLock<String>,
+    /// Until when it is the turn of the renewals, which have no connection.
+    reserved: Mutex<Option<Instant>>,
+}
+
+impl Source {
+    pub(super) fn pool(pool: Pool) -> Self {
+        Self::Pool(SharedPool {
+            pool,
+            schema: OnceLock::new(),
+            reserved: Mutex::new(None),
+        })
+    }
+
+    /// Returns `true` if the renewals wait for one of the pool's connections.
+    pub(super) fn renewal_waits(&self) -> bool {
+        matches!(self, Self::Pool(pool) if pool.is_reserved())
+    }
+}
+
+impl SharedPool {
+    /// Returns `true` if all connections so far have led to this database.
+    pub(super) fn is_same(&self, schema: &str) -> bool {
+        self.schema.get_or_init(|| schema.to_owned()) == schema
+    }
+
+    /// Wakes somebody who waits for a place.
+    ///
+    /// A pool that lets go of a connection wakes nobody (mysql 28.0). One that is given back does.
+    pub(super) fn wake_one(&self, limit: Duration) {
+        drop(self.pool.try_get_conn(limit));
+    }
+
+    fn is_reserved(&self) -> bool {
+        self.reserved.lock().is_some_and(|end| Instant::now() < end)
+    }
+
+    /// Takes a connection.
+    pub(super) fn get(&self, limit: Duration, purpose: Purpose) -> Result<PooledConn> {
+        match purpose {
+            Purpose::Renewals => *self.reserved.lock() = Some(Instant::now() + limit + AGAIN),
+            Purpose::Rest if self.is_reserved() => return Err(DriverError::Timeout.into()),
+            Purpose::Rest => {}
+        }
+        let conn = self.pool.try_get_conn(limit);
+        let is_full = matches!(conn, Err(Error::DriverError(DriverError::Timeout)));
+        if purpose == Purpose::Renewals && !is_full {
+            *self.reserved.lock() = None;
+        }
+        let mut conn = conn?;
+        // What an application finds in its pool must be as new.
+        conn.reset_connection(true);
+        Ok(conn)
+    }
+}
+
+/// What a connection is for: leases end if the renewals get none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Purpose {
+    Renewals,
+    Rest,
+}
+
+/// Shows no credentials.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server(_) => "Server",
+            Self::Pool(..) => "Pool",
+        })
+    }
+}
