@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{LostReason, Result};
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
 
@@ -31,7 +31,7 @@ pub enum GuardEvent {
     Suspect,
     /// The lock is confirmed again.
     Held,
-    /// The lock is lost: stop.
+    /// The lock is lost: stop. [`LockGuard::lost_reason`] says why.
     Lost,
     /// Another client asks the holder to release the lock; the holder decides.
     RevokeRequested,
@@ -128,6 +128,10 @@ pub trait LockGuard: fmt::Debug {
     /// Returns the state of the lock, without I/O.
     fn state(&self) -> GuardState;
 
+    /// Returns why the lock was lost, without I/O; `None` as long as [`check`](Self::check)
+    /// passes.
+    fn lost_reason(&self) -> Option<LostReason>;
+
     /// Returns how long the lock can be trusted if the server sends nothing more.
     fn valid_for(&self) -> Duration;
 
@@ -193,6 +197,12 @@ macro_rules! guard_methods {
                 self.$($raw).+.state()
             }
 
+            /// Returns why the lock was lost, without I/O; `None` as long as
+            /// [`check`](Self::check) passes.
+            pub fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.$($raw).+.lost_reason()
+            }
+
             /// Returns how long the lock can be trusted if the server sends nothing more.
             pub fn valid_for(&self) -> ::std::time::Duration {
                 self.$($raw).+.valid_for()
@@ -224,6 +234,10 @@ macro_rules! lock_guard {
 
             fn state(&self) -> $crate::GuardState {
                 self.state()
+            }
+
+            fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.lost_reason()
             }
 
             fn valid_for(&self) -> ::std::time::Duration {

@@ -303,7 +303,7 @@ pub use crate::acl::{Acl, Permission};
 pub use crate::builder::ClientBuilder;
 pub use crate::client::Client;
 pub use crate::contender::Contender;
-pub use crate::error::{Error, Result};
+pub use crate::error::{Error, LostReason, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
 pub use crate::metrics::{Histogram, Metrics, Requests};
 pub use crate::multi_lock::{MultiGuard, MultiLock};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
 use super::request::{LockRequest, Queue};
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
@@ -23,7 +23,7 @@ use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
 use crate::system::channel::Receiver;
 use crate::system::clock;
-use crate::time::limit::{Limit, from_now};
+use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::slot::Slot;
 use crate::transport::{Answered, Failure};
@@ -207,6 +207,10 @@ impl RawGuard {
         self.lease.check()
     }
 
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        self.lease.lost_reason()
+    }
+
     pub(crate) fn state(&self) -> GuardState {
         self.lease.state()
     }
@@ -236,7 +240,7 @@ impl RawGuard {
     fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
         match proof {
             Proof::Confirmed => self.lease.confirm(stamp),
-            Proof::Gone(_) => self.lease.lose(),
+            Proof::Gone(_) => self.lease.lose(self.gone()),
             Proof::Unanswered => {}
         }
         self.check()?;
@@ -266,12 +270,23 @@ impl RawGuard {
         self.give_up(Some(&endings.slot()));
         held?;
         for _ in 0..count {
-            let ending = endings.recv(&*self.session.transport, &limit);
-            if ending != Ok(Ended::Deleted) {
-                return Err(self.lease.lost());
+            match endings.recv(&*self.session.transport, &limit) {
+                Ok(Ended::Deleted) => {}
+                Ok(Ended::GoneBefore) => return Err(self.found_gone()),
+                Err(LimitReached) => return Err(self.lease.lost()),
             }
         }
         Ok(())
+    }
+
+    /// The nodes are not there: the lock is lost.
+    pub(super) fn found_gone(&self) -> Error {
+        self.lease.lose(self.gone());
+        self.lease.lost()
+    }
+
+    fn gone(&self) -> LostReason {
+        proof::gone(self.session.transport.capabilities())
     }
 
     /// Waits until this time, or until the lock is lost.

@@ -35,6 +35,11 @@ macro_rules! guard_methods {
                 self.held.lease.state($crate::time::clock::Moment::now())
             }
 
+            /// Returns why the lock was lost; `None` as long as [`check`](Self::check) passes.
+            pub fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.held.lost_reason()
+            }
+
             /// Returns how long the lock can be trusted without another renewal.
             pub fn valid_for(&self) -> std::time::Duration {
                 self.held

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use log::{debug, warn};
 
+use crate::error::LostReason;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
@@ -225,7 +226,10 @@ impl Renewal {
         match command {
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
-            Command::Close => self.leases.drain(..).for_each(|lease| lease.lose()),
+            Command::Close => self
+                .leases
+                .drain(..)
+                .for_each(|lease| lease.lose(LostReason::Closed)),
         }
     }
 
@@ -321,7 +325,7 @@ fn renew_batch(
         if *ours {
             lease.confirm(sent, now)
         } else {
-            lease.lose()
+            lease.lose(LostReason::Evicted)
         }
     }
     (rows.len(), done)

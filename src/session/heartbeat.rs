@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LostReason;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
 use crate::recipe::belief::News;
@@ -199,9 +200,7 @@ impl Heartbeat {
             }
             Proof::Gone(at) => {
                 if let Some(lease) = probe.nodes.get(at).and_then(|id| self.leases.get(*id)) {
-                    // The log may be slow.
-                    lease.lose();
-                    log::warn!("a node of the lock {} is gone", lease.path());
+                    lease.lose(proof::gone(self.transport.capabilities()));
                 }
                 // A failed check confirms none of the others.
                 self.urgent = true;
@@ -216,14 +215,35 @@ impl Heartbeat {
         let touched = open
             .iter_mut()
             .find(|(_, entry)| entry.watch == Some(fired.id));
-        let Some((_, entry)) = touched else {
+        let Some((id, entry)) = touched else {
             return;
         };
         match fired.kind {
-            EventKind::Deleted => entry.lease.lose(),
+            EventKind::Deleted => {
+                let (id, lease) = (*id, entry.lease.clone());
+                lease.lose(LostReason::NodeGone);
+                drop(open);
+                self.ask_why(id, &lease);
+            }
             // The next look reads and watches the node again.
             _ => entry.watch = None,
         }
+    }
+
+    /// A node went: looks whether the session goes on, or the node went with it.
+    fn ask_why(&self, id: u64, lease: &Lease) {
+        let read = self.read.0.clone();
+        let calls = lease.nodes().iter().map(|path| {
+            let read = read.clone();
+            Call {
+                request: Request::exists(path),
+                watch: None,
+                answer: Box::new(move |answered| {
+                    let _ = read.send((id, answered));
+                }),
+            }
+        });
+        self.transport.send(calls.collect());
     }
 
     /// A held node was read, and has a watch if it exists.
@@ -239,7 +259,9 @@ impl Heartbeat {
                 drop(open);
                 lease.revoke_requested();
             }
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.lease.lose(),
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => {
+                entry.lease.lose(proof::gone(self.transport.capabilities()));
+            }
             Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
             _ => {}
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
+use crate::error::LostReason;
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::system::channel::{Receiver, Sender, bounded};
@@ -142,7 +143,10 @@ impl Status {
             return inner.bounds.clone();
         }
         let gone = SessionValidity::new(&inner.lifetime);
-        gone.end();
+        gone.end(match inner.snapshot.is_over() {
+            true => why_over(inner.snapshot.state),
+            false => LostReason::SessionExpired,
+        });
         gone
     }
 
@@ -249,7 +253,7 @@ impl Status {
             inner.lifetime.greeted(timeout, sent.since_boot());
             inner.bounds.follow(&inner.lifetime);
         } else {
-            inner.bounds.end();
+            inner.bounds.end(LostReason::SessionExpired);
             inner.granted = session;
             inner.lifetime = Lifetime::new(timeout, sent.since_boot());
             inner.bounds = SessionValidity::new(&inner.lifetime);
@@ -323,7 +327,14 @@ impl Status {
             inner.expiries += 1;
         }
         if inner.snapshot.is_over() || inner.snapshot.session == 0 {
-            inner.bounds.end();
+            inner.bounds.end(match event {
+                SessionEvent::Expired | SessionEvent::Connected { .. } => {
+                    LostReason::SessionExpired
+                }
+                SessionEvent::Disconnected => LostReason::Disconnected,
+                SessionEvent::AuthFailed => LostReason::AuthFailed,
+                SessionEvent::Closed => LostReason::Closed,
+            });
             // A server that was set up anew may grant the same number again.
             inner.granted = 0;
         }
@@ -344,6 +355,14 @@ impl Status {
             SessionEvent::Expired => metrics::expired(),
             _ => {}
         }
+    }
+}
+
+/// Why the locks of a client that has ended are lost.
+fn why_over(state: SessionState) -> LostReason {
+    match state {
+        SessionState::AuthFailed => LostReason::AuthFailed,
+        _ => LostReason::Closed,
     }
 }
 

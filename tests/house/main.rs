@@ -199,6 +199,7 @@ fn room((tree, file): &Node) -> String {
     match path.split_once('/') {
         // Their folders are for what belongs to one noun only.
         Some(("contender" | "semaphore", _)) => "nouns".to_owned(),
+        Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),
         Some((folder, _)) => folder.to_owned(),
         None if path == "lib.rs" => "lib".to_owned(),
         None if LEAVES.contains(&path.trim_end_matches(".rs")) => "leaves".to_owned(),

@@ -195,9 +195,8 @@ fn values_have_what_was_promised() {
     error::<Error>();
     let _: fn(&Error) -> bool = Error::is_lost;
     let _ = |error: &Error| match error {
-        Error::Lost { path } | Error::Suspect { path } | Error::WouldDeadlock { path } => {
-            path.len()
-        }
+        Error::Lost { path, why } => path.len() + why.to_string().len(),
+        Error::Suspect { path } | Error::WouldDeadlock { path } => path.len(),
         Error::Evicted { .. } | Error::ForeignContender { .. } | Error::BadPath { .. } => 1,
         Error::BadHosts { .. } | Error::ConnectTimeout { .. } | Error::AuthFailed => 2,
         Error::NoAuth { .. } | Error::Closed | Error::SessionExpired => 3,

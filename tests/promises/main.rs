@@ -18,6 +18,7 @@ mod killed_processes;
 mod known_bugs;
 mod least_hold_time;
 mod local_handoffs;
+mod lost_reasons;
 mod multi_lock;
 mod mutex;
 mod queue;
