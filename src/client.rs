@@ -1,5 +1,6 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     pub(crate) locks: Arc<Locks>,
 }
@@ -355,5 +356,11 @@ impl ClientBuilder {
             limit: connect_timeout,
             tried,
         })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("Client", &[], f)
     }
 }

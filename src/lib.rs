@@ -306,13 +306,13 @@ pub use crate::contender::Contender;
 pub use crate::error::{Error, LostReason, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
 pub use crate::metrics::{Histogram, Metrics, Requests};
-pub use crate::multi_lock::{MultiGuard, MultiLock};
+pub use crate::multi_lock::{MultiGuard, MultiLock, SendMultiGuard};
 pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
 pub use crate::options::{LockOptions, Waiting};
 pub use crate::owner::Owner;
 pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
-pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;

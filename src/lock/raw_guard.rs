@@ -3,6 +3,7 @@
 //! Of a guard, only its [`RawGuard`] acts on drop: the guards are plain structs around it, so
 //! that they can be taken apart. What has no guard yet is given up by its driver.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -221,6 +222,27 @@ impl RawGuard {
 
     pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
         self.lease.events()
+    }
+
+    /// Writes what a guard is, for [`fmt::Debug`].
+    pub(crate) fn describe(
+        &self,
+        name: &str,
+        token: Option<FencingToken>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let mut told = f.debug_struct(name);
+        told.field("path", &self.lease.path());
+        told.field("state", &self.state());
+        if let Some(why) = self.lost_reason() {
+            told.field("why", &why);
+        }
+        if let Some(token) = token {
+            told.field("token", &token.get());
+        }
+        let session = self.lease.session();
+        told.field("session", &format_args!("{session:#x}"));
+        told.finish()
     }
 
     /// Has the quorum confirm the nodes now.

@@ -54,13 +54,23 @@ macro_rules! guard_methods {
                 $crate::FencingToken::new(self.held.lease.token)
             }
 
+            /// Returns the name of the lock.
+            pub fn path(&self) -> &str {
+                &self.held.lease.name
+            }
+
+            /// Returns what names this acquisition in the table.
+            pub fn node(&self) -> &str {
+                &self.held.lease.owner
+            }
+
             /// Returns the channel with the changes of the guard's state.
             pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
                 self.held.lease.events()
             }
         }
 
-        $crate::guard::lock_guard!($guard);
+        $crate::guard::lock_guard!($guard, fencing_token);
     };
 }
 pub(super) use guard_methods;

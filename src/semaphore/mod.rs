@@ -2,6 +2,7 @@
 
 mod driver;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -54,7 +55,9 @@ use crate::session::Session;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessSemaphoreV2")]
+#[doc(alias = "leases")]
+#[derive(Clone)]
 pub struct Semaphore {
     locks: Arc<Locks>,
     path: Arc<str>,
@@ -80,7 +83,6 @@ pub struct Semaphore {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
     raw: RawGuard,
@@ -195,14 +197,9 @@ impl Semaphore {
     }
 }
 
-guard_methods!(Permit);
+guard_methods!(Permit, raw);
 
 impl Permit {
-    /// Returns the full path of the node that stands for the permit.
-    pub fn node(&self) -> &str {
-        self.raw.node()
-    }
-
     /// Gives the permit back and waits until the server has confirmed it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
@@ -212,5 +209,15 @@ impl Permit {
     /// Fails with [`Error::Lost`] if the permit was lost before.
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe(
+            "Semaphore",
+            &[("path", &self.path), ("permits", &self.permits)],
+            f,
+        )
     }
 }

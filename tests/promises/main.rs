@@ -14,6 +14,7 @@ mod fairness;
 mod faults;
 mod giving_up;
 mod guard_events;
+mod guards;
 mod killed_processes;
 mod known_bugs;
 mod least_hold_time;
