@@ -84,6 +84,7 @@ impl<T, S> Turnstile<T, S> {
         }) {
             return entry;
         }
+        log::info!("waiting for the lock {path}, which another thread of this client has");
         match limit.recv(&called) {
             Ok(handed) => Entry::Turn(self.turn(path), handed),
             Err(_) => self.give_up(path, &called),

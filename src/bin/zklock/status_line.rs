@@ -56,7 +56,6 @@ impl StatusLine {
 
     pub(crate) fn tell(&self, waiting: &Waiting) {
         let seen = Seen::new(waiting);
-        log::info!("{}", seen.place);
         if let Some(drawing) = &self.0 {
             drop(drawing.to.send(seen));
         }
