@@ -49,7 +49,7 @@ impl Error {
             ),
             Self::WouldDeadlock { path } => write!(
                 f,
-                "this thread holds the lock {path} already: release it first, or use a reentrant mutex"
+                "this thread has the lock {path} already and would wait for itself: drop that guard first (to read and then write, ask for write at once; to lock a mutex twice, use ReentrantMutex)"
             ),
             Self::Evicted { node } => write!(
                 f,
@@ -66,7 +66,7 @@ impl Error {
                 )?;
                 match dialect {
                     Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
-                    None => f.write_str("use another path"),
+                    None => f.write_str("use another path, or the same kind of lock on this one"),
                 }
             }
             Self::Exhausted { path, reason } => write!(

@@ -75,6 +75,15 @@ impl Session {
         Ok(Ok(()))
     }
 
+    /// Whether the root of all paths is missing, as far as a server says so within the limit.
+    pub(crate) fn lacks_root(&self, limit: &Limit) -> Result<bool> {
+        match self.caller().call(&Request::exists("/"), "/", limit) {
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
+            Err(CallError::Over(error)) => Err(error),
+            _ => Ok(false),
+        }
+    }
+
     /// The request that asks the holder of this node to release its lock.
     pub(crate) fn revocation(&self, node: &str) -> Request {
         let word = match self.settings.dialect {

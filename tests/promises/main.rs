@@ -12,6 +12,7 @@ mod early_bad_news;
 #[cfg(target_os = "linux")]
 mod fairness;
 mod faults;
+mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;

@@ -18,6 +18,14 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     let hosts = hosts.ok_or_else(|| {
         Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
     })?;
+    let credentials = credentials(args)?;
+    if let (Protection::Creator, true) =
+        (args.acl, credentials.is_empty() && !has_certificate(args))
+    {
+        return Err(Failure::usage(format!(
+            "--acl creator is for your credentials, and there are none: set {AUTH} or say --auth-file"
+        )));
+    }
     let mut builder = Client::builder(hosts)
         .session_timeout(args.session_timeout)
         .connect_timeout(args.connect_timeout.min(limit))
@@ -37,10 +45,27 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    for (scheme, credentials) in credentials(args)? {
+    for (scheme, credentials) in credentials {
         builder = builder.auth(&scheme, credentials);
     }
-    Ok(builder.connect()?)
+    let client = builder.connect()?;
+    match hosts.split_once('/') {
+        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
+            "the chroot /{} of {hosts} does not exist: create it",
+            chroot
+        ))),
+        _ => Ok(client),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn has_certificate(args: &Args) -> bool {
+    args.tls.tls_cert.is_some()
+}
+
+#[cfg(not(feature = "tls"))]
+fn has_certificate(_: &Args) -> bool {
+    false
 }
 
 #[cfg(feature = "tls")]
