@@ -12,6 +12,7 @@
 mod downgrade;
 mod driver;
 mod fresh_id;
+mod join;
 mod mark;
 mod multi;
 pub(crate) mod raw_guard;

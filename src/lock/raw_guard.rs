@@ -124,6 +124,16 @@ impl RawGuard {
         self.session.counters.acquired(after);
     }
 
+    /// When it was granted.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Was granted at this moment, and has been counted.
+    pub(super) fn count_from(&mut self, since: Option<Instant>) {
+        self.since = since;
+    }
+
     /// Has come from another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
