@@ -296,6 +296,13 @@ impl Client {
         self.locks.session.status.snapshot().state
     }
 
+    /// The nodes below a path that are no contenders, for the program.
+    #[doc(hidden)]
+    pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
+        crate::path::check(path)?;
+        self.locks.session.strangers(path)
+    }
+
     /// Whether the chroot is missing, for the program.
     #[doc(hidden)]
     pub fn lacks_chroot(&self) -> Result<bool> {

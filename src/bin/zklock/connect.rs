@@ -3,12 +3,15 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use zklock::{Acl, Client, Dialect};
 
 use crate::args::{Args, LockDialect, Protection};
 use crate::failure::Failure;
+use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
 
@@ -85,6 +88,7 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     let (text, place) = match &args.auth_file {
         Some(file) => {
             let place = file.display().to_string();
+            check_privacy(file, args.strict)?;
             let text = fs::read_to_string(file);
             let text = text.map_err(|error| {
                 Failure::usage(format!("cannot read the file {place}: {error}"))
@@ -99,6 +103,21 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     };
     parse(&text)
         .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
+}
+
+/// Warns if others may read the credentials, or fails if the user wants that.
+fn check_privacy(file: &Path, strict: bool) -> Result<(), Failure> {
+    let mode = fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let file = file.display();
+    let warning = format!("other users may read the credentials in {file}: chmod 600 {file}");
+    if strict {
+        return Err(Failure::usage(warning));
+    }
+    say(&warning);
+    Ok(())
 }
 
 /// Parses lines such as `digest:user:password`; the text after the first colon is kept as it
