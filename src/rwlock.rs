@@ -29,8 +29,8 @@ use crate::recipe::dialect::Role;
 /// # Why no reader becomes a writer
 ///
 /// An upgrade without a gap would put a writer's node in the place of the reader's, and wait for the
-/// readers that came later. A reader of Curator's that came just before holds the lock if it looked at
-/// the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue does
+/// readers that came later. A reader of Curator's that came just before holds the lock if it looked
+/// at the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue does
 /// not show which, so the two could wait for each other. Ask for [`write`](Self::write) at once, and
 /// downgrade when the rest is reading.
 ///
