@@ -383,6 +383,6 @@ impl ClientBuilder {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.locks.describe("Client", &[], f)
+        fmt::Debug::fmt(&self.locks, f)
     }
 }

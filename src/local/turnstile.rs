@@ -97,6 +97,12 @@ impl<T, S> Turnstile<T, S> {
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
+    /// Returns how many threads wait for a turn.
+    pub(crate) fn waiting(&self) -> usize {
+        let lines = self.lines.lock();
+        lines.open.values().map(|line| line.waiting.len()).sum()
+    }
+
     /// Closes the lines: all waiters leave, and no thread can enter.
     pub(crate) fn close(&self) {
         let mut lines = self.lines.lock();
@@ -284,10 +290,8 @@ impl<T, S> Clone for Turnstile<T, S> {
 
 impl<T, S> fmt::Debug for Turnstile<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.lines.lock();
-        let waiting = lines.open.values().map(|line| line.waiting.len());
         f.debug_struct("Turnstile")
-            .field("waiting", &waiting.sum::<usize>())
+            .field("waiting", &self.waiting())
             .finish_non_exhaustive()
     }
 }

@@ -154,7 +154,7 @@ impl Locks {
 
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.describe("Client", &[], f)
+        self.describe("Client", &[("waiting", &self.turnstile.waiting())], f)
     }
 }
 

@@ -32,7 +32,10 @@ fn shown(value: &dyn Debug) -> String {
 #[test]
 fn clients_and_locks_show_what_they_are_in_one_line() {
     let (_server, client) = client();
-    assert_eq!(shown(&client), "Client { state: Connected, session: # }");
+    assert_eq!(
+        shown(&client),
+        "Client { waiting: 0, state: Connected, session: # }"
+    );
     let locks: [(&dyn Debug, &str); 5] = [
         (&client.mutex("/m").unwrap(), r#"Mutex { path: "/m""#),
         (
@@ -66,7 +69,7 @@ fn clients_and_locks_show_what_they_are_in_one_line() {
     };
     assert_eq!(
         shown(&job),
-        "Job { client: Client { state: Closed, session: # }, attempts: 1 }"
+        "Job { client: Client { waiting: 0, state: Closed, session: # }, attempts: 1 }"
     );
 }
 
