@@ -57,7 +57,8 @@ impl Acl {
 
     /// Allows everything to clients that have the creator's credentials.
     ///
-    /// Needs [`ClientBuilder::auth`](crate::ClientBuilder::auth).
+    /// Needs [`ClientBuilder::auth`](crate::ClientBuilder::auth), or a client's certificate:
+    /// connecting without either fails with [`Error::BadArgument`](crate::Error::BadArgument).
     pub fn creator_all() -> Self {
         Self(vec![access(Permissions::ALL, "auth", "")])
     }
@@ -69,6 +70,11 @@ impl Acl {
         let permissions = Permissions(bits.fold(0, |all, bit| all | bit));
         self.0.push(access(permissions, scheme, id));
         self
+    }
+
+    /// Whether it is for the creator's credentials.
+    pub(crate) fn needs_credentials(&self) -> bool {
+        self.0.iter().any(|access| access.scheme == "auth")
     }
 
     pub(crate) fn entries(&self) -> &[Access] {

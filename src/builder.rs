@@ -159,12 +159,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the servers learn nothing of who this is. A certificate may tell them.
+    fn is_anonymous(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return false;
+        }
+        self.auth.is_empty()
+    }
+
     /// Starts to connect, and does not wait.
     pub(crate) fn open(self) -> Result<Opened> {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::BadArgument {
                 name: "max_buffer",
                 rule: "it must be from 256 KiB to 512 MiB",
+            });
+        }
+        if self.acl.needs_credentials() && self.is_anonymous() {
+            return Err(Error::BadArgument {
+                name: "acl",
+                rule: "it is for the creator's credentials, and there are none: add them with auth",
             });
         }
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
@@ -179,6 +194,7 @@ impl ClientBuilder {
             #[cfg(not(feature = "tls"))]
             tls: None,
         };
+        let has_chroot = !config.hosts.chroot().is_empty();
         let transport = native::open(config, status.clone());
         let settings = Settings {
             dialect: self.dialect,
@@ -190,12 +206,13 @@ impl ClientBuilder {
         Ok(Opened {
             session,
             connect_timeout: self.connect_timeout,
+            has_chroot,
         })
     }
 }
-/// A session whose connection is being made.
 /// A session that is being made.
 pub(crate) struct Opened {
     pub(crate) session: Session,
     pub(crate) connect_timeout: Duration,
+    pub(crate) has_chroot: bool,
 }

@@ -1,5 +1,6 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     pub(crate) locks: Arc<Locks>,
 }
@@ -76,8 +77,9 @@ impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
     /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, an IPv6 address is in
-    /// brackets, and all paths are below the chroot, if there is one, which must exist. Blocks
-    /// until there is a session, at most for 15 s.
+    /// brackets, and all paths are below the chroot, if there is one, which must exist: the log
+    /// says so if it does not, and locking fails. Blocks until there is a session, at most for
+    /// 15 s.
     ///
     /// # Errors
     ///
@@ -294,6 +296,20 @@ impl Client {
         self.locks.session.status.snapshot().state
     }
 
+    /// The nodes below a path that are no contenders, for the program.
+    #[doc(hidden)]
+    pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
+        crate::path::check(path)?;
+        self.locks.session.strangers(path)
+    }
+
+    /// Whether the chroot is missing, for the program.
+    #[doc(hidden)]
+    pub fn lacks_chroot(&self) -> Result<bool> {
+        let limit = Limit::after(CLOSE_LIMIT);
+        self.locks.session.lacks_root(&limit)
+    }
+
     /// Returns a channel of the session's events from now on.
     ///
     /// It keeps the first 1,024 unread events, and drops later ones.
@@ -338,14 +354,21 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// As [`Client::connect`], and with [`Error::BadArgument`] for a
-    /// [`max_buffer`](Self::max_buffer) out of bounds.
+    /// [`max_buffer`](Self::max_buffer) out of bounds, and for an [`acl`](Self::acl) that is for the
+    /// creator's credentials without any.
     pub fn connect(self) -> Result<Client> {
         let Opened {
             session,
             connect_timeout,
+            has_chroot,
         } = self.open()?;
         let limit = Limit::after(connect_timeout);
         if session.caller().connected(&limit)?.is_some() {
+            if has_chroot && session.lacks_root(&limit)? {
+                log::warn!(
+                    "the chroot at the end of the servers' addresses does not exist: create it"
+                );
+            }
             return Ok(Client::over(session));
         }
         let tried = session.status.trouble();
@@ -355,5 +378,11 @@ impl ClientBuilder {
             limit: connect_timeout,
             tried,
         })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.locks, f)
     }
 }

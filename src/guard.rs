@@ -1,9 +1,10 @@
 //! What the guards of all locks have in common.
 
 use std::fmt;
+use std::result;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, LostReason, Result};
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
 
@@ -31,7 +32,7 @@ pub enum GuardEvent {
     Suspect,
     /// The lock is confirmed again.
     Held,
-    /// The lock is lost: stop.
+    /// The lock is lost: stop. [`LockGuard::lost_reason`] says why.
     Lost,
     /// Another client asks the holder to release the lock; the holder decides.
     RevokeRequested,
@@ -95,7 +96,7 @@ impl fmt::Display for FencingToken {
 /// fn import(guard: impl LockGuard, files: &[&str]) -> zklock::Result<()> {
 ///     for file in files {
 ///         guard.check()?;
-///         println!("importing {file}");
+///         println!("importing {file} with the token {:?}", guard.fencing_token());
 ///     }
 ///     guard.unlock()
 /// }
@@ -128,11 +129,30 @@ pub trait LockGuard: fmt::Debug {
     /// Returns the state of the lock, without I/O.
     fn state(&self) -> GuardState;
 
+    /// Returns why the lock was lost, without I/O; `None` as long as [`check`](Self::check)
+    /// passes.
+    fn lost_reason(&self) -> Option<LostReason>;
+
     /// Returns how long the lock can be trusted if the server sends nothing more.
     fn valid_for(&self) -> Duration;
 
     /// Returns the channel of events, for use in `select!`.
     fn events(&self) -> &Receiver<GuardEvent>;
+
+    /// Returns the number to send along with each write to what the lock protects; see
+    /// [`FencingToken`].
+    ///
+    /// `None` for a [`Permit`](crate::Permit), of which several are out at a time. The guard of a
+    /// multi-lock has one if its locks have the same, as with
+    /// [`Client::connect`](crate::Client::connect).
+    fn fencing_token(&self) -> Option<FencingToken>;
+
+    /// Returns the path of the lock; those of a multi-lock, separated by commas.
+    fn path(&self) -> &str;
+
+    /// Returns the full path of the node that stands for the lock; of a multi-lock, the first
+    /// one.
+    fn node(&self) -> &str;
 
     /// Releases the lock and waits for the server to confirm it.
     ///
@@ -143,19 +163,42 @@ pub trait LockGuard: fmt::Debug {
     where
         Self: Sized;
 
+    /// As [`unlock`](Self::unlock), for a guard of which only the trait is known.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlock`](Self::unlock).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// use zklock::LockGuard;
+    ///
+    /// let guards: Vec<Box<dyn LockGuard>> = vec![
+    ///     Box::new(client.mutex("/locks/import")?.lock()?),
+    ///     Box::new(client.semaphore("/limits/import", 3)?.acquire()?),
+    /// ];
+    /// for guard in guards {
+    ///     guard.unlock_boxed()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn unlock_boxed(self: Box<Self>) -> Result<()>;
+
     /// Returns `true` as long as no other client can have the lock.
     fn is_held(&self) -> bool {
         self.check().is_ok()
     }
 }
 
-/// Gives a guard the methods that all guards share. Its raw guard is in the field `raw`, or
-/// where the second argument says.
+/// Gives a guard the methods that all guards share. The second argument says where its raw guard
+/// is, and the third names the method that returns its fencing token, if it has one.
 macro_rules! guard_methods {
-    ($guard:ident) => {
-        $crate::guard::guard_methods!($guard, raw);
-    };
-    ($guard:ident, $($raw:ident).+) => {
+    ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
         impl $guard {
             /// Returns `Ok` as long as no other client can have the lock.
             ///
@@ -193,6 +236,12 @@ macro_rules! guard_methods {
                 self.$($raw).+.state()
             }
 
+            /// Returns why the lock was lost, without I/O; `None` as long as
+            /// [`check`](Self::check) passes.
+            pub fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.$($raw).+.lost_reason()
+            }
+
             /// Returns how long the lock can be trusted if the server sends nothing more.
             pub fn valid_for(&self) -> ::std::time::Duration {
                 self.$($raw).+.valid_for()
@@ -204,15 +253,33 @@ macro_rules! guard_methods {
             pub fn events(&self) -> &$crate::system::channel::Receiver<$crate::GuardEvent> {
                 self.$($raw).+.events()
             }
+
+            /// Returns the path of the lock; those of a multi-lock, separated by commas.
+            pub fn path(&self) -> &str {
+                self.$($raw).+.lease().path()
+            }
+
+            /// Returns the full path of the node that stands for the lock; of a multi-lock, or
+            /// several permits, the first one.
+            pub fn node(&self) -> &str {
+                self.$($raw).+.node()
+            }
         }
 
-        $crate::guard::lock_guard!($guard);
+        $crate::guard::lock_guard!($guard $(, $token)?);
+
+        impl ::std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let token = $crate::LockGuard::fencing_token(self);
+                self.$($raw).+.describe(stringify!($guard), token, f)
+            }
+        }
     };
 }
 
 /// Implements [`LockGuard`] by the methods of the same names.
 macro_rules! lock_guard {
-    ($guard:ident) => {
+    ($guard:ident $(, $token:ident)?) => {
         impl $crate::LockGuard for $guard {
             fn check(&self) -> $crate::Result<()> {
                 self.check()
@@ -226,6 +293,10 @@ macro_rules! lock_guard {
                 self.state()
             }
 
+            fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.lost_reason()
+            }
+
             fn valid_for(&self) -> ::std::time::Duration {
                 self.valid_for()
             }
@@ -234,11 +305,46 @@ macro_rules! lock_guard {
                 self.events()
             }
 
+            fn fencing_token(&self) -> Option<$crate::FencingToken> {
+                None$(.or(self.$token().into()))?
+            }
+
+            fn path(&self) -> &str {
+                self.path()
+            }
+
+            fn node(&self) -> &str {
+                self.node()
+            }
+
             fn unlock(self) -> $crate::Result<()> {
                 self.unlock()
             }
+
+            fn unlock_boxed(self: Box<Self>) -> $crate::Result<()> {
+                (*self).unlock()
+            }
         }
     };
+}
+
+/// Runs `run` under a guard, and gives the guard up: with the server's confirmation, except where
+/// `run` panics.
+pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
+    guard: G,
+    run: impl FnOnce(&G) -> result::Result<T, E>,
+) -> result::Result<T, E> {
+    let path = guard.path().to_owned();
+    let done = run(&guard);
+    match (done, guard.unlock()) {
+        (Ok(value), released) => Ok(released.map(|()| value)?),
+        (Err(error), released) => {
+            if let Err(second) = released {
+                log::warn!("{path} was not released in order after another error: {second}");
+            }
+            Err(error)
+        }
+    }
 }
 
 pub(crate) use guard_methods;

@@ -1,5 +1,6 @@
 //! Several mutexes at once, without deadlock.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
@@ -38,7 +39,8 @@ use crate::recipe::attempt::Patience;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessMultiLock")]
+#[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<Locks>,
     /// Sorted, each once.
@@ -61,7 +63,6 @@ pub struct MultiLock {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
     // Fields drop in this order: leave the queues first, then call the next threads.
@@ -180,7 +181,17 @@ impl MultiLock {
     }
 }
 
-guard_methods!(MultiGuard);
+/// The guard of a [`MultiLock`] that may change threads; see [`MultiGuard::into_send`].
+#[must_use = "the locks are released when the guard is dropped"]
+pub struct SendMultiGuard {
+    // Fields drop in this order: leave the queues first, then call the next threads.
+    raw: RawGuard,
+    turns: Vec<Turn>,
+    tokens: Vec<(String, FencingToken)>,
+}
+
+guard_methods!(MultiGuard, raw, common_token);
+guard_methods!(SendMultiGuard, raw, common_token);
 
 impl MultiGuard {
     /// Returns a token for each path, in alphabetical order of the paths.
@@ -206,9 +217,75 @@ impl MultiGuard {
     /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
     /// overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
-        let Self { raw, turns, .. } = self;
-        let released = raw.release();
-        drop(turns);
-        released
+        release(self.raw, self.turns)
+    }
+
+    /// Turns the guard into one that may change threads.
+    ///
+    /// In exchange the mutexes no longer know their thread: a thread that has such a guard and
+    /// locks one of them again waits for itself.
+    pub fn into_send(self) -> SendMultiGuard {
+        let Self {
+            raw, turns, tokens, ..
+        } = self;
+        turns.iter().for_each(Turn::detach);
+        SendMultiGuard { raw, turns, tokens }
+    }
+
+    fn common_token(&self) -> Option<FencingToken> {
+        common(&self.tokens)
+    }
+}
+
+impl SendMultiGuard {
+    /// As [`MultiGuard::tokens`].
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+        self.tokens
+            .iter()
+            .map(|(path, token)| (path.as_str(), *token))
+    }
+
+    /// As [`MultiGuard::nodes`].
+    pub fn nodes(&self) -> &[String] {
+        self.raw.nodes()
+    }
+
+    /// As [`MultiGuard::unlock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiGuard::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        release(self.raw, self.turns)
+    }
+
+    fn common_token(&self) -> Option<FencingToken> {
+        common(&self.tokens)
+    }
+}
+
+impl From<MultiGuard> for SendMultiGuard {
+    fn from(guard: MultiGuard) -> Self {
+        guard.into_send()
+    }
+}
+
+fn release(raw: RawGuard, turns: Vec<Turn>) -> Result<()> {
+    let released = raw.release();
+    drop(turns);
+    released
+}
+
+/// The token of all the locks, if it is the same.
+fn common(tokens: &[(String, FencingToken)]) -> Option<FencingToken> {
+    let (_, first) = tokens.first()?;
+    let same = tokens.iter().all(|(_, token)| token == first);
+    same.then_some(*first)
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks
+            .describe("MultiLock", &[("paths", &self.paths)], f)
     }
 }

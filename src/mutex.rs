@@ -1,11 +1,13 @@
 //! A mutex for a whole cluster.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::result;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
-use crate::guard::{FencingToken, guard_methods};
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, finish_with, guard_methods};
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
@@ -24,6 +26,38 @@ use crate::session::queries::Lasting;
 /// Keep it, or a clone, for as long as you use it: it remembers when it was locked last, which
 /// saves a look at the queue if no other client has come since.
 ///
+/// # In place of `parking_lot::Mutex`
+///
+/// This mutex has no data in it, and locking it can fail. Where a hundred call sites say
+/// `value.lock()`, a type of your own keeps them as they are, and panics where the lock cannot be
+/// had:
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use std::ops::{Deref, DerefMut};
+///
+/// struct Mutex<T>(zklock::Mutex, parking_lot::Mutex<T>);
+/// struct Guard<'a, T>(parking_lot::MutexGuard<'a, T>, #[allow(dead_code)] zklock::MutexGuard);
+///
+/// impl<T> Mutex<T> {
+///     fn lock(&self) -> Guard<'_, T> {
+///         let held = self.0.lock().unwrap_or_else(|error| panic!("{error}"));
+///         Guard(self.1.lock(), held)
+///     }
+/// }
+/// # impl<T> Deref for Guard<'_, T> { type Target = T; fn deref(&self) -> &T { &self.0 } }
+/// # impl<T> DerefMut for Guard<'_, T> { fn deref_mut(&mut self) -> &mut T { &mut self.0 } }
+/// // .. and `Deref` and `DerefMut` for `Guard`, to the first field.
+///
+/// let pages = Mutex(client.mutex("/locks/pages")?, parking_lot::Mutex::new(0));
+/// *pages.lock() += 1; // a call site, as it was
+/// # assert_eq!(*pages.lock(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Example
 ///
 /// ```
@@ -37,7 +71,9 @@ use crate::session::queries::Lasting;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessMutex")]
+#[doc(alias = "InterProcessSemaphoreMutex")]
+#[derive(Clone)]
 pub struct Mutex {
     locks: Arc<Locks>,
     path: Arc<str>,
@@ -69,7 +105,6 @@ pub struct Mutex {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
     grant: Grant,
@@ -96,10 +131,10 @@ pub struct MutexGuard {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
     grant: Grant,
+    abandoned: Option<FencingToken>,
 }
 
 impl Mutex {
@@ -153,6 +188,7 @@ impl Mutex {
     /// ([`Error::ForeignContender`](crate::Error::ForeignContender)), if another client deleted
     /// the waiter's node ([`Error::Evicted`](crate::Error::Evicted)), if the server refuses a
     /// request, and if the client is closed. Nothing is left in the queue then.
+    #[doc(alias = "acquire")]
     pub fn lock(&self) -> Result<MutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
@@ -177,6 +213,7 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
+    #[doc(alias = "try_lock_timeout")]
     pub fn try_lock_for(&self, limit: Duration) -> Result<Option<MutexGuard>> {
         self.lock_with(LockOptions::within(limit))
     }
@@ -202,6 +239,39 @@ impl Mutex {
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
         self.enter(options.request(&self.locks.session, Patience::Waits))
+    }
+
+    /// Locks, runs `run` and unlocks: the release is confirmed when this returns.
+    ///
+    /// Blocks as [`lock`](Self::lock), `run` and [`MutexGuard::unlock`] do. If `run` panics, the
+    /// mutex is released.
+    ///
+    /// # Errors
+    ///
+    /// The error of `run`, and otherwise as [`lock`](Self::lock) and [`MutexGuard::unlock`]: `Ok`
+    /// means that the mutex was held to the end. If `run` fails, an error of the release is
+    /// logged.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let report = client.mutex("/locks/nightly-report")?;
+    /// let pages = report.with(|guard| -> zklock::Result<u32> {
+    ///     guard.check()?;
+    ///     Ok(3)
+    /// })?;
+    /// assert_eq!(pages, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with<T, E: From<Error>>(
+        &self,
+        run: impl FnOnce(&MutexGuard) -> result::Result<T, E>,
+    ) -> result::Result<T, E> {
+        finish_with(self.lock()?, run)
     }
 
     /// Returns the path of the lock's directory.
@@ -236,8 +306,8 @@ impl Mutex {
     }
 }
 
-guard_methods!(MutexGuard, grant.raw);
-guard_methods!(SendGuard, grant.raw);
+guard_methods!(MutexGuard, grant.raw, fencing_token);
+guard_methods!(SendGuard, grant.raw, fencing_token);
 
 impl MutexGuard {
     fn new(grant: Grant, abandoned: Option<FencingToken>) -> Self {
@@ -259,13 +329,9 @@ impl MutexGuard {
 
     /// Returns the token of the last holder if it left without releasing: what it began may be
     /// half done. `None` without [`Mutex::track_abandonment`].
+    #[doc(alias = "is_poisoned")]
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.abandoned
-    }
-
-    /// Returns the full path of the node that stands for the lock.
-    pub fn node(&self) -> &str {
-        self.grant.raw.node()
     }
 
     /// Releases the mutex and waits until the server confirms it.
@@ -287,9 +353,14 @@ impl MutexGuard {
     ///
     /// In exchange the mutex no longer knows its thread: a thread that has such a guard and
     /// locks the mutex again waits for itself.
+    #[doc(alias = "lock_arc")]
+    #[doc(alias = "owned")]
     pub fn into_send(self) -> SendGuard {
         self.grant.turn.detach();
-        SendGuard { grant: self.grant }
+        SendGuard {
+            grant: self.grant,
+            abandoned: self.abandoned,
+        }
     }
 }
 
@@ -299,9 +370,9 @@ impl SendGuard {
         self.grant.raw.token()
     }
 
-    /// Returns the full path of the node that stands for the lock.
-    pub fn node(&self) -> &str {
-        self.grant.raw.node()
+    /// As [`MutexGuard::abandoned`].
+    pub fn abandoned(&self) -> Option<FencingToken> {
+        self.abandoned
     }
 
     /// As [`MutexGuard::unlock`].
@@ -311,5 +382,17 @@ impl SendGuard {
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
         self.grant.release()
+    }
+}
+
+impl From<MutexGuard> for SendGuard {
+    fn from(guard: MutexGuard) -> Self {
+        guard.into_send()
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("Mutex", &[("path", &self.path)], f)
     }
 }

@@ -1,5 +1,6 @@
 //! A mutex that its holder may lock again.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
@@ -33,13 +34,18 @@ use crate::recipe::dialect::Role;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessMutex")]
+#[derive(Clone)]
 pub struct ReentrantMutex {
     locks: Arc<Locks>,
     path: Arc<str>,
 }
 
 /// One of the guards of the thread that holds a [`ReentrantMutex`].
+///
+/// It cannot change threads, and has no `into_send`: the thread is what tells a second lock from
+/// that of another holder. For a guard that moves use [`Mutex`](crate::Mutex), which excludes with
+/// this lock on the same path.
 ///
 /// # Example
 ///
@@ -61,7 +67,6 @@ pub struct ReentrantMutex {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
     held: Arc<Grant>,
@@ -88,6 +93,7 @@ impl ReentrantMutex {
     /// [`Mutex::lock`](crate::Mutex::lock);
     /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) is for a thread that holds a plain
     /// [`Mutex`](crate::Mutex) on this path.
+    #[doc(alias = "acquire")]
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         lock::for_ever(|| self.lock_with(LockOptions::new()))
     }
@@ -169,18 +175,13 @@ impl ReentrantMutex {
     }
 }
 
-guard_methods!(ReentrantMutexGuard, held.raw);
+guard_methods!(ReentrantMutexGuard, held.raw, fencing_token);
 
 impl ReentrantMutexGuard {
     /// Returns a number that grows with every grant of this lock; all guards of one grant have
     /// the same.
     pub fn fencing_token(&self) -> FencingToken {
         self.held.raw.token()
-    }
-
-    /// Returns the full path of the node that stands for the lock.
-    pub fn node(&self) -> &str {
-        self.held.raw.node()
     }
 
     /// Gives this guard up; the last one releases the mutex and waits until the server confirms
@@ -199,5 +200,12 @@ impl ReentrantMutexGuard {
             Ok(grant) => grant.release(),
             Err(_) => still,
         }
+    }
+}
+
+impl fmt::Debug for ReentrantMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks
+            .describe("ReentrantMutex", &[("path", &self.path)], f)
     }
 }

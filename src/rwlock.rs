@@ -1,11 +1,15 @@
 //! A read-write lock for a whole cluster.
 
-use std::marker::PhantomData;
-use std::sync::{self, Arc};
+mod guards;
+
+use std::fmt;
+use std::result;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
-use crate::guard::{FencingToken, guard_methods};
+pub use self::guards::{RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
+use crate::error::{Error, Result};
+use crate::guard::finish_with;
 use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
 use crate::lock::request::{LockRequest, Queue};
@@ -21,6 +25,14 @@ use crate::recipe::dialect::Role;
 /// readers that are next to each other wake together. A thread that holds the lock and locks it
 /// again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a
 /// writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
+///
+/// # Why no reader becomes a writer
+///
+/// An upgrade without a gap would put a writer's node in the place of the reader's, and wait for the
+/// readers that came later. A reader of Curator's that came just before holds the lock if it looked
+/// at the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue does
+/// not show which, so the two could wait for each other. Ask for [`write`](Self::write) at once, and
+/// downgrade when the rest is reading.
 ///
 /// # Example
 ///
@@ -41,64 +53,13 @@ use crate::recipe::dialect::Role;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessReadWriteLock")]
+#[doc(alias = "ReadLock")]
+#[doc(alias = "WriteLock")]
+#[derive(Clone)]
 pub struct RwLock {
     locks: Arc<Locks>,
     path: Arc<str>,
-}
-
-/// The guard of a reader: while it lives, no writer has the lock, unless the guard says that it
-/// is lost.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// # let other = zklock::Client::connect(server.hosts())?;
-/// let reading = client.rwlock("/locks/catalogue")?.read()?;
-/// // Another client may read, and not write.
-/// let catalogue = other.rwlock("/locks/catalogue")?;
-/// assert!(catalogue.try_read()?.is_some());
-/// assert!(catalogue.try_write()?.is_none());
-/// reading.unlock()?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-#[must_use = "the lock is released when the guard is dropped"]
-pub struct RwLockReadGuard {
-    // Fields drop in this order: leave the queue first, then let this thread enter again.
-    raw: RawGuard,
-    entered: Entered,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
-}
-
-/// The guard of a writer: while it lives, no other client or thread has the lock, unless the
-/// guard says that it is lost.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// # let other = zklock::Client::connect(server.hosts())?;
-/// let writing = client.rwlock("/locks/catalogue")?.write()?;
-/// assert!(other.rwlock("/locks/catalogue")?.try_read()?.is_none());
-/// println!("edition {}", writing.fencing_token());
-/// writing.unlock()?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug)]
-#[must_use = "the lock is released when the guard is dropped"]
-pub struct RwLockWriteGuard {
-    // Fields drop in this order: leave the queue first, then let this thread enter again.
-    raw: RawGuard,
-    entered: Entered,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
 impl RwLock {
@@ -232,6 +193,51 @@ impl RwLock {
         self.writer(options.request(&self.locks.session, Patience::Waits))
     }
 
+    /// Locks for reading, runs `run` and unlocks: the release is confirmed when this returns.
+    ///
+    /// Blocks as [`read`](Self::read), `run` and [`RwLockReadGuard::unlock`] do. If `run` panics,
+    /// the lock is released.
+    ///
+    /// # Errors
+    ///
+    /// The error of `run`, and otherwise as [`read`](Self::read) and
+    /// [`RwLockReadGuard::unlock`]: `Ok` means that the lock was held to the end. If `run` fails,
+    /// an error of the release is logged.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let catalogue = client.rwlock("/locks/catalogue")?;
+    /// let pages = catalogue.with_read(|guard| -> zklock::Result<u32> {
+    ///     guard.check()?;
+    ///     Ok(3)
+    /// })?;
+    /// assert_eq!(pages, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_read<T, E: From<Error>>(
+        &self,
+        run: impl FnOnce(&RwLockReadGuard) -> result::Result<T, E>,
+    ) -> result::Result<T, E> {
+        finish_with(self.read()?, run)
+    }
+
+    /// As [`with_read`](Self::with_read), for writing.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_read`](Self::with_read).
+    pub fn with_write<T, E: From<Error>>(
+        &self,
+        run: impl FnOnce(&RwLockWriteGuard) -> result::Result<T, E>,
+    ) -> result::Result<T, E> {
+        finish_with(self.write()?, run)
+    }
+
     /// Returns the path of the lock's directory.
     pub fn path(&self) -> &str {
         &self.path
@@ -239,20 +245,12 @@ impl RwLock {
 
     fn reader(&self, request: LockRequest<'_>) -> Result<Option<RwLockReadGuard>> {
         let entered = self.enter(Role::Read, request)?;
-        Ok(entered.map(|(raw, entered)| RwLockReadGuard {
-            raw,
-            entered,
-            not_send: PhantomData,
-        }))
+        Ok(entered.map(|(raw, entered)| RwLockReadGuard::new(raw, entered)))
     }
 
     fn writer(&self, request: LockRequest<'_>) -> Result<Option<RwLockWriteGuard>> {
         let entered = self.enter(Role::Write, request)?;
-        Ok(entered.map(|(raw, entered)| RwLockWriteGuard {
-            raw,
-            entered,
-            not_send: PhantomData,
-        }))
+        Ok(entered.map(|(raw, entered)| RwLockWriteGuard::new(raw, entered)))
     }
 
     fn enter(
@@ -269,86 +267,8 @@ impl RwLock {
     }
 }
 
-guard_methods!(RwLockReadGuard);
-guard_methods!(RwLockWriteGuard);
-
-impl RwLockReadGuard {
-    /// Returns a number that is higher than that of every earlier writer. The numbers of readers
-    /// that share the lock are in no particular order.
-    pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
-    }
-
-    /// Returns the full path of the node that stands for the lock.
-    pub fn node(&self) -> &str {
-        self.raw.node()
-    }
-
-    /// Releases the lock and waits until the server confirms it.
-    ///
-    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
-    /// have changed what was read.
-    pub fn unlock(self) -> Result<()> {
-        let Self { raw, entered, .. } = self;
-        let released = raw.release();
-        drop(entered);
-        released
-    }
-}
-
-impl RwLockWriteGuard {
-    /// Returns a number that grows with every writer of this lock.
-    pub fn fencing_token(&self) -> FencingToken {
-        self.raw.token()
-    }
-
-    /// Returns the full path of the node that stands for the lock.
-    pub fn node(&self) -> &str {
-        self.raw.node()
-    }
-
-    /// Releases the lock and waits until the server confirms it.
-    ///
-    /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
-    /// holders may have overlapped with this guard.
-    pub fn unlock(self) -> Result<()> {
-        let Self { raw, entered, .. } = self;
-        let released = raw.release();
-        drop(entered);
-        released
-    }
-
-    /// Turns the writer into a reader, so that other readers can enter. There is no gap: no
-    /// writer can come between, and waiting writers wait for the reader.
-    ///
-    /// The new guard keeps the writer's token. Blocks for one round trip; when the connection is
-    /// lost, at most until the guard's deadline.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before, with
-    /// [`Error::Suspect`](crate::Error::Suspect) if the server did not answer in time, and with
-    /// [`Error::Exhausted`](crate::Error::Exhausted) near the end of the directory's sequence
-    /// numbers. The lock is released then.
-    pub fn downgrade(self) -> Result<RwLockReadGuard> {
-        let Self {
-            raw,
-            entered,
-            not_send,
-        } = self;
-        let raw = raw.downgrade()?;
-        Ok(RwLockReadGuard {
-            raw,
-            entered,
-            not_send,
-        })
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("RwLock", &[("path", &self.path)], f)
     }
 }

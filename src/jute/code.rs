@@ -39,7 +39,7 @@ codes! {
     NODE_EXISTS = -110 "the node exists",
     NOT_EMPTY = -111 "the node has children",
     SESSION_EXPIRED = -112 "the session expired",
-    INVALID_ACL = -114 "invalid ACL",
+    INVALID_ACL = -114 "the access control list is not valid, or it is for credentials and the client has none",
     AUTH_FAILED = -115 "authentication failed",
     SESSION_MOVED = -118 "the session moved to another server",
     NOT_READ_ONLY = -119 "the server is read-only",

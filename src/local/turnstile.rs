@@ -84,6 +84,7 @@ impl<T, S> Turnstile<T, S> {
         }) {
             return entry;
         }
+        log::info!("waiting for the lock {path}, which another thread of this client has");
         match limit.recv(&called) {
             Ok(handed) => Entry::Turn(self.turn(path), handed),
             Err(_) => self.give_up(path, &called),
@@ -94,6 +95,12 @@ impl<T, S> Turnstile<T, S> {
     pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry<T, S> {
         let taken = |_: &mut Line<T, S>| Some(Entry::Taken);
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
+    }
+
+    /// Returns how many threads wait for a turn.
+    pub(crate) fn waiting(&self) -> usize {
+        let lines = self.lines.lock();
+        lines.open.values().map(|line| line.waiting.len()).sum()
     }
 
     /// Closes the lines: all waiters leave, and no thread can enter.
@@ -283,10 +290,8 @@ impl<T, S> Clone for Turnstile<T, S> {
 
 impl<T, S> fmt::Debug for Turnstile<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self.lines.lock();
-        let waiting = lines.open.values().map(|line| line.waiting.len());
         f.debug_struct("Turnstile")
-            .field("waiting", &waiting.sum::<usize>())
+            .field("waiting", &self.waiting())
             .finish_non_exhaustive()
     }
 }

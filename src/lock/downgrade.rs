@@ -68,8 +68,7 @@ impl<'a> DowngradeDriver<'a> {
                 Action::Prove(nodes) => self.prove(&nodes.map(|name| self.full(&name)))?,
                 Action::Finish(Outcome::Reader(name)) => return Ok((self.full(&name), self.stamp)),
                 Action::Finish(Outcome::Lost) => {
-                    lease.lose();
-                    return Err(lease.lost());
+                    return Err(self.writer.found_gone());
                 }
                 Action::Finish(Outcome::Gone) => {
                     return Err(Error::Suspect {

@@ -50,7 +50,7 @@ impl RawGuard {
         match outcome {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
             Outcome::Gone => Ok(None),
-            Outcome::Lost => Err(self.lease().lost()),
+            Outcome::Lost => Err(self.found_gone()),
             Outcome::Unmarked => Err(Error::Unsupported {
                 what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
             }),

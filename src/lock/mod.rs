@@ -12,11 +12,13 @@
 mod downgrade;
 mod driver;
 mod fresh_id;
+mod join;
 mod mark;
 mod multi;
 pub(crate) mod raw_guard;
 pub(crate) mod request;
 
+use std::fmt;
 use std::sync::Arc;
 
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
@@ -32,7 +34,6 @@ use crate::transport::status::Subscription;
 pub(crate) use self::mark::{CLEAN, Tracking};
 
 /// What the locks of one client share.
-#[derive(Debug)]
 pub(crate) struct Locks {
     pub(crate) session: Arc<Session>,
     pub(crate) threads: ThreadSet,
@@ -126,11 +127,34 @@ impl Locks {
         Ok(raw.map(|raw| Locked::Granted(Grant { raw, turn })))
     }
 
+    /// Writes what a lock of this client is, for [`fmt::Debug`].
+    pub(crate) fn describe(
+        &self,
+        name: &str,
+        what: &[(&str, &dyn fmt::Debug)],
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let snapshot = self.session.status.snapshot();
+        let mut told = f.debug_struct(name);
+        for (name, value) in what {
+            told.field(name, value);
+        }
+        told.field("state", &snapshot.state);
+        told.field("session", &format_args!("{:#x}", snapshot.session));
+        told.finish()
+    }
+
     /// Lets the threads of this client that wait for the same lock inherit it, as far as the
     /// client's settings allow.
     pub(crate) fn share(&self, raw: &mut RawGuard) {
         let most = self.session.settings.local_handoffs;
         raw.share(&self.turnstile, most);
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe("Client", &[("waiting", &self.turnstile.waiting())], f)
     }
 }
 

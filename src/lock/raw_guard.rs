@@ -3,13 +3,14 @@
 //! Of a guard, only its [`RawGuard`] acts on drop: the guards are plain structs around it, so
 //! that they can be taken apart. What has no guard yet is given up by its driver.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::driver::{self, Reached};
 use super::request::{LockRequest, Queue};
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
@@ -23,7 +24,7 @@ use crate::session::lease::Lease;
 use crate::session::proof::{self, Proof};
 use crate::system::channel::Receiver;
 use crate::system::clock;
-use crate::time::limit::{Limit, from_now};
+use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::slot::Slot;
 use crate::transport::{Answered, Failure};
@@ -123,6 +124,16 @@ impl RawGuard {
         self.session.counters.acquired(after);
     }
 
+    /// When it was granted.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Was granted at this moment, and has been counted.
+    pub(super) fn count_from(&mut self, since: Option<Instant>) {
+        self.since = since;
+    }
+
     /// Has come from another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
@@ -207,6 +218,10 @@ impl RawGuard {
         self.lease.check()
     }
 
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        self.lease.lost_reason()
+    }
+
     pub(crate) fn state(&self) -> GuardState {
         self.lease.state()
     }
@@ -217,6 +232,27 @@ impl RawGuard {
 
     pub(crate) fn events(&self) -> &Receiver<GuardEvent> {
         self.lease.events()
+    }
+
+    /// Writes what a guard is, for [`fmt::Debug`].
+    pub(crate) fn describe(
+        &self,
+        name: &str,
+        token: Option<FencingToken>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let mut told = f.debug_struct(name);
+        told.field("path", &self.lease.path());
+        told.field("state", &self.state());
+        if let Some(why) = self.lost_reason() {
+            told.field("why", &why);
+        }
+        if let Some(token) = token {
+            told.field("token", &token.get());
+        }
+        let session = self.lease.session();
+        told.field("session", &format_args!("{session:#x}"));
+        told.finish()
     }
 
     /// Has the quorum confirm the nodes now.
@@ -236,7 +272,7 @@ impl RawGuard {
     fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
         match proof {
             Proof::Confirmed => self.lease.confirm(stamp),
-            Proof::Gone(_) => self.lease.lose(),
+            Proof::Gone(_) => self.lease.lose(self.gone()),
             Proof::Unanswered => {}
         }
         self.check()?;
@@ -266,12 +302,23 @@ impl RawGuard {
         self.give_up(Some(&endings.slot()));
         held?;
         for _ in 0..count {
-            let ending = endings.recv(&*self.session.transport, &limit);
-            if ending != Ok(Ended::Deleted) {
-                return Err(self.lease.lost());
+            match endings.recv(&*self.session.transport, &limit) {
+                Ok(Ended::Deleted) => {}
+                Ok(Ended::GoneBefore) => return Err(self.found_gone()),
+                Err(LimitReached) => return Err(self.lease.lost()),
             }
         }
         Ok(())
+    }
+
+    /// The nodes are not there: the lock is lost.
+    pub(super) fn found_gone(&self) -> Error {
+        self.lease.lose(self.gone());
+        self.lease.lost()
+    }
+
+    fn gone(&self) -> LostReason {
+        proof::gone(self.session.transport.capabilities())
     }
 
     /// Waits until this time, or until the lock is lost.

@@ -35,6 +35,11 @@ macro_rules! guard_methods {
                 self.held.lease.state($crate::time::clock::Moment::now())
             }
 
+            /// Returns why the lock was lost; `None` as long as [`check`](Self::check) passes.
+            pub fn lost_reason(&self) -> Option<$crate::LostReason> {
+                self.held.lost_reason()
+            }
+
             /// Returns how long the lock can be trusted without another renewal.
             pub fn valid_for(&self) -> std::time::Duration {
                 self.held
@@ -49,13 +54,23 @@ macro_rules! guard_methods {
                 $crate::FencingToken::new(self.held.lease.token)
             }
 
+            /// Returns the name of the lock.
+            pub fn path(&self) -> &str {
+                &self.held.lease.name
+            }
+
+            /// Returns what names this acquisition in the table.
+            pub fn node(&self) -> &str {
+                &self.held.lease.owner
+            }
+
             /// Returns the channel with the changes of the guard's state.
             pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
                 self.held.lease.events()
             }
         }
 
-        $crate::guard::lock_guard!($guard);
+        $crate::guard::lock_guard!($guard, fencing_token);
     };
 }
 pub(super) use guard_methods;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LostReason, Result};
 use crate::guard::GuardState;
 use crate::local::turnstile::Turn;
 use crate::mysql::database::Database;
@@ -55,8 +55,15 @@ pub(super) enum InTable {
 impl Held {
     pub(super) fn check(&self) -> Result<()> {
         match self.lease.state(Moment::now()) {
-            GuardState::Lost => Err(self.row.lost()),
+            GuardState::Lost => Err(self.row.lost(self.lease.why_lost())),
             _ => Ok(()),
+        }
+    }
+
+    pub(super) fn lost_reason(&self) -> Option<LostReason> {
+        match self.lease.state(Moment::now()) {
+            GuardState::Lost => Some(self.lease.why_lost()),
+            _ => None,
         }
     }
 
@@ -140,14 +147,14 @@ impl OwnRow {
         let now = Moment::now();
         if lease.state(now) == GuardState::Lost {
             self.database.delete(deletion);
-            return Err(self.lost());
+            return Err(self.lost(lease.why_lost()));
         }
         let valid = lease.valid_for(now);
         let answer = deletion.answer();
         self.database.delete(deletion);
         match answer.recv_timeout(valid) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(self.lost()),
+            Ok(false) => Err(self.lost(LostReason::Evicted)),
             Err(_) => Err(self.suspect()),
         }
     }
@@ -167,9 +174,10 @@ impl OwnRow {
         Deletion::new(name, owner, lease_end, in_doubt, backlog).before(turn)
     }
 
-    fn lost(&self) -> Error {
+    fn lost(&self, why: LostReason) -> Error {
         Error::Lost {
             path: self.name.to_string(),
+            why,
         }
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::Mutex;
 
+use crate::error::LostReason;
 use crate::guard::{GuardEvent, GuardState};
 use crate::recipe::validity::Validity;
 use crate::time::clock::Moment;
@@ -41,6 +42,8 @@ struct Known {
     sent: Moment,
     /// The last renewal waited for another program that has locked the row.
     blocked: bool,
+    /// Why the lock is lost, if that was said; otherwise its time was up.
+    why: Option<LostReason>,
     told: GuardState,
     released: bool,
 }
@@ -59,6 +62,7 @@ impl RowLease {
             confirmed: sent,
             sent,
             blocked: false,
+            why: None,
             told: GuardState::Held,
             released: false,
         };
@@ -146,8 +150,17 @@ impl RowLease {
     }
 
     /// The row belongs to another acquisition, or is gone.
-    pub(super) fn lose(&self) {
-        self.tell(&mut self.known.lock(), GuardState::Lost);
+    pub(super) fn lose(&self, why: LostReason) {
+        let mut known = self.known.lock();
+        if known.told != GuardState::Lost {
+            known.why = Some(why);
+        }
+        self.tell(&mut known, GuardState::Lost);
+    }
+
+    /// Returns why the lock, which is lost, is so.
+    pub(super) fn why_lost(&self) -> LostReason {
+        self.known.lock().why.unwrap_or(LostReason::NotConfirmed)
     }
 
     /// The guard is gone: no more events and renewals.

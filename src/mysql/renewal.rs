@@ -12,6 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use log::{debug, warn};
 
+use crate::error::LostReason;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
@@ -229,12 +230,14 @@ impl Renewal {
         match command {
             Command::Connect(job) => self.renewer.submit(job),
             // Acquired while another thread has closed the client.
-            Command::Renew(lease) if self.closed => lease.lose(),
+            Command::Renew(lease) if self.closed => lease.lose(LostReason::Closed),
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
             Command::Close => {
                 self.closed = true;
-                self.leases.drain(..).for_each(|lease| lease.lose());
+                for lease in self.leases.drain(..) {
+                    lease.lose(LostReason::Closed);
+                }
             }
         }
     }
@@ -332,7 +335,7 @@ fn renew_batch(
         if *ours {
             lease.confirm(sent, now)
         } else {
-            lease.lose()
+            lease.lose(LostReason::Evicted)
         }
     }
     (rows.len(), done)

@@ -62,6 +62,16 @@ impl<'a> NodeName<'a> {
         })
     }
 
+    /// Returns what made such a name, for messages.
+    pub fn maker(&self) -> &'static str {
+        match (self.is_ours(), self.kind.role()) {
+            (false, _) => self.kind.library(),
+            (true, Role::Exclusive) => "a mutex of this library",
+            (true, Role::Read | Role::Write) => "a read-write lock of this library",
+            (true, Role::Permit) => "a semaphore of this library",
+        }
+    }
+
     /// Returns whether this library made the name; nobody else writes ids of version 8.
     pub fn is_ours(&self) -> bool {
         // go-zookeeper's ids are 16 random bytes, of any version.

@@ -1,4 +1,4 @@
-//! One of a semaphore's permits.
+//! One of a semaphore's permits, or several.
 //!
 //! ```text
 //!  Open ──► Line ──► Look ──────────────► Permit ──► Check ──► Finish(Held)
@@ -14,6 +14,9 @@
 //!  Others go by another number, and there is no time to wait: Finish(Disagrees).
 //!  Cancel, from anywhere: Finish(Gone).
 //! ```
+//!
+//! Who wants several goes through Permit once for each, all the while first in the line: all or
+//! none, and nobody who comes later gets one in between.
 //!
 //! The line is a mutex: its first compares the number of permits that is written in the
 //! semaphore's node with its own, and waits for a permit. It stays first until it has one, or
@@ -50,6 +53,8 @@ pub struct Wish {
     pub limited: bool,
     /// The numbers agreed the last time.
     pub agreed: bool,
+    /// How many permits, all or none.
+    pub count: usize,
 }
 
 /// What is known of a semaphore at one moment.
@@ -75,8 +80,9 @@ enum State {
     Read(OwnNode, Others),
     Await(OwnNode, Others),
     Write(OwnNode, i32, Agreement),
-    Permit(OwnNode),
-    Check(OwnNode, Option<OwnNode>),
+    /// With those that it has already.
+    Permit(OwnNode, Vec<OwnNode>),
+    Check(OwnNode, Option<Vec<OwnNode>>),
     Inspect(OwnNode),
     Finish(Outcome),
 }
@@ -110,9 +116,10 @@ pub enum Action {
     /// Write our number into the semaphore's node if that has this version and this node of
     /// ours is in the line, in one transaction. If there was a number, it is this one.
     Write(String, i32, Option<u32>),
-    /// Go through the permits. It is of no use to go on when the place in the line is lost.
+    /// Go through the permits for one, or one more. It is of no use to go on when the place in the line is lost.
     Permit,
-    /// Tell whether the place in the line is still held, by the clock.
+    /// Tell whether the place in the line is still held, by the clock, and so are the permits but
+    /// for the last.
     Check,
     /// Ask for this node of ours in the line.
     Inspect(String),
@@ -145,7 +152,7 @@ pub enum Event {
     Permit(Option<OwnNode>),
     /// The place in the line is still held.
     IsFirst,
-    /// The place in the line was lost.
+    /// The place in the line was lost, or one of several permits.
     Lost,
     /// The caller's time is over.
     TimeOut,
@@ -156,8 +163,8 @@ pub enum Event {
 /// How it ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// The permit is ours, on the strength of this node.
-    Held(OwnNode),
+    /// The permits are ours, on the strength of these nodes.
+    Held(Vec<OwnNode>),
     /// We gave up, or found all of them taken.
     Gone,
     /// Somebody deleted this node of ours in the line.
@@ -203,7 +210,7 @@ impl Permit {
                 };
                 Action::Write(line.name.clone(), *version, before)
             }
-            State::Permit(_) => Action::Permit,
+            State::Permit(..) => Action::Permit,
             State::Check(..) => Action::Check,
             State::Inspect(line) => Action::Inspect(line.name.clone()),
             State::Finish(outcome) => Action::Finish(outcome.clone()),
@@ -218,7 +225,7 @@ impl Permit {
             | State::Read(line, _)
             | State::Await(line, _)
             | State::Write(line, ..)
-            | State::Permit(line)
+            | State::Permit(line, _)
             | State::Check(line, _)
             | State::Inspect(line) => Some(line),
             State::Open | State::Meet(_) | State::Line | State::Finish(_) => None,
@@ -261,18 +268,20 @@ impl Permit {
             (State::Write(line, version, agreement), event) => {
                 writes(line, version, agreement, event)
             }
-            (State::Permit(line), Event::Permit(permit)) => State::Check(line, permit),
+            (State::Permit(line, permits), Event::Permit(permit)) => {
+                self.permitted(line, permits, permit)
+            }
             // If the place was lost meanwhile, another client may have counted the permits,
             // too: begin anew, or both could wait for each other.
-            (State::Check(_, permit), Event::IsFirst) => {
-                State::Finish(permit.map_or(Outcome::Gone, Outcome::Held))
+            (State::Check(_, permits), Event::IsFirst) => {
+                State::Finish(permits.map_or(Outcome::Gone, Outcome::Held))
             }
             (
                 State::Look(line)
                 | State::Make(line)
                 | State::Read(line, _)
                 | State::Await(line, _)
-                | State::Permit(line)
+                | State::Permit(line, _)
                 | State::Check(line, _),
                 Event::Lost,
             ) => State::Inspect(line),
@@ -300,9 +309,10 @@ impl Permit {
         if self.wish.patience == Patience::Waits {
             return State::Line;
         }
+        let crowded = self.contest.permits < look.out.len() + self.wish.count;
         match self.contest.is_taken(&look.out) {
-            Ok(false) => State::Line,
-            Ok(true) => State::Finish(Outcome::Gone),
+            Ok(false) if !crowded => State::Line,
+            Ok(_) => State::Finish(Outcome::Gone),
             Err(foreign) => State::Finish(Outcome::Foreign(foreign)),
         }
     }
@@ -318,12 +328,29 @@ impl Permit {
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
         match self.compare(look) {
-            Agreement::Agreed | Agreement::Unknown => State::Permit(line),
+            Agreement::Agreed | Agreement::Unknown => State::Permit(line, Vec::new()),
             Agreement::Differs(number) => match others(number, &look.out) {
                 Some(others) => State::Read(line, others),
                 None => State::Look(line),
             },
             agreement => State::Write(line, version, agreement),
+        }
+    }
+
+    /// Has one more, or none any more.
+    fn permitted(
+        &self,
+        line: OwnNode,
+        mut permits: Vec<OwnNode>,
+        permit: Option<OwnNode>,
+    ) -> State {
+        let Some(permit) = permit else {
+            return State::Check(line, None);
+        };
+        permits.push(permit);
+        match permits.len() < self.wish.count {
+            true => State::Permit(line, permits),
+            false => State::Check(line, Some(permits)),
         }
     }
 
@@ -352,12 +379,12 @@ fn others(number: u32, out: &Names) -> Option<Others> {
 /// The part of the table for the first in the line that writes the number.
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
-        Event::Written => State::Permit(line),
+        Event::Written => State::Permit(line, Vec::new()),
         // Another client has written: see what.
         Event::BadVersion => State::Look(line),
         Event::NoNode | Event::Lost => State::Inspect(line),
         // The number is ours to count if it is nobody else's.
-        Event::NoAuth if agreement == Agreement::Write => State::Permit(line),
+        Event::NoAuth if agreement == Agreement::Write => State::Permit(line, Vec::new()),
         Event::NoAuth => State::Finish(Outcome::NoAuth),
         _ => State::Write(line, version, agreement),
     }

@@ -174,7 +174,7 @@ impl Contest {
                 Stance::Refused(dialect) => {
                     return Err(Foreign {
                         node: name.text.to_owned(),
-                        library: name.kind.library(),
+                        library: name.maker(),
                         dialect,
                         by_number: false,
                     });
@@ -227,7 +227,7 @@ pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
     let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
     let mut named = named.filter(other).map(|name| Foreign {
         node: name.text.to_owned(),
-        library: name.kind.library(),
+        library: name.maker(),
         dialect: (name.kind == Kind::KazooLease).then_some(Dialect::Kazoo),
         by_number: false,
     });
@@ -277,7 +277,7 @@ fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
     let other = used_up.then(|| others.next())??;
     Some(Foreign {
         node: other.name.text.to_owned(),
-        library: other.name.kind.library(),
+        library: other.name.maker(),
         dialect: None,
         by_number: true,
     })

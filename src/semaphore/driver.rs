@@ -3,35 +3,25 @@
 use std::mem;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::wanted::Wanted;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Op, Reply, Request};
-use crate::lock::Locks;
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
 use crate::recipe::Names;
 use crate::recipe::attempt::{Origin, OwnNode, Patience};
-use crate::recipe::dialect::{Dialect, Role};
+use crate::recipe::dialect::Role;
 use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::permit_attempt::{Action, Event, Look, Others, Outcome, Permit, Wish};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
-
-/// The semaphore that a permit is wanted of.
-pub(super) struct Wanted<'a> {
-    pub(super) locks: &'a Locks,
-    pub(super) path: &'a str,
-    /// How many permits there are for this client.
-    pub(super) permits: u32,
-    /// The numbers agreed the last time.
-    pub(super) agreed: &'a AtomicBool,
-}
 
 /// One way to a permit.
 pub(super) struct PermitDriver<'a, 'q> {
@@ -45,31 +35,9 @@ pub(super) struct PermitDriver<'a, 'q> {
     /// Whose the oldest permit is that goes by another number.
     holder: Option<Ahead>,
     // Fields drop in this order: let others be first in the line, then the next thread.
-    held: Option<RawGuard>,
+    held: Vec<RawGuard>,
     first: Option<RawGuard>,
     turn: Option<Turn>,
-}
-
-impl Wanted<'_> {
-    /// Where one waits for one's turn.
-    fn locks(&self) -> String {
-        match self.speaks_kazoo() {
-            true => format!("{}-__lock__", self.path),
-            false => format!("{}/locks", self.path),
-        }
-    }
-
-    /// Where the permits are that are out.
-    fn leases(&self) -> String {
-        match self.speaks_kazoo() {
-            true => self.path.to_owned(),
-            false => format!("{}/leases", self.path),
-        }
-    }
-
-    fn speaks_kazoo(&self) -> bool {
-        self.locks.session.settings.dialect == Dialect::Kazoo
-    }
 }
 
 impl<'a, 'q> PermitDriver<'a, 'q> {
@@ -80,6 +48,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             patience,
             limited: request.limit.deadline().is_some(),
             agreed: semaphore.agreed.load(Ordering::Relaxed),
+            count: semaphore.count as usize,
         };
         let dialect = semaphore.locks.session.settings.dialect;
         Self {
@@ -90,7 +59,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             overdue: request.overdue.take(),
             number: semaphore.permits.to_string(),
             holder: None,
-            held: None,
+            held: Vec::new(),
             first: None,
             turn: None,
             semaphore,
@@ -125,10 +94,10 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    fn finish(mut self, outcome: Outcome) -> Result<Option<RawGuard>> {
+    fn finish(self, outcome: Outcome) -> Result<Option<RawGuard>> {
         let path = self.semaphore.path;
         match outcome {
-            Outcome::Held(_) => Ok(self.held.take()),
+            Outcome::Held(_) => Ok(RawGuard::join(self.held)),
             Outcome::Gone => Ok(None),
             Outcome::Evicted(_) => Err(Error::Evicted {
                 node: self.first().to_owned(),
@@ -184,7 +153,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Goes through the line, for the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
         let locks = self.semaphore.locks();
-        self.held = None;
+        self.held.clear();
         if self.first.take().is_some() && self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }
@@ -318,14 +287,22 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(self.semaphore.path, Role::Permit)
         };
-        self.held = RawGuard::acquire(self.session(), &queue, &mut self.request)?;
-        Ok(Event::Permit(self.held.as_ref().map(own)))
+        let held = RawGuard::acquire(self.session(), &queue, &mut self.request)?;
+        let event = Event::Permit(held.as_ref().map(own));
+        self.held.extend(held);
+        Ok(event)
     }
 
     fn check(&self) -> Event {
-        match self.first.as_ref().map(RawGuard::check) {
-            Some(Ok(())) => Event::IsFirst,
-            _ => Event::Lost,
+        // Whether the last one is held, its guard tells.
+        let earlier = self
+            .held
+            .split_last()
+            .map_or(&[][..], |(_, earlier)| earlier);
+        let mut needed = self.first.iter().chain(earlier);
+        match self.first.is_some() && needed.all(|raw| raw.check().is_ok()) {
+            true => Event::IsFirst,
+            false => Event::Lost,
         }
     }
 

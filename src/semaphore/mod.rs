@@ -1,12 +1,15 @@
 //! A counting semaphore for a whole cluster.
 
 mod driver;
+mod wanted;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use self::driver::{PermitDriver, Wanted};
+use self::driver::PermitDriver;
+use self::wanted::Wanted;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;
@@ -54,7 +57,9 @@ use crate::session::Session;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[doc(alias = "InterProcessSemaphoreV2")]
+#[doc(alias = "leases")]
+#[derive(Clone)]
 pub struct Semaphore {
     locks: Arc<Locks>,
     path: Arc<str>,
@@ -80,7 +85,6 @@ pub struct Semaphore {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "the permit is given back when it is dropped"]
 pub struct Permit {
     raw: RawGuard,
@@ -130,7 +134,7 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire). That no permit is free is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
-        self.enter(options.request(self.session(), Patience::Tries))
+        self.enter(1, options.request(self.session(), Patience::Tries))
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -166,7 +170,7 @@ impl Semaphore {
     /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
     /// [`acquire`](Self::acquire) if they do not.
     pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
-        self.enter(options.request(self.session(), Patience::Waits))
+        self.enter(1, options.request(self.session(), Patience::Waits))
     }
 
     /// Returns the path of the semaphore.
@@ -179,11 +183,81 @@ impl Semaphore {
         self.permits
     }
 
-    fn enter(&self, request: LockRequest<'_>) -> Result<Option<Permit>> {
+    /// Acquires `count` permits at once: all or none.
+    ///
+    /// They take one place in the line, and nobody who comes later gets a permit before: a call for
+    /// many is not starved by calls for one. Blocks until those who came before have theirs and
+    /// so many are free, as [`acquire`](Self::acquire). A client of Curator that acquires several
+    /// goes through the line once for each, and may hold some while it waits behind this one: beside
+    /// such clients use [`acquire_many_with`](Self::acquire_many_with) and a deadline. The same holds
+    /// for a thread that has a permit and asks for more.
+    ///
+    /// One [`Permit`] stands for all of them: they are given back together, and if one is lost, all
+    /// are.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`] if `count` is 0 or more than there are permits, and
+    /// otherwise as [`acquire`](Self::acquire).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// // A large import takes three of four places.
+    /// let imports = client.semaphore("/limits/imports", 4)?;
+    /// let large = imports.acquire_many(3)?;
+    /// assert_eq!(large.nodes().len(), 3);
+    /// let small = imports.acquire()?;
+    /// assert!(imports.try_acquire()?.is_none());
+    /// # drop((large, small));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "leases")]
+    pub fn acquire_many(&self, count: u32) -> Result<Permit> {
+        lock::for_ever(|| self.acquire_many_with(count, LockOptions::new()))
+    }
+
+    /// Acquires `count` permits if so many are free: all or none.
+    ///
+    /// Blocks as [`try_acquire`](Self::try_acquire), and one round trip more for each permit.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many). That fewer permits are free is not an error.
+    pub fn try_acquire_many(&self, count: u32) -> Result<Option<Permit>> {
+        let options = LockOptions::within(self.session().status.snapshot().timeout);
+        self.enter(count, options.request(self.session(), Patience::Tries))
+    }
+
+    /// Acquires `count` permits as the `options` say: all or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_many`](Self::acquire_many) and [`acquire_with`](Self::acquire_with).
+    pub fn acquire_many_with(
+        &self,
+        count: u32,
+        options: LockOptions<'_>,
+    ) -> Result<Option<Permit>> {
+        self.enter(count, options.request(self.session(), Patience::Waits))
+    }
+
+    fn enter(&self, count: u32, request: LockRequest<'_>) -> Result<Option<Permit>> {
+        if count == 0 || self.permits < count {
+            return Err(Error::BadArgument {
+                name: "count",
+                rule: "it must be from 1 to the number of permits",
+            });
+        }
         let wanted = Wanted {
             locks: &self.locks,
             path: &self.path,
             permits: self.permits,
+            count,
             agreed: &self.agreed,
         };
         let raw = PermitDriver::new(wanted, request).run()?;
@@ -195,12 +269,13 @@ impl Semaphore {
     }
 }
 
-guard_methods!(Permit);
+guard_methods!(Permit, raw);
 
 impl Permit {
-    /// Returns the full path of the node that stands for the permit.
-    pub fn node(&self) -> &str {
-        self.raw.node()
+    /// Returns the full paths of the nodes that stand for the permit, or for all that were acquired
+    /// together.
+    pub fn nodes(&self) -> &[String] {
+        self.raw.nodes()
     }
 
     /// Gives the permit back and waits until the server has confirmed it.
@@ -212,5 +287,15 @@ impl Permit {
     /// Fails with [`Error::Lost`] if the permit was lost before.
     pub fn unlock(self) -> Result<()> {
         self.raw.release()
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe(
+            "Semaphore",
+            &[("path", &self.path), ("permits", &self.permits)],
+            f,
+        )
     }
 }

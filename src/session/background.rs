@@ -84,6 +84,8 @@ fn run(
         let calls: [&dyn Waitable; 3] = [stopping, woken, changes];
         wait_any(&[calls, heartbeat.news()].concat(), until);
         if !stopping.try_recv().is_err_and(|error| error.is_empty()) {
+            // The client may have been closed since the last look: the guards hear of it.
+            heartbeat.look();
             return;
         }
         let _ = (woken.try_recv(), changes.try_recv());

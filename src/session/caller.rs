@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fmt, slice};
 
 use super::call_error::{CallError, over};
+use super::silence::Silence;
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::system::channel::Receiver;
@@ -30,6 +31,7 @@ pub(crate) struct Caller {
     /// Answers that arrived while the thread waited for another one.
     early: Vec<(CallId, Answered)>,
     changes: Option<Changes>,
+    silence: Silence,
 }
 
 impl Caller {
@@ -41,6 +43,7 @@ impl Caller {
             answers: Mailbox::new(),
             early: Vec::new(),
             changes: None,
+            silence: Silence::default(),
         }
     }
 
@@ -200,7 +203,10 @@ impl Caller {
         loop {
             let snapshot = self.status.snapshot();
             match snapshot.state {
-                SessionState::Connected => return Ok(Some(snapshot)),
+                SessionState::Connected => {
+                    self.silence.look(&self.status);
+                    return Ok(Some(snapshot));
+                }
                 SessionState::Connecting => {}
                 _ => return Err(over(&snapshot)),
             }
@@ -210,10 +216,24 @@ impl Caller {
             if now.connects != snapshot.connects || now.state != snapshot.state {
                 continue;
             }
-            if limit.recv(&changes) == Err(LimitReached) {
-                return Ok(None);
+            let pause = self.silence.look(&self.status);
+            match limit.wait_any_for(pause, &[&changes]) {
+                Ok(Some(_)) => drop(changes.try_recv()),
+                Ok(None) => self.tell_silence("waiting for a connection"),
+                Err(LimitReached) => return Ok(None),
             }
         }
+    }
+
+    /// How long it is until there is something to tell about a missing connection, if it is
+    /// missing.
+    pub(crate) fn silence(&mut self) -> Option<Duration> {
+        self.silence.look(&self.status)
+    }
+
+    /// Tells that no server answers, if it is time to.
+    pub(crate) fn tell_silence(&mut self, what: impl fmt::Display) {
+        self.silence.tell(what, &self.status);
     }
 
     /// The channel that is filled when the status changes.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::LostReason;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
 use crate::recipe::belief::News;
@@ -199,9 +200,7 @@ impl Heartbeat {
             }
             Proof::Gone(at) => {
                 if let Some(lease) = probe.nodes.get(at).and_then(|id| self.leases.get(*id)) {
-                    // The log may be slow.
-                    lease.lose();
-                    log::warn!("a node of the lock {} is gone", lease.path());
+                    lease.lose(proof::gone(self.transport.capabilities()));
                 }
                 // A failed check confirms none of the others.
                 self.urgent = true;
@@ -216,14 +215,35 @@ impl Heartbeat {
         let touched = open
             .iter_mut()
             .find(|(_, entry)| entry.watch == Some(fired.id));
-        let Some((_, entry)) = touched else {
+        let Some((id, entry)) = touched else {
             return;
         };
         match fired.kind {
-            EventKind::Deleted => entry.lease.lose(),
+            EventKind::Deleted => {
+                let (id, lease) = (*id, entry.lease.clone());
+                lease.lose(LostReason::NodeGone);
+                drop(open);
+                self.ask_why(id, &lease);
+            }
             // The next look reads and watches the node again.
             _ => entry.watch = None,
         }
+    }
+
+    /// A node went: looks whether the session goes on, or the node went with it.
+    fn ask_why(&self, id: u64, lease: &Lease) {
+        let read = self.read.0.clone();
+        let calls = lease.nodes().iter().map(|path| {
+            let read = read.clone();
+            Call {
+                request: Request::exists(path),
+                watch: None,
+                answer: Box::new(move |answered| {
+                    let _ = read.send((id, answered));
+                }),
+            }
+        });
+        self.transport.send(calls.collect());
     }
 
     /// A held node was read, and has a watch if it exists.
@@ -239,7 +259,9 @@ impl Heartbeat {
                 drop(open);
                 lease.revoke_requested();
             }
-            Err(Failure::Refused(ErrorCode::NO_NODE)) => entry.lease.lose(),
+            Err(Failure::Refused(ErrorCode::NO_NODE)) => {
+                entry.lease.lose(proof::gone(self.transport.capabilities()));
+            }
             Err(Failure::Lost | Failure::NotSent) => entry.watch = None,
             _ => {}
         }
@@ -357,56 +379,4 @@ impl fmt::Debug for Heartbeat {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::system::channel::bounded;
-
-    use super::*;
-    use crate::transport::native;
-
-    /// A heartbeat whose client was connected, and a lock that it keeps.
-    fn heartbeat() -> (Heartbeat, Arc<Status>) {
-        let status = Arc::new(Status::new(Duration::from_secs(20), true));
-        let config = native::Config {
-            hosts: native::Hosts::parse("127.0.0.1:1").unwrap(),
-            session_timeout: Duration::from_secs(20),
-            auth: Vec::new(),
-            frame_limit: native::FRAME_LIMIT,
-            tls: None,
-        };
-        // It reports elsewhere.
-        let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
-        let leases = Arc::new(Leases::new(bounded(1).0));
-        status.greeted(7, Duration::from_secs(20), Moment::now());
-        status.connected(7);
-        let nodes = vec!["/m/n".to_owned()];
-        let lease = Lease::new("/m", nodes, 7, status.bounds(7), status.stamp());
-        leases.begin(Arc::new(lease));
-        let heartbeat = Heartbeat::new(
-            status.clone(),
-            transport,
-            leases,
-            Arc::default(),
-            Arc::default(),
-        );
-        (heartbeat, status)
-    }
-
-    #[test]
-    fn a_check_of_long_names_fits_into_one_request() {
-        let short = vec!["/m/n".to_owned(); 1_200];
-        assert_eq!(in_one_check(&short), NODES_A_CHECK);
-        let long = vec![format!("/{}", "m".repeat(2_000)); 1_200];
-        assert_eq!(in_one_check(&long), BYTES_A_CHECK / 2_001);
-        let longer = vec![format!("/{}", "m".repeat(100_000)); 2];
-        assert_eq!(in_one_check(&longer), 1);
-    }
-
-    #[test]
-    fn without_a_connection_the_background_thread_sleeps_until_something_fades() {
-        let (mut heartbeat, status) = heartbeat();
-        heartbeat.leases.asked(Duration::from_nanos(1));
-        status.disconnected();
-        let pause = heartbeat.look().unwrap();
-        assert!(Duration::from_secs(1) < pause, "{pause:?}");
-    }
-}
+mod tests;

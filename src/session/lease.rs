@@ -3,11 +3,12 @@
 //! A [`Lease`] is shared by the guard, which asks it, and the background thread, which
 //! renews it. It consists of atomics: a check costs one look at the clock.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LossCell, LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
 use crate::recipe::belief::{Belief, News};
@@ -46,6 +47,8 @@ struct Life {
     touched: AtomicU64,
     /// Whether the connection broke since that check.
     disconnected: AtomicBool,
+    /// Why the lock is lost, once it is.
+    why: LossCell,
     /// Whether another client asks the holder to release the lock.
     revoke_requested: AtomicBool,
 }
@@ -68,6 +71,7 @@ impl Lease {
             sent: AtomicU64::new(nanos(stamp.sent)),
             touched: AtomicU64::new(nanos(stamp.touched)),
             disconnected: AtomicBool::new(false),
+            why: LossCell::default(),
             revoke_requested: AtomicBool::new(false),
         }))
     }
@@ -172,17 +176,43 @@ impl Lease {
             shaken: false,
             ..self.belief(now())
         };
+        if belief.stamp.is_none() {
+            return;
+        }
         belief.hear(self.life.session, news);
         if belief.stamp.is_none() {
-            self.lose();
+            let ended = self.life.bounds.ended();
+            self.lose(ended.unwrap_or(LostReason::SessionExpired));
         } else if belief.shaken {
             self.life.disconnected.store(true, Ordering::Release);
         }
     }
 
-    /// The lock is lost.
-    pub(crate) fn lose(&self) {
-        self.life.sent.store(LOST, Ordering::Release);
+    /// The lock is lost, for this reason unless it was lost before.
+    pub(crate) fn lose(&self, why: LostReason) {
+        let life = &self.life;
+        if self.last_proof(now()).is_some() {
+            life.why.settle(why);
+        } else if why != LostReason::NodeGone {
+            self.why_lost();
+            life.why.explain(why);
+        }
+        life.sent.store(LOST, Ordering::Release);
+    }
+
+    /// Why the lock is lost; `None` if it is not.
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        let lost = self.last_proof(now()).is_none();
+        lost.then(|| self.why_lost())
+    }
+
+    /// Why the lock, which is lost, is so: what was said first, or that the time was up.
+    fn why_lost(&self) -> LostReason {
+        let (ended, why) = (self.life.bounds.ended(), &self.life.why);
+        if ended == Some(LostReason::SessionExpired) {
+            why.explain(LostReason::SessionExpired);
+        }
+        why.settle(ended.unwrap_or(LostReason::NotConfirmed))
     }
 
     /// Sends the guard an event if the state changed since the last one.
@@ -210,8 +240,9 @@ impl Lease {
             } else {
                 log::Level::Warn
             },
-            "the lock {} is {state:?}",
+            "the lock {} is {state:?}{}",
             self.life.path,
+            Because(self.lost_reason()),
         );
         self.send(event);
     }
@@ -226,6 +257,7 @@ impl Lease {
     pub(crate) fn lost(&self) -> Error {
         Error::Lost {
             path: self.life.path.clone(),
+            why: self.why_lost(),
         }
     }
 
@@ -268,193 +300,21 @@ impl Lease {
     }
 }
 
+/// The end of a line in the log.
+struct Because(Option<LostReason>);
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
 fn now() -> Duration {
     Moment::now().since_boot()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::recipe::validity::Lifetime;
-
-    const T: Duration = Duration::from_secs(60);
-    const BROKEN: News = News {
-        connected: None,
-        broke: true,
-        session: Some(1),
-        over: false,
-        resumes: true,
-    };
-
-    fn stamp(age: Duration) -> Stamp {
-        let sent = now() - age;
-        Stamp {
-            sent,
-            touched: sent - T / 4,
-        }
-    }
-
-    fn lease(age: Duration) -> Lease {
-        let nodes = vec!["/m/n".into()];
-        let bounds = SessionValidity::new(&Lifetime::new(T, Duration::ZERO));
-        Lease::new("/m", nodes, 1, bounds, stamp(age))
-    }
-
-    fn seconds(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn trust_fades_with_the_age_of_the_proof() {
-        for (age, state) in [
-            (0, GuardState::Held),
-            (18, GuardState::Held),
-            (21, GuardState::Suspect),
-            (27, GuardState::Suspect),
-            (30, GuardState::Lost),
-        ] {
-            let lease = lease(seconds(age));
-            assert_eq!(lease.state(), state, "{age} s");
-            assert_eq!(lease.check().is_err(), state == GuardState::Lost);
-            assert!(lease.valid_for() <= seconds(30 - age));
-        }
-    }
-
-    #[test]
-    fn a_deadline_that_passes_between_two_looks_is_told() {
-        let lease = lease(seconds(30));
-        assert_eq!(lease.steady_for(), Some(Duration::ZERO));
-        lease.tell(&Counters::default());
-        assert_eq!(lease.events().try_recv(), Ok(GuardEvent::Lost));
-        assert_eq!(lease.steady_for(), None);
-    }
-
-    #[test]
-    fn a_look_at_a_steady_connection_does_not_undo_a_proof() {
-        let lease = lease(Duration::ZERO);
-        let quiet = News {
-            connected: Some(Duration::ZERO),
-            broke: false,
-            ..BROKEN
-        };
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    lease.hear(quiet);
-                }
-            });
-            let undone = (0..200_000).any(|_| {
-                lease.hear(BROKEN);
-                lease.confirm(stamp(Duration::ZERO));
-                // The other thread may be between reading and writing.
-                (0..8).for_each(|_| std::hint::spin_loop());
-                lease.state() != GuardState::Held
-            });
-            done.store(true, Ordering::Relaxed);
-            assert!(!undone, "the guard is suspect after a proof");
-        });
-    }
-
-    #[test]
-    fn lost_is_final() {
-        let lease = lease(Duration::ZERO);
-        lease.lose();
-        lease.confirm(stamp(Duration::ZERO));
-        assert_eq!(lease.state(), GuardState::Lost);
-        assert!(lease.check().unwrap_err().is_lost());
-        assert_eq!(lease.valid_for(), Duration::ZERO);
-    }
-
-    #[test]
-    fn another_session_is_the_end_at_once() {
-        let lease = lease(Duration::ZERO);
-        lease.life.bounds.end();
-        assert!(lease.check().is_err());
-    }
-
-    #[test]
-    fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
-        let lease = lease(seconds(3));
-        let mut lifetime = Lifetime::new(T, Duration::ZERO);
-        for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
-            lifetime.greeted(seconds(granted), now());
-            lease.life.bounds.follow(&lifetime);
-            let valid = lease.valid_for();
-            assert!(
-                seconds(least) <= valid && valid <= seconds(most),
-                "{granted} s"
-            );
-        }
-        assert!(lease.check().is_err());
-    }
-
-    #[test]
-    fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
-        let lease = lease(seconds(3));
-        let mut lifetime = Lifetime::new(T, Duration::ZERO);
-        lifetime.greets(now());
-        lease.life.bounds.follow(&lifetime);
-        assert!(lease.valid_for() <= seconds(4));
-        lifetime.greeted(T, now());
-        lease.life.bounds.follow(&lifetime);
-        assert!(lease.valid_for() > seconds(20));
-    }
-
-    #[test]
-    fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
-        for _ in 0..10_000 {
-            let lease = lease(seconds(3));
-            let stamp = lease.stamp().unwrap();
-            let mut lifetime = Lifetime::new(T, Duration::ZERO);
-            lifetime.greets(stamp.sent);
-            lease.life.bounds.follow(&lifetime);
-            lifetime.greeted(seconds(4), now());
-            let longest = thread::scope(|scope| {
-                let looks = scope.spawn(|| {
-                    let mut longest = Duration::ZERO;
-                    while lease.life.bounds.terms().timeout == T {
-                        longest = longest.max(lease.life.bounds.terms().until(stamp));
-                    }
-                    longest
-                });
-                lease.life.bounds.follow(&lifetime);
-                looks.join().unwrap()
-            });
-            // Before the answer, what any server grants; after it, half of what it granted.
-            let most = stamp.sent + seconds(4);
-            assert!(longest <= most, "{:?} too long", longest - most);
-        }
-    }
-
-    #[test]
-    fn a_disconnect_is_forgiven_by_a_proof_only() {
-        let lease = lease(Duration::ZERO);
-        lease.hear(BROKEN);
-        assert_eq!(lease.state(), GuardState::Suspect);
-        assert_eq!(lease.check(), Ok(()));
-        lease.confirm(stamp(Duration::ZERO));
-        assert_eq!(lease.state(), GuardState::Held);
-    }
-
-    #[test]
-    fn every_change_is_told_once_and_a_full_channel_keeps_the_newest() {
-        let lease = lease(Duration::ZERO);
-        lease.tell(&Counters::default());
-        lease.hear(BROKEN);
-        lease.tell(&Counters::default());
-        lease.tell(&Counters::default());
-        lease.confirm(stamp(Duration::ZERO));
-        lease.tell(&Counters::default());
-        let events: Vec<_> = lease.events().try_iter().collect();
-        assert_eq!(events, [GuardEvent::Suspect, GuardEvent::Held]);
-        for _ in 0..2 * UNREAD_EVENTS {
-            lease.revoke_requested();
-        }
-        lease.lose();
-        lease.tell(&Counters::default());
-        assert_eq!(lease.events().try_iter().last(), Some(GuardEvent::Lost));
-    }
-}
+mod tests;

@@ -28,6 +28,7 @@ pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod proof;
 pub(crate) mod queries;
+pub(crate) mod silence;
 
 use std::mem;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! ephemeral node cannot have: it fails through the quorum, which proves the session. A
 //! read of the node shows the rest.
 
-use crate::error::Result;
+use crate::error::{LostReason, Result};
 use crate::jute::{ErrorCode, Op, Request};
 use crate::transport::Answered;
 use crate::transport::{Capabilities, Failure};
@@ -20,6 +20,17 @@ pub(crate) enum Proof {
     Gone(usize),
     /// There was no answer.
     Unanswered,
+}
+
+/// Why a lock is lost of which an answer says that its node is gone.
+///
+/// Who gets an answer after its node went still has the session, so another client deleted it.
+/// A transport that cannot tell one session from the next cannot tell that.
+pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
+    match capabilities.resumes {
+        true => LostReason::Evicted,
+        false => LostReason::NodeGone,
+    }
 }
 
 /// The requests that ask for these nodes.

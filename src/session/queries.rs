@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
 use crate::recipe::dialect::{Dialect, Role};
-use crate::recipe::queue::{Contest, Foreign};
+use crate::recipe::queue::{Contest, Foreign, strangers};
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
@@ -73,6 +73,26 @@ impl Session {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// The nodes below a path that are neither contenders nor a semaphore's own directories.
+    pub(crate) fn strangers(&self, path: &str) -> Result<Vec<String>> {
+        let Some(Reply::Children { names, .. }) = self.read(&Request::list(path), path)? else {
+            return Ok(Vec::new());
+        };
+        let others = strangers(&names).filter(|name| !["leases", "locks"].contains(name));
+        let mut others: Vec<_> = others.map(|name| format!("{path}/{name}")).collect();
+        others.sort_unstable();
+        Ok(others)
+    }
+
+    /// Whether the root of all paths is missing, as far as a server says so within the limit.
+    pub(crate) fn lacks_root(&self, limit: &Limit) -> Result<bool> {
+        match self.caller().call(&Request::exists("/"), "/", limit) {
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
+            Err(CallError::Over(error)) => Err(error),
+            _ => Ok(false),
+        }
     }
 
     /// The request that asks the holder of this node to release its lock.

@@ -1,16 +1,18 @@
 //! How long a session lives at least, readable without a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::error::{LossCell, LostReason};
 use crate::recipe::validity::{Lifetime, Terms};
 use crate::time::clock::nanos;
 
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.
 #[derive(Debug)]
 pub(crate) struct SessionValidity {
-    over: AtomicBool,
+    /// Why it is over.
+    over: LossCell,
     timeout: AtomicU64,
     latest: AtomicU64,
 }
@@ -18,7 +20,7 @@ pub(crate) struct SessionValidity {
 impl SessionValidity {
     pub(crate) fn new(lifetime: &Lifetime) -> Arc<Self> {
         let new = Self {
-            over: AtomicBool::new(false),
+            over: LossCell::default(),
             timeout: AtomicU64::new(0),
             latest: AtomicU64::new(0),
         };
@@ -34,7 +36,7 @@ impl SessionValidity {
             timeout,
             latest,
             // Looked at last: another session may begin with a longer timeout.
-            over: self.over.load(Ordering::Acquire),
+            over: self.over.get().is_some(),
         }
     }
 
@@ -46,7 +48,13 @@ impl SessionValidity {
         self.latest.store(nanos(latest), Ordering::Release);
     }
 
-    pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Release);
+    /// The session is over, for this reason or an earlier one.
+    pub(crate) fn end(&self, why: LostReason) {
+        self.over.settle(why);
+    }
+
+    /// Returns why the session is over, if it is.
+    pub(crate) fn ended(&self) -> Option<LostReason> {
+        self.over.get()
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
+use crate::error::LostReason;
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::system::channel::{Receiver, Sender, bounded};
@@ -142,7 +143,10 @@ impl Status {
             return inner.bounds.clone();
         }
         let gone = SessionValidity::new(&inner.lifetime);
-        gone.end();
+        gone.end(match inner.snapshot.is_over() {
+            true => why_over(inner.snapshot.state),
+            false => LostReason::SessionExpired,
+        });
         gone
     }
 
@@ -249,7 +253,7 @@ impl Status {
             inner.lifetime.greeted(timeout, sent.since_boot());
             inner.bounds.follow(&inner.lifetime);
         } else {
-            inner.bounds.end();
+            inner.bounds.end(LostReason::SessionExpired);
             inner.granted = session;
             inner.lifetime = Lifetime::new(timeout, sent.since_boot());
             inner.bounds = SessionValidity::new(&inner.lifetime);
@@ -323,7 +327,14 @@ impl Status {
             inner.expiries += 1;
         }
         if inner.snapshot.is_over() || inner.snapshot.session == 0 {
-            inner.bounds.end();
+            inner.bounds.end(match event {
+                SessionEvent::Expired | SessionEvent::Connected { .. } => {
+                    LostReason::SessionExpired
+                }
+                SessionEvent::Disconnected => LostReason::Disconnected,
+                SessionEvent::AuthFailed => LostReason::AuthFailed,
+                SessionEvent::Closed => LostReason::Closed,
+            });
             // A server that was set up anew may grant the same number again.
             inner.granted = 0;
         }
@@ -347,52 +358,16 @@ impl Status {
     }
 }
 
+/// Why the locks of a client that has ended are lost.
+fn why_over(state: SessionState) -> LostReason {
+    match state {
+        SessionState::AuthFailed => LostReason::AuthFailed,
+        _ => LostReason::Closed,
+    }
+}
+
 #[cfg(all(test, zklock_sim))]
 mod orders;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_that_was_granted_before_the_connection_was_ready_counts() {
-        let status = Status::new(Duration::from_secs(40), true);
-        let (short, long) = (Duration::from_secs(4), Duration::from_secs(40));
-        assert_eq!(status.greeted(7, short, Moment::now()), short);
-        // The connection breaks before the server has checked the credentials, and
-        // another server goes on with the session.
-        assert_eq!(status.greeted(7, long, Moment::now()), short);
-        status.connected(7);
-        assert_eq!(status.snapshot().timeout, short);
-        assert_eq!(status.bounds(7).terms().timeout, short);
-        assert_eq!(
-            status.greeted(8, long, Moment::now()),
-            long,
-            "another session"
-        );
-        status.connected(8);
-        status.expired();
-        assert_eq!(status.greeted(8, short, Moment::now()), short);
-        status.connected(8);
-        assert!(
-            !status.bounds(8).terms().over,
-            "another session of the same number"
-        );
-    }
-
-    #[test]
-    fn a_subscriber_that_left_is_forgotten_while_nothing_changes() {
-        let status = Status::new(Duration::from_secs(1), true);
-        let stays: Vec<_> = (0..200).map(|_| status.changes()).collect();
-        for _ in 0..10_000 {
-            drop(status.changes());
-        }
-        assert!(status.inner.lock().subscribers.len() <= 2 * stays.len() + 1);
-        status.closed();
-        assert!(
-            stays
-                .iter()
-                .all(|changes| changes.receiver.try_recv().is_ok())
-        );
-    }
-}
+mod tests;

@@ -380,4 +380,7 @@ fn credentials_come_from_the_environment_and_stay_secret(hosts: &str) {
     );
     assert_eq!(with("digest:bob:x", "run").code, Some(77));
     assert_eq!(with("nonsense", "run").code, Some(64));
+    let nobody = with("", "run --acl creator");
+    assert_eq!(nobody.code, Some(64));
+    assert!(nobody.err.contains("ZKLOCK_AUTH"), "{}", nobody.err);
 }

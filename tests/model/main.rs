@@ -344,6 +344,24 @@ fn all_permits_that_are_out_were_given_by_one_number() {
 }
 
 #[test]
+fn several_permits_are_had_together_or_not_at_all() {
+    let table = [
+        ("q2 q2", "", 270),
+        ("q2 q2", "1 fault, 1 cancel", 5_468),
+        ("q2 q2", "1 expiry", 13_976),
+        ("q2 p2", "1 fault, 1 cancel", 3_672),
+        ("q2 p2", "1 expiry", 9_952),
+        ("q2 p2", "1 eviction", 4_162),
+        ("q2 p2", "1 crash", 845),
+        ("q3 p3 q3?", "", 6_001),
+        ("q2 p2 q2", "", 3_656),
+        ("K2 K2", "1 fault, 1 cancel", 5_190),
+        ("K2 k2", "1 expiry", 9_388),
+    ];
+    check_journeys(&table);
+}
+
+#[test]
 fn in_kazoos_layout_there_is_never_a_node_more_than_there_are_permits() {
     let table = [
         ("k1 k1", "", 146),
@@ -422,7 +440,7 @@ fn who_dies_inside_is_told_to_the_next_and_nobody_else_is() {
 type Detoured = (Detour, &'static str, &'static str, &'static [Property]);
 
 #[rustfmt::skip]
-const DETOURS: [Detoured; 34] = [
+const DETOURS: [Detoured; 35] = [
     (Detour::CountsWithoutItself,     "p1 p1",    "1 expiry",            &[Exclusion]),
     (Detour::DoesNotWatchTheLeases,   "p1 p1",    "",                    &[Sleep, Progress, Liveness]),
     (Detour::LetsTheNextInTooEarly,   "p1 p1 p1", "",                    &[Progress, Herd, Liveness]),
@@ -434,6 +452,7 @@ const DETOURS: [Detoured; 34] = [
     (Detour::OverlooksThoseOut,       "p1 p2",    "",                    &[Exclusion]),
     (Detour::WritesWithoutTheLine,    "p1 p2 p1", "1 eviction",          &[Sleep]),
     (Detour::SleepsThroughTheLastOne, "p1 p2",    "",                    &[Sleep, Progress, Liveness]),
+    (Detour::LetsTheLineGoForTheSecond, "q2 q2",  "",                    &[Progress, Liveness]),
     (Detour::OutlivesTheLine,         "p1 p1",    "1 eviction",          &[Progress, Liveness]),
     (Detour::DeletesTheWriterFirst,   "d w",      "",                    &[Exclusion]),
     (Detour::TakesANewNumber,         "d w",      "",                    &[Exclusion]),

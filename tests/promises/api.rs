@@ -79,6 +79,53 @@ fn a_mutex_has_what_was_promised() {
     send::<Permit>();
 }
 
+/// Fails to compile for a type that is `Send`: there are two candidates for `A<_>` then.
+macro_rules! stays_with_its_thread {
+    ($($guard:ty)*) => {$({
+        trait Ambiguous<T> {
+            fn place() {}
+        }
+        impl<T: ?Sized> Ambiguous<()> for T {}
+        impl<T: ?Sized + Send> Ambiguous<u8> for T {}
+        <$guard as Ambiguous<_>>::place();
+    })*};
+}
+
+#[test]
+fn types_go_from_thread_to_thread_as_documented() {
+    fn free<T: Send + Sync + 'static>() {}
+    fn goes<T: Send + Sync>() {}
+    shared::<MultiLock>();
+    free::<SendGuard>();
+    free::<zklock::SendReadGuard>();
+    free::<zklock::SendWriteGuard>();
+    free::<zklock::SendMultiGuard>();
+    free::<Permit>();
+    shared::<ClientBuilder>();
+    shared::<Contender>();
+    shared::<Error>();
+    shared::<Waiting>();
+    shared::<Owner>();
+    shared::<Acl>();
+    shared::<zklock::Metrics>();
+    shared::<zklock::LostReason>();
+    shared::<SessionEvent>();
+    #[cfg(feature = "tls")]
+    shared::<zklock::Tls>();
+    #[cfg(feature = "embedded")]
+    goes::<zklock::embedded::Server>();
+    fn is_shared<T: Sync>() {}
+    is_shared::<MutexGuard>();
+    is_shared::<ReentrantMutexGuard>();
+    is_shared::<RwLockReadGuard>();
+    is_shared::<RwLockWriteGuard>();
+    is_shared::<MultiGuard>();
+    stays_with_its_thread! {
+        MutexGuard ReentrantMutexGuard RwLockReadGuard RwLockWriteGuard MultiGuard
+    }
+    let _: Result<u8, std::io::Error> = Ok(1);
+}
+
 #[test]
 fn options_have_what_was_promised() {
     let cancelled = crossbeam_channel::never();
@@ -195,9 +242,8 @@ fn values_have_what_was_promised() {
     error::<Error>();
     let _: fn(&Error) -> bool = Error::is_lost;
     let _ = |error: &Error| match error {
-        Error::Lost { path } | Error::Suspect { path } | Error::WouldDeadlock { path } => {
-            path.len()
-        }
+        Error::Lost { path, why } => path.len() + why.to_string().len(),
+        Error::Suspect { path } | Error::WouldDeadlock { path } => path.len(),
         Error::Evicted { .. } | Error::ForeignContender { .. } | Error::BadPath { .. } => 1,
         Error::BadHosts { .. } | Error::ConnectTimeout { .. } | Error::AuthFailed => 2,
         Error::NoAuth { .. } | Error::Closed | Error::SessionExpired => 3,

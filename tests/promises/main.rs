@@ -12,12 +12,15 @@ mod early_bad_news;
 #[cfg(target_os = "linux")]
 mod fairness;
 mod faults;
+mod first_mistakes;
 mod giving_up;
 mod guard_events;
+mod guards;
 mod killed_processes;
 mod known_bugs;
 mod least_hold_time;
 mod local_handoffs;
+mod lost_reasons;
 mod multi_lock;
 mod mutex;
 mod queue;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use zklock::{Client, Error, LockOptions};
+use zklock::{Client, Error, LockOptions, LostReason};
 
 use crate::support::raw::{Raw, assert_nothing_left, children, wait_for_children};
 use crate::support::worker::{self, Worker};
@@ -496,7 +496,11 @@ fn closing_a_client_frees_its_locks_and_ends_its_waits(place: Place) {
         assert_eq!(waiter.join().unwrap(), Err(Error::Closed));
         assert_eq!(local.join().unwrap(), Err(Error::Closed));
     });
-    assert_eq!(guard.check(), Err(Error::Lost { path: held.clone() }));
+    let lost = Error::Lost {
+        path: held.clone(),
+        why: LostReason::Closed,
+    };
+    assert_eq!(guard.check(), Err(lost));
     assert_nothing_left(&server.hosts(), &held);
     wait_for_children(&server.hosts(), &path, 1);
     drop(taken);

@@ -24,6 +24,7 @@ mod secrets;
 mod slow_log;
 #[path = "../support/mod.rs"]
 mod support;
+mod waiting_log;
 mod watches;
 
 use std::env;

@@ -60,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) auth_file: Option<PathBuf>,
 
+    /// Refuses a file of credentials that others may read; without it, warns.
+    #[arg(long, global = true)]
+    pub(crate) strict: bool,
+
     #[cfg(feature = "tls")]
     #[command(flatten)]
     pub(crate) tls: TlsArgs,

@@ -3,12 +3,15 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use zklock::{Acl, Client, Dialect};
 
 use crate::args::{Args, LockDialect, Protection};
 use crate::failure::Failure;
+use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
 
@@ -18,6 +21,14 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     let hosts = hosts.ok_or_else(|| {
         Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
     })?;
+    let credentials = credentials(args)?;
+    if let (Protection::Creator, true) =
+        (args.acl, credentials.is_empty() && !has_certificate(args))
+    {
+        return Err(Failure::usage(format!(
+            "--acl creator is for your credentials, and there are none: set {AUTH} or say --auth-file"
+        )));
+    }
     let mut builder = Client::builder(hosts)
         .session_timeout(args.session_timeout)
         .connect_timeout(args.connect_timeout.min(limit))
@@ -37,10 +48,27 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    for (scheme, credentials) in credentials(args)? {
+    for (scheme, credentials) in credentials {
         builder = builder.auth(&scheme, credentials);
     }
-    Ok(builder.connect()?)
+    let client = builder.connect()?;
+    match hosts.split_once('/') {
+        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
+            "the chroot /{} of {hosts} does not exist: create it",
+            chroot
+        ))),
+        _ => Ok(client),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn has_certificate(args: &Args) -> bool {
+    args.tls.tls_cert.is_some()
+}
+
+#[cfg(not(feature = "tls"))]
+fn has_certificate(_: &Args) -> bool {
+    false
 }
 
 #[cfg(feature = "tls")]
@@ -60,6 +88,7 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     let (text, place) = match &args.auth_file {
         Some(file) => {
             let place = file.display().to_string();
+            check_privacy(file, args.strict)?;
             let text = fs::read_to_string(file);
             let text = text.map_err(|error| {
                 Failure::usage(format!("cannot read the file {place}: {error}"))
@@ -74,6 +103,21 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     };
     parse(&text)
         .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
+}
+
+/// Warns if others may read the credentials, or fails if the user wants that.
+fn check_privacy(file: &Path, strict: bool) -> Result<(), Failure> {
+    let mode = fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let file = file.display();
+    let warning = format!("other users may read the credentials in {file}: chmod 600 {file}");
+    if strict {
+        return Err(Failure::usage(warning));
+    }
+    say(&warning);
+    Ok(())
 }
 
 /// Parses lines such as `digest:user:password`; the text after the first colon is kept as it

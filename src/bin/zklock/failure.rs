@@ -46,7 +46,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
-            Error::BadPath { .. } | Error::BadHosts { .. } => USAGE,
+            Error::BadArgument { .. } | Error::BadHosts { .. } | Error::BadPath { .. } => USAGE,
             Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
             Error::AuthFailed | Error::NoAuth { .. } => NO_PERMISSION,
             _ => OTHER,

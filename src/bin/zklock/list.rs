@@ -12,6 +12,7 @@ use crate::connect::connect;
 use crate::failure::Failure;
 use crate::outage::Outage;
 use crate::plain::{plain, plain_json};
+use crate::stderr::say;
 use crate::table::{brief, json, table};
 
 /// How often the connection is looked at, and the times on a terminal go on. No server is
@@ -38,9 +39,23 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     } else {
         // It fails if the reader has closed the pipe.
         drop(show(list, &present, &Outage::default(), false));
+        if let (true, Ok(below)) = (present.is_empty(), client.strangers(&list.path)) {
+            tell_what_lies_below(&list.path, &below);
+        }
     }
     drop(client.close());
     Ok(0)
+}
+
+/// Says where locks may be, to who asks for a directory of them.
+fn tell_what_lies_below(path: &str, below: &[String]) {
+    if let Some(first) = below.first() {
+        let (path, count) = (plain(path), below.len());
+        say(&format!(
+            "{path} is no lock in use, and has {count} below it: list one, such as zklock list {}",
+            plain(first)
+        ));
+    }
 }
 
 /// Lists again at each change, until nobody reads it any more.

@@ -42,11 +42,13 @@ mod table;
 mod terminal;
 mod terminal_listener;
 
+use std::env;
 use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Task};
@@ -76,6 +78,12 @@ fn misused(error: &clap::Error) -> ExitCode {
         drop(error.print());
         return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
     }
+    if let Some(word) = misplaced_command(error) {
+        return Failure::usage(format!(
+            "write -- before the command: zklock run PATH -- {word} ..; see zklock run --help"
+        ))
+        .report();
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let said: Vec<_> = lines
@@ -84,6 +92,16 @@ fn misused(error: &clap::Error) -> ExitCode {
     let said = said.join(" ");
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     Failure::usage(format!("{said}; see zklock --help")).report()
+}
+
+/// Returns the first word of a command that stands where flock(1) would take it.
+fn misplaced_command(error: &clap::Error) -> Option<String> {
+    let runs = env::args().skip(1).any(|arg| arg == "run");
+    let ContextValue::String(word) = error.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
+    (runs && is_word).then(|| word.clone())
 }
 
 fn perform(args: &Args) -> Result<Ending, Failure> {
@@ -115,6 +133,11 @@ fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
                 .and_then(|()| io::stdout().write_all(&page))
         }
     };
+    // The reader may have seen enough.
+    let written = written.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    });
     written.map_err(|error| Failure::other(format!("cannot write the manual page: {error}")))?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! Runs a command while it holds a lock.
 
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,10 @@ use crate::args::{Args, Run};
 use crate::connect::connect;
 use crate::ending::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
+use crate::plain::plain;
 use crate::signals::{Signals, ends};
 use crate::status_line::StatusLine;
+use crate::stderr::say;
 use crate::stop_policy::StopPolicy;
 use crate::supervisor::Supervisor;
 use crate::terminal::Terminal;
@@ -32,6 +35,9 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let terminal = Terminal::open();
     let note = run.note.clone().unwrap_or_else(|| name(run));
     let client = connect(args, Some(&note), longest_connect(run))?;
+    if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
+        tell_what_lies_below(&client, &run.path);
+    }
     let foreground = terminal.as_ref().is_none_or(Terminal::is_ours);
     let acquired = acquire(run, &client, &signals, foreground, started)?;
     let signal = signals.ended_by();
@@ -52,6 +58,17 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     // The end of the session removes the node even if its deletion was lost on the way.
     drop(client.close());
     Ok(signal.map_or(ending, |signal| Ending::Signal(signal as i32)))
+}
+
+/// Says what a lock on a directory of locks means, to who looks on.
+fn tell_what_lies_below(client: &Client, path: &str) {
+    let below = client.strangers(path).unwrap_or_default();
+    if !below.is_empty() {
+        let (path, count) = (plain(path), below.len());
+        say(&format!(
+            "{path} has {count} nodes below it, which this does not lock: it locks {path} alone"
+        ));
+    }
 }
 
 fn acquire(

@@ -19,6 +19,12 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
     let server = server
         .map_err(|error| Failure::other(format!("cannot listen on {}: {error}", serve.listen)))?;
     say("this server is for development: one node, in memory, gone when it ends");
+    if !serve.listen.ip().is_loopback() {
+        say(&format!(
+            "whoever can reach {} can read, change and delete everything: it asks for no password",
+            serve.listen
+        ));
+    }
     // For scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
     loop {

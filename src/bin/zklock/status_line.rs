@@ -56,7 +56,6 @@ impl StatusLine {
 
     pub(crate) fn tell(&self, waiting: &Waiting) {
         let seen = Seen::new(waiting);
-        log::info!("{}", seen.place);
         if let Some(drawing) = &self.0 {
             drop(drawing.to.send(seen));
         }
@@ -120,12 +119,12 @@ fn text(path: &str, seen: &Seen, waited: Duration, silent: Option<Duration>) -> 
     let since = seen.since.elapsed().unwrap_or_default();
     match silent {
         None => format!(
-            "waiting {waited} for {path}: {} for {}",
+            "waiting {waited} for {path}: {}, queued {} ago",
             seen.place,
             brief(since)
         ),
         Some(silent) => format!(
-            "waiting {waited} for {path}: no server has answered for {}, before it was {} for {}",
+            "waiting {waited} for {path}: no server has answered for {}, before it was {}, queued {} ago",
             brief(silent),
             seen.place,
             brief(since.saturating_sub(silent))

@@ -11,7 +11,8 @@ use zklock::{Contender, Owner, Role};
 use crate::plain::plain;
 
 const COLUMNS: [&str; 11] = [
-    "PLACE", "STATE", "ROLE", "FOR", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN", "NODE",
+    "PLACE", "STATE", "ROLE", "QUEUED", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN",
+    "NODE",
 ];
 
 /// Returns the table, a line for each contender, as of the last answer of a server.

@@ -20,6 +20,7 @@ use super::fresh_id::fresh_id;
 use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
+use crate::owner::Owner;
 use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
 use crate::recipe::queue::Blocked;
 use crate::recipe::skip_listing::LastGrant;
@@ -294,6 +295,9 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn tell(&mut self, blocked: &Blocked) {
         let place = (blocked.nearest.clone(), blocked.ahead);
         let news = self.told.as_ref() != Some(&place);
+        if news && log::log_enabled!(log::Level::Info) {
+            self.log_place(blocked);
+        }
         if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
             on_wait(&Ahead {
                 since: clock::now().saturating_duration_since(self.since),
@@ -305,6 +309,19 @@ impl<'a, 'q> Driver<'a, 'q> {
             });
         }
         self.told = Some(place);
+    }
+
+    fn log_place(&self, blocked: &Blocked) {
+        let (path, ahead) = (self.queue.path, blocked.ahead);
+        if blocked.nearest.is_empty() {
+            return log::info!("waiting for a permit of {path}: {ahead} must be given back first");
+        }
+        let nearest = Owner::parse(&self.seen.0).named();
+        let nearest = nearest.unwrap_or_else(|| blocked.nearest.clone());
+        match blocked.holds && self.queue.dir == path {
+            true => log::info!("waiting for the lock {path}, which {nearest} holds"),
+            false => log::info!("waiting for the lock {path}: {ahead} ahead, then {nearest}"),
+        }
     }
 
     fn ask(&mut self, request: Request) -> std::result::Result<Answered, LimitReached> {

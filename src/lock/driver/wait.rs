@@ -22,7 +22,7 @@ impl Driver<'_, '_> {
             return Ok(self.woken(fired));
         }
         self.prefetch_again();
-        if self.request.on_wait.is_some()
+        if (self.request.on_wait.is_some() || log::log_enabled!(log::Level::Info))
             && let Some(blocked) = self.attempt.blocked().cloned()
         {
             self.tell(&blocked);
@@ -34,7 +34,9 @@ impl Driver<'_, '_> {
         if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
+        let silence = self.caller.silence();
         let period = self.request.overdue.as_ref().map(Overdue::pause);
+        let period = [period, silence].into_iter().flatten().min();
         let under = self.queue.under.map(|under| under.events().clone());
         let limit = &self.request.limit;
         if period.is_some() || under.is_some() {
@@ -45,6 +47,12 @@ impl Driver<'_, '_> {
                 .chain(under.map(|under| under as &dyn Waitable))
                 .collect();
             match limit.wait_any_for(period, &channels) {
+                Ok(None) if period == silence => {
+                    let path = self.queue.path;
+                    self.caller
+                        .tell_silence(format_args!("waiting for the lock {path}"));
+                    return Ok(Step::Again);
+                }
                 Ok(None) => return self.hurry(),
                 Ok(Some(1)) => {
                     let _ = under.map(Receiver::try_recv);

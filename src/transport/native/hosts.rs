@@ -40,7 +40,7 @@ impl Hosts {
     }
 
     /// The prefix of every path: empty, or a path without a slash at its end.
-    pub(super) fn chroot(&self) -> &str {
+    pub(crate) fn chroot(&self) -> &str {
         &self.chroot
     }
 

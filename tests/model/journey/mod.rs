@@ -42,6 +42,8 @@ pub(crate) enum Goal {
         /// It waits for those who go by another number.
         limited: bool,
         patience: Patience,
+        /// How many it wants, all or none.
+        count: usize,
     },
     /// A writer's lock that becomes a reader's, in a transaction or without.
     Downgrade { transacts: bool },
@@ -325,6 +327,7 @@ fn goal(text: &str) -> Goal {
         permits: letters[1..].parse().expect("a number of permits"),
         limited,
         patience,
+        count: 1,
     };
     match letters.split_at(1).0 {
         "x" => Goal::Lock(Role::Exclusive),
@@ -345,6 +348,28 @@ fn goal(text: &str) -> Goal {
         "p" => permit(Dialect::Curator, true),
         "P" => permit(Dialect::Curator, false),
         "k" => permit(Dialect::Kazoo, true),
+        "q" => two(permit(Dialect::Curator, true)),
+        "K" => two(permit(Dialect::Kazoo, true)),
         _ => panic!("no goal is called {text}"),
+    }
+}
+
+/// The same, for two permits at once.
+fn two(goal: Goal) -> Goal {
+    match goal {
+        Goal::Permit {
+            dialect,
+            permits,
+            limited,
+            patience,
+            ..
+        } => Goal::Permit {
+            dialect,
+            permits,
+            limited,
+            patience,
+            count: 2,
+        },
+        goal => goal,
     }
 }

@@ -18,6 +18,7 @@ pub(crate) enum Detour {
     WritesWithoutTheLine,
     SleepsThroughTheLastOne,
     OutlivesTheLine,
+    LetsTheLineGoForTheSecond,
 
     // Permits in kazoo's layout.
     DoesNotLook,

@@ -32,11 +32,13 @@ impl Journey {
                 permits,
                 limited,
                 patience,
+                count,
             } => {
                 let wish = Wish {
                     patience,
                     limited,
                     agreed: limited,
+                    count,
                 };
                 traveller.plan = Plan::Permit(Permit::new(dialect, permits, wish));
             }
@@ -155,7 +157,9 @@ impl Journey {
             }
             permit_attempt::Action::Permit => self.enter(i, 1),
             permit_attempt::Action::Check => {
-                let event = match traveller.line_lost {
+                let permits = traveller.holds.iter().filter(|raw| raw.dir == 1);
+                let one_lost = permits.rev().skip(1).any(|raw| !raw.trusted);
+                let event = match traveller.line_lost || one_lost {
                     true if !self.detour.trusts_the_line() => permit_attempt::Event::Lost,
                     _ => permit_attempt::Event::IsFirst,
                 };
@@ -256,6 +260,9 @@ impl Journey {
             }
             (Goal::Permit { .. }, _) => {
                 traveller.hold(1, mine.clone());
+                if self.detour == Detour::LetsTheLineGoForTheSecond {
+                    traveller.release(Some(0));
+                }
                 self.tell_permit(i, permit_attempt::Event::Permit(Some(mine)));
             }
             (Goal::Downgrade { .. }, _) => {

@@ -35,12 +35,13 @@ impl Journey {
     /// Never more than so many permits are out, and all of them were given by one number.
     fn check_permits(&mut self) {
         let given = |t: &Traveller| match t.goal {
-            Goal::Permit { permits, .. } if t.stage == Stage::Inside => {
-                t.holds.iter().all(|raw| raw.trusted).then_some(permits)
+            Goal::Permit { permits, count, .. } if t.stage == Stage::Inside => {
+                let trusted = t.holds.iter().all(|raw| raw.trusted);
+                vec![permits; if trusted { count } else { 0 }]
             }
-            _ => None,
+            _ => Vec::new(),
         };
-        let out: Vec<_> = self.travellers.iter().filter_map(given).collect();
+        let out: Vec<_> = self.travellers.iter().flat_map(given).collect();
         if out
             .iter()
             .any(|permits| *permits < out.len() || *permits != out[0])

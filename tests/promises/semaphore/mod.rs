@@ -3,6 +3,7 @@
 
 mod contenders;
 mod layouts;
+mod many;
 mod number;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

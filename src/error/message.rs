@@ -1,0 +1,241 @@
+//! What the errors say.
+
+use std::fmt;
+
+use super::Error;
+use crate::time::utc;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicted { .. }
+            | Self::Exhausted { .. }
+            | Self::ForeignContender { .. }
+            | Self::Lost { .. }
+            | Self::Suspect { .. }
+            | Self::WouldDeadlock { .. } => self.fmt_lock(f),
+            Self::PermitsDisagree { .. } => self.fmt_permits(f),
+            Self::BadArgument { .. }
+            | Self::BadHosts { .. }
+            | Self::BadPath { .. }
+            | Self::BadTls { .. } => self.fmt_argument(f),
+            Self::AuthFailed
+            | Self::Closed
+            | Self::ConnectTimeout { .. }
+            | Self::NoThread { .. }
+            | Self::SessionExpired
+            | Self::Unconfirmed { .. } => self.fmt_session(f),
+            Self::Database { .. }
+            | Self::NoAuth { .. }
+            | Self::Refused { .. }
+            | Self::ReplyTooLong { .. }
+            | Self::RequestTooLong { .. }
+            | Self::Unsupported { .. } => self.fmt_request(f),
+        }
+    }
+}
+
+/// The messages; each function writes those of its variants, and nothing for the others.
+impl Error {
+    fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { path, why } => write!(
+                f,
+                "the lock {path} was lost because {why}: stop, another client may hold it"
+            ),
+            Self::Suspect { path } => write!(
+                f,
+                "no quorum confirmed the lock {path} in time: pause until it is held again or lost"
+            ),
+            Self::WouldDeadlock { path } => write!(
+                f,
+                "this thread has the lock {path} already and would wait for itself: drop that guard first (to read and then write, ask for write at once; to lock a mutex twice, use ReentrantMutex)"
+            ),
+            Self::Evicted { node } => write!(
+                f,
+                "another client deleted the node {node} while it waited in the queue: lock again if that was not meant"
+            ),
+            Self::ForeignContender {
+                node,
+                library,
+                dialect,
+            } => {
+                write!(
+                    f,
+                    "the contender {node} looks like {library}, which would not wait for this client: "
+                )?;
+                match dialect {
+                    Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
+                    None => f.write_str("use another path, or the same kind of lock on this one"),
+                }
+            }
+            Self::Exhausted { path, reason } => write!(
+                f,
+                "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_permits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PermitsDisagree {
+                path,
+                ours,
+                theirs,
+                holder,
+                since,
+            } => write!(
+                f,
+                "the semaphore {path} has {theirs} permits for another client and {ours} for this one, and {holder} has one of them since {}: make the numbers agree, or wait, with a time limit, until all are given back",
+                utc::written(*since)
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_argument(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadArgument { name, rule } => {
+                write!(f, "the argument {name} cannot be used: {rule}")
+            }
+            Self::BadPath { path, rule } => {
+                write!(f, "the path {path:?} cannot name a lock: {rule}")
+            }
+            Self::BadHosts { hosts, reason } => write!(
+                f,
+                "cannot read the servers {hosts:?}: {reason}; write host:port,host:port/chroot"
+            ),
+            Self::BadTls { reason } => write!(
+                f,
+                "TLS cannot be set up: {reason}; name PEM files with certificates and their key"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+                Self::ConnectTimeout { limit, tried } => {
+                    write!(f, "no ZooKeeper server gave a session within {limit:?}")?;
+                    for (i, reason) in tried.iter().enumerate() {
+                        write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
+                    }
+                    f.write_str(if tried.is_empty() { "" } else { ")" })?;
+                    f.write_str(": check the host names and that the servers run")
+                }
+                Self::AuthFailed => f.write_str(
+                    "the server refused the credentials and closed the session: check scheme and password",
+                ),
+                Self::Closed => f.write_str("the client is closed: connect a new one"),
+                Self::NoThread { reason } => write!(
+                    f,
+                    "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
+                ),
+                Self::Unconfirmed { limit } => write!(
+                    f,
+                    "the server did not confirm the end of the session within {limit:?}: its locks are free when it has timed out"
+                ),
+                Self::SessionExpired => {
+                    f.write_str("the ZooKeeper session expired: every lock held through it is lost")
+                }
+                _ => Ok(()),
+            }
+    }
+
+    fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAuth { path } => write!(
+                f,
+                "the access control list of {path} does not allow what the lock needs: add credentials or change it"
+            ),
+            Self::Refused { path, code, text } => {
+                write!(
+                    f,
+                    "the server refused a request for {path}: {text} ({code})"
+                )
+            }
+            Self::RequestTooLong { path, bytes, limit } => write!(
+                f,
+                "a request for {path} has {bytes} bytes and the limit is {limit}: shorten it, or raise jute.maxbuffer of the servers and max_buffer of this client"
+            ),
+            Self::ReplyTooLong { path, bytes, limit } => write!(
+                f,
+                "the reply to a request for {path} has {bytes} bytes and the limit is {limit}: delete what does not belong there, or raise max_buffer of this client"
+            ),
+            Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
+            Self::Unsupported { what } => {
+                write!(f, "this client or its server does not support {what}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::error::LostReason;
+
+    #[test]
+    fn every_error_has_a_message() {
+        let (path, node) = (|| "/a".to_owned(), || "/a/n".to_owned());
+        let (limit, since) = (Duration::from_secs(1), SystemTime::UNIX_EPOCH);
+        let (reason, holder, message) = (String::new, String::new, String::new);
+        let (rule, bytes, what) = ("", 2, "");
+        #[rustfmt::skip]
+        let errors = [
+            Error::Lost { path: path(), why: LostReason::NodeGone },
+            Error::Suspect { path: path() },
+            Error::WouldDeadlock { path: path() },
+            Error::Evicted { node: node() },
+            Error::ForeignContender { node: node(), library: "", dialect: None },
+            Error::BadArgument { name: "", rule },
+            Error::BadPath { path: path(), rule },
+            Error::BadHosts { hosts: path(), reason: reason() },
+            Error::BadTls { reason: reason() },
+            Error::ConnectTimeout { limit, tried: Vec::new() },
+            Error::AuthFailed,
+            Error::NoAuth { path: path() },
+            Error::Closed,
+            Error::Unconfirmed { limit },
+            Error::NoThread { reason: reason() },
+            Error::SessionExpired,
+            Error::Refused { path: path(), code: 0, text: "" },
+            Error::RequestTooLong { path: path(), bytes, limit: 1 },
+            Error::ReplyTooLong { path: path(), bytes, limit: 1 },
+            Error::Exhausted { path: path(), reason: "" },
+            Error::PermitsDisagree { path: path(), ours: 1, theirs: 2, holder: holder(), since },
+            Error::Database { what, message: message() },
+            Error::Unsupported { what },
+        ];
+        for error in errors {
+            assert!(error.to_string().len() > 8, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn the_message_of_a_lost_lock_says_why() {
+        #[rustfmt::skip]
+        let table = [
+            (LostReason::Evicted, "because another client evicted it", None),
+            (LostReason::SessionExpired, "because the session expired", Some(Error::SessionExpired)),
+            (LostReason::NotConfirmed, "because the servers did not confirm it in time", None),
+            (LostReason::Disconnected, "because the connection broke and its session cannot be resumed", None),
+            (LostReason::Closed, "because the client was closed", Some(Error::Closed)),
+            (LostReason::AuthFailed, "because the servers refused the credentials", Some(Error::AuthFailed)),
+            (LostReason::NodeGone, "because its node is gone", None),
+        ];
+        for (why, words, source) in table {
+            let path = "/m".to_owned();
+            let error = Error::Lost { path, why };
+            let message = format!("the lock /m was lost {words}: stop, another client may hold it");
+            assert_eq!(error.to_string(), message);
+            let told = error.source().map(ToString::to_string);
+            assert_eq!(told, source.map(|error| error.to_string()));
+        }
+    }
+}

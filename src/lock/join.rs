@@ -1,0 +1,41 @@
+//! Makes one guard of several, such as those of several permits.
+
+use super::raw_guard::RawGuard;
+use crate::recipe::validity::Stamp;
+use crate::session::lease::Lease;
+
+impl RawGuard {
+    /// One guard over the nodes of all these, which are of one lock; none of none.
+    ///
+    /// It is lost with the first of them. If one of them is lost already, or is of another
+    /// session, so is the guard that this returns.
+    pub(crate) fn join(all: Vec<Self>) -> Option<Self> {
+        let (first, others) = all.split_first()?;
+        if others.is_empty() {
+            return all.into_iter().next();
+        }
+        let (session, token) = (first.session().clone(), first.token());
+        let id = first.lease().session();
+        let path = first.lease().path().to_owned();
+        let nodes = all.iter().flat_map(|raw| raw.nodes().to_vec()).collect();
+        let one_session = all.iter().all(|raw| raw.lease().session() == id);
+        let stamps = all.iter().map(|raw| raw.lease().stamp());
+        let oldest = stamps.reduce(|one, other| Some(older(one?, other?)));
+        let stamp = oldest.flatten().filter(|_| one_session);
+        let bounds = session.status.bounds(id);
+        let lease = Lease::new(&path, nodes, id, bounds, stamp.unwrap_or(Stamp::NEVER));
+        let since = all.iter().find_map(Self::since);
+        let mut joined = Self::new(&session, lease, token);
+        joined.count_from(since);
+        all.into_iter().for_each(Self::hand_over);
+        Some(joined)
+    }
+}
+
+/// What two proofs say together: each is as true with an older touch, or send time.
+fn older(one: Stamp, other: Stamp) -> Stamp {
+    Stamp {
+        sent: one.sent.min(other.sent),
+        touched: one.touched.min(other.touched),
+    }
+}

@@ -1,0 +1,40 @@
+//! The semaphore that a permit is wanted of, and its directories.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::lock::Locks;
+use crate::recipe::dialect::Dialect;
+
+/// The semaphore that a permit is wanted of.
+pub(super) struct Wanted<'a> {
+    pub(super) locks: &'a Locks,
+    pub(super) path: &'a str,
+    /// How many permits there are for this client.
+    pub(super) permits: u32,
+    /// How many of them are wanted.
+    pub(super) count: u32,
+    /// The numbers agreed the last time.
+    pub(super) agreed: &'a AtomicBool,
+}
+
+impl Wanted<'_> {
+    /// Where one waits for one's turn.
+    pub(super) fn locks(&self) -> String {
+        match self.speaks_kazoo() {
+            true => format!("{}-__lock__", self.path),
+            false => format!("{}/locks", self.path),
+        }
+    }
+
+    /// Where the permits are that are out.
+    pub(super) fn leases(&self) -> String {
+        match self.speaks_kazoo() {
+            true => self.path.to_owned(),
+            false => format!("{}/leases", self.path),
+        }
+    }
+
+    pub(super) fn speaks_kazoo(&self) -> bool {
+        self.locks.session.settings.dialect == Dialect::Kazoo
+    }
+}

@@ -1,0 +1,115 @@
+//! The first mistakes of new users of the program, and what it says.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use zklock::Client;
+
+use crate::program::{Lines, Zklock, command, embedded};
+use crate::support::fresh_path;
+
+#[track_caller]
+fn says(hosts: &str, args: &str, code: i32, message: &str) {
+    let mut command = command(hosts);
+    let ended = Zklock::spawn(command.args(args.split(' '))).end();
+    assert_eq!(ended.code, Some(code), "{args}: {}", ended.err);
+    assert_eq!(ended.err.trim_end(), format!("zklock: {message}"), "{args}");
+}
+
+#[test]
+fn a_command_without_dashes() {
+    let message = "write -- before the command: zklock run PATH -- echo ..; see zklock run --help";
+    says("127.0.0.1:1", "run /locks/x echo hi", 64, message);
+    says("127.0.0.1:1", "run -n /locks/x echo -n hi", 64, message);
+}
+
+#[test]
+fn a_path_without_a_slash_and_one_that_cannot_be() {
+    says(
+        embedded(),
+        "run locks/x -- true",
+        64,
+        "invalid value 'locks/x' for '<PATH>': write an absolute path such as /locks/nightly; see zklock --help",
+    );
+    says(
+        embedded(),
+        "list /a//b",
+        64,
+        r#"the path "/a//b" cannot name a lock: it has an empty part ('//')"#,
+    );
+}
+
+#[test]
+fn a_chroot_that_does_not_exist() {
+    let hosts = format!("{}/app", embedded());
+    says(
+        &hosts,
+        "list /locks/x",
+        70,
+        &format!("the chroot /app of {hosts} does not exist: create it"),
+    );
+}
+
+#[test]
+fn creators_without_credentials() {
+    says(
+        embedded(),
+        "--acl creator run /locks/x -- true",
+        64,
+        "--acl creator is for your credentials, and there are none: set ZKLOCK_AUTH or say --auth-file",
+    );
+}
+
+#[test]
+fn a_directory_of_locks_instead_of_a_lock() {
+    let path = fresh_path("directory");
+    let client = Client::connect(embedded()).unwrap();
+    let _held = [(); 2].map(|()| {
+        let below = format!("{path}/{}", fastrand::u32(..));
+        client.mutex(&below).unwrap().lock().unwrap()
+    });
+    let ended = Zklock::run(embedded(), &format!("list {path}"), "");
+    let begins = format!(
+        "zklock: {path} is no lock in use, and has 2 below it: list one, such as zklock list {path}/"
+    );
+    assert!(ended.err.starts_with(&begins), "{}", ended.err);
+    let ended = Zklock::run(embedded(), &format!("-v run {path}"), "true");
+    let said = format!("{path} has 2 nodes below it, which this does not lock");
+    assert!(ended.err.contains(&said), "{}", ended.err);
+}
+
+#[test]
+fn credentials_that_others_may_read() {
+    let file = std::env::temp_dir().join(format!("zklock-{:x}", fastrand::u64(..)));
+    fs::write(&file, "digest:ann:secret\n").unwrap();
+    let (name, path) = (file.display(), fresh_path("auth"));
+    let run = |strict: &str, mode| {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let args = format!("{strict}--auth-file {name} run {path}");
+        Zklock::run(embedded(), &args, "true")
+    };
+    let warning =
+        format!("zklock: other users may read the credentials in {name}: chmod 600 {name}\n");
+    let (warned, refused) = (run("", 0o644), run("--strict ", 0o640));
+    assert_eq!((warned.code, warned.err), (Some(0), warning.clone()));
+    assert_eq!((refused.code, refused.err), (Some(64), warning));
+    let private = run("--strict ", 0o600);
+    assert_eq!((private.code, private.err), (Some(0), String::new()));
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn a_server_that_others_can_reach() {
+    let mut command = command("");
+    let script = "exec \"$0\" serve --listen 0.0.0.0:0 2>&1";
+    let program = command.get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    let server = Lines::of(shell.args(["-c", script]).arg(program));
+    let said = [server.hear(), server.hear(), server.hear()];
+    assert!(
+        said.iter()
+            .any(|line| line.contains("whoever can reach 0.0.0.0:0 can read, change and delete")),
+        "{said:?}"
+    );
+    drop(command.arg("--version").status());
+}

@@ -1,0 +1,221 @@
+//! The first mistakes of new users, and the message each of them gets: it names the thing, the
+//! place and the next step.
+
+use std::time::Duration;
+
+use zklock::embedded::Server;
+use zklock::{Acl, Client, Error, LockOptions, Mutex, Result};
+
+/// The message of something that fails, without what differs from run to run.
+#[track_caller]
+fn said<T>(result: Result<T>) -> String {
+    let message = match result {
+        Ok(_) => panic!("it was no mistake"),
+        Err(error) => error.to_string(),
+    };
+    mask(&message)
+}
+
+/// Replaces node names and numbers of ports.
+fn mask(text: &str) -> String {
+    let words = text.split(' ').map(|word| match word.rsplit_once("/_c_") {
+        Some((dir, _)) => format!("{dir}/#"),
+        None => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn connect(hosts: &str) -> Result<Client> {
+    let limit = Duration::from_millis(100);
+    Client::builder(hosts).connect_timeout(limit).connect()
+}
+
+#[test]
+fn a_wrong_list_of_servers() {
+    for (hosts, message) in [
+        (
+            "",
+            r#"cannot read the servers "": it names no server; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:2181:3",
+            r#"cannot read the servers "zk1:2181:3": "zk1:2181:3" needs brackets if it is an IPv6 address; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:zk2",
+            r#"cannot read the servers "zk1:zk2": "zk1:zk2" has a bad port; write host:port,host:port/chroot"#,
+        ),
+        (
+            "http://zk1:2181",
+            r#"cannot read the servers "http://zk1:2181": "http:" has no port after the colon; write host:port,host:port/chroot"#,
+        ),
+        (
+            "127.0.0.1:1",
+            "no ZooKeeper server gave a session within 100ms (127.0.0.1:1: Connection refused (os error 111)): check the host names and that the servers run",
+        ),
+    ] {
+        assert_eq!(said(connect(hosts)), message, "{hosts}");
+    }
+    let unknown = said(connect("no-such-host.invalid:2181"));
+    assert!(unknown.contains("no-such-host.invalid"), "{unknown}");
+}
+
+#[test]
+fn a_wrong_path() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    for (path, message) in [
+        (
+            "",
+            r#"the path "" cannot name a lock: it is empty; write an absolute path such as /locks/report"#,
+        ),
+        (
+            "locks/a",
+            r#"the path "locks/a" cannot name a lock: it does not begin with '/'"#,
+        ),
+        (
+            "/",
+            r#"the path "/" cannot name a lock: the root cannot be a lock; name a node below it"#,
+        ),
+        (
+            "/locks/",
+            r#"the path "/locks/" cannot name a lock: it ends with '/'"#,
+        ),
+        (
+            "/a//b",
+            r#"the path "/a//b" cannot name a lock: it has an empty part ('//')"#,
+        ),
+        (
+            "/a/../b",
+            r#"the path "/a/../b" cannot name a lock: it has a part that is '.' or '..'"#,
+        ),
+    ] {
+        assert_eq!(said(client.mutex(path)), message, "{path}");
+    }
+}
+
+#[test]
+fn a_wrong_argument() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let builder = || Client::builder(server.hosts());
+    assert_eq!(
+        said(client.semaphore("/s", 0)),
+        "the argument permits cannot be used: a semaphore needs at least one permit"
+    );
+    assert_eq!(
+        said(client.multi_lock([])),
+        "the argument paths cannot be used: a multi-lock needs at least one path"
+    );
+    assert_eq!(
+        said(builder().max_buffer(1024).connect()),
+        "the argument max_buffer cannot be used: it must be from 256 KiB to 512 MiB"
+    );
+    assert_eq!(
+        said(builder().acl(Acl::creator_all()).connect()),
+        "the argument acl cannot be used: it is for the creator's credentials, and there are none: add them with auth"
+    );
+    assert_eq!(
+        said(builder().auth("no-such-scheme", "x").connect()),
+        "the server refused the credentials and closed the session: check scheme and password"
+    );
+}
+
+#[test]
+fn a_lock_that_the_thread_has_already() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let twice = "this thread has the lock /m already and would wait for itself: drop that guard first (to read and then write, ask for write at once; to lock a mutex twice, use ReentrantMutex)";
+    let mutex = client.mutex("/m").unwrap();
+    let guard = mutex.lock().unwrap();
+    assert_eq!(said(mutex.lock()), twice);
+    assert_eq!(said(mutex.try_lock()), twice);
+    assert_eq!(said(client.reentrant_mutex("/m").unwrap().lock()), twice);
+    drop(guard);
+    let catalogue = client.rwlock("/r").unwrap();
+    let _reading = catalogue.read().unwrap();
+    assert_eq!(said(catalogue.write()), twice.replace("/m", "/r"));
+}
+
+#[test]
+fn two_kinds_of_lock_on_one_path() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let other = Client::connect(server.hosts()).unwrap();
+    let _held = client.mutex("/m").unwrap().lock().unwrap();
+    assert_eq!(
+        said(other.rwlock("/m").unwrap().read()),
+        "the contender /m/# looks like a mutex of this library, which would not wait for this client: use another path, or the same kind of lock on this one"
+    );
+    let _read = client.rwlock("/r").unwrap().read().unwrap();
+    assert_eq!(
+        said(other.mutex("/r").unwrap().lock()),
+        "the contender /r/# looks like a read-write lock of this library, which would not wait for this client: use another path, or the same kind of lock on this one"
+    );
+    let kazoo = Client::builder(server.hosts());
+    let kazoo = kazoo.dialect(zklock::Dialect::Kazoo).connect().unwrap();
+    assert_eq!(
+        said(kazoo.mutex("/m").unwrap().lock()),
+        "the contender /m/# looks like a mutex of this library, which would not wait for this client: use Dialect::Curator or another path"
+    );
+    let _permit = client.semaphore("/s", 2).unwrap().acquire().unwrap();
+    let disagrees = said(other.semaphore("/s", 3).unwrap().acquire());
+    let begins = "the semaphore /s has 2 permits for another client and 3 for this one, and ";
+    assert!(disagrees.starts_with(begins), "{disagrees}");
+}
+
+#[test]
+fn a_guard_that_is_dropped_at_once_and_a_limit_that_is_over() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex: Mutex = client.mutex("/m").unwrap();
+    // Not an error, and said by the docs of the guard: the lock is free again.
+    let _ = mutex.lock().unwrap();
+    assert!(mutex.try_lock().unwrap().is_some());
+    let past = LockOptions::new().deadline(std::time::Instant::now());
+    assert!(mutex.lock_with(past).unwrap().is_none());
+}
+
+#[test]
+fn a_client_that_is_closed_and_a_guard_that_outlives_it() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.mutex("/m").unwrap();
+    let guard = mutex.lock().unwrap();
+    client.close().unwrap();
+    assert_eq!(
+        said(guard.unlock()),
+        "the lock /m was lost because the client was closed: stop, another client may hold it"
+    );
+    assert_eq!(said(mutex.lock()), Error::Closed.to_string());
+    assert_eq!(
+        said(client.contenders("/m")),
+        "the client is closed: connect a new one"
+    );
+}
+
+#[test]
+fn a_chroot_that_does_not_exist() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(&format!("{}/app", server.hosts())).unwrap();
+    assert_eq!(
+        said(client.mutex("/m").unwrap().lock()),
+        "the server refused a request for /m: the chroot at the end of the servers' addresses does not exist; create it (-101)"
+    );
+}
+
+#[test]
+fn somebody_elses_lock() {
+    let server = Server::start().unwrap();
+    let user = |name: &str| {
+        let builder = Client::builder(server.hosts()).auth("digest", name.as_bytes());
+        builder.acl(Acl::creator_all()).connect().unwrap()
+    };
+    drop(user("jo:x").mutex("/m").unwrap().lock().unwrap());
+    let other = Client::connect(server.hosts()).unwrap();
+    assert_eq!(
+        said(other.mutex("/m").unwrap().lock()),
+        "the access control list of /m does not allow what the lock needs: add credentials or change it"
+    );
+}

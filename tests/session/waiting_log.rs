@@ -1,0 +1,74 @@
+//! A waiter says what it waits for.
+
+use std::thread;
+use std::time::Duration;
+
+use zklock::Client;
+use zklock::embedded::Server;
+
+use crate::logs;
+use crate::support::worker::alone;
+use crate::support::{eventually, fresh_path};
+
+#[test]
+fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
+    alone(|| {
+        logs::keep();
+        let server = Server::start().unwrap();
+        let named = |note| {
+            let builder = Client::builder(server.hosts()).note(note);
+            builder.session_timeout(Duration::from_secs(4)).connect()
+        };
+        let (first, second) = (named("first").unwrap(), named("second").unwrap());
+        let (third, path) = (named("third").unwrap(), fresh_path("told"));
+        let holder = first.mutex(&path).unwrap().lock().unwrap();
+        let queued = |count| {
+            eventually("they are in the queue", || {
+                first.contenders(&path).unwrap().len() == count
+            });
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| drop(second.mutex(&path).unwrap().lock().unwrap()));
+            queued(2);
+            scope.spawn(|| drop(third.mutex(&path).unwrap().lock().unwrap()));
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(300));
+                drop(third.mutex(&path).unwrap().lock().unwrap());
+            });
+            queued(3);
+            thread::sleep(Duration::from_millis(600));
+            drop(holder);
+        });
+        let permits = first.semaphore("/s", 1).unwrap();
+        let permit = permits.acquire().unwrap();
+        let soon = Duration::from_millis(300);
+        assert!(permits.try_acquire_for(soon).unwrap().is_none());
+        drop(permit);
+
+        let told: Vec<_> = logs::take()
+            .into_iter()
+            .filter(|line| line.contains("waiting for"))
+            .map(|line| {
+                assert!(line.starts_with("INFO "), "{line}");
+                let text = line.split_once(": ").expect("a target").1;
+                // The host and the number of the process.
+                let mut words: Vec<_> = text.split(' ').collect();
+                if let Some(pid) = words.iter().position(|word| *word == "pid") {
+                    words.drain(pid - 1..pid + 2);
+                }
+                words.join(" ").replace(&path, "/m")
+            })
+            .collect();
+        let mut expected = [
+            "waiting for the lock /m, which (first) holds",
+            "waiting for the lock /m: 2 ahead, then (second)",
+            "waiting for the lock /m, which another thread of this client has",
+            "waiting for the lock /m, which (second) holds",
+            "waiting for a permit of /s: 1 must be given back first",
+        ]
+        .to_vec();
+        // The third one may find the lock free when it looks.
+        expected.retain(|line| !line.contains("(second) holds") || told.iter().any(|t| t == line));
+        assert_eq!(told, expected);
+    });
+}
