@@ -119,131 +119,23 @@
 //! A waiter keeps its place in the queue if the client reconnects to any server of the list
 //! before the session expires.
 //!
-//! # The two transports
+//! # Units and clocks
 //!
-//! [`Client::connect`] speaks ZooKeeper's protocol itself. [`Client::from_zookeeper`] is for
-//! programs that own a handle of the `zookeeper` crate; it is as safe, but does less, because the
-//! handle reports little. The table was measured with version 0.8.0 of the crate and ZooKeeper
-//! 3.8.0.
+//! All times are [`Duration`](std::time::Duration)s and [`Instant`](std::time::Instant)s. The
+//! validity of a lock is measured by a clock that goes on while the machine sleeps. Machines need
+//! not agree on the time of day; their clocks may differ in speed by one percent.
 //!
-//! | | [`Client::connect`] | [`Client::from_zookeeper`] | Why |
-//! |---|---|---|---|
-//! | connection lost and back in time | Suspect, then Held again | guards are Lost at once, waiters queue again | the crate ends after one reset of a busy connection, and does not report a *new* session |
-//! | network swallows packets | Suspect after T/3, Lost after T/2, both by the clock | the same, with a T of at most 4 s unless [`Client::from_zookeeper_within`] states what the servers grant; calls are given up after T, and the client with them | the crate blocks forever in `exists` and `close`, and reports no change |
-//! | watches after a reconnect | set again | set by new attempts only | the crate forgets them |
-//! | server refuses connections | tries again with growing pauses | the client ends | the crate reconnects 1,600 times a second, then ends for good |
-//! | one unknown host among good ones | a warning | there is no handle | the crate fails |
-//! | proof that the lock is held | one check-only transaction for all locks | a refused delete and a read, for each lock | the crate has no transactions |
-//! | uncontended lock | one round trip | three | the crate has no pipeline, and does not report the owner of a new node |
-//! | [`MultiLock`] | one transaction | in the order of paths, with roll-back | the crate has no transactions |
-//! | lost reply to a create | found again, after a `sync` | counts as a lost connection | the crate has no `sync` |
-//! | directories of locks | containers, which the server deletes when idle | stay | the crate sends the wrong request for containers |
-//! | [`Client::session_id`] | the server's | a number of this library's | the crate does not report it |
-//! | TLS, credentials, dialect, access control lists | [`Client::builder`] | the handle's credentials; defaults for the rest | |
-//! | background threads | two a client | five, and the crate's | |
+//! # More
 //!
-//! # Testing a batch job
-//!
-//! With the feature `embedded`, a ZooKeeper server runs inside the test: in memory, on a free
-//! port of the loopback interface, started in milliseconds. It misbehaves on request, so a
-//! test can show that a job stops when its lock is lost:
-//!
-//! ```toml
-//! [dev-dependencies]
-//! zklock = { version = "0.1", features = ["embedded"] }
-//! ```
-//!
-//! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::time::Duration;
-//! use zklock::embedded::Server;
-//! use zklock::{Client, GuardEvent, LockGuard};
-//!
-//! /// The job, under the guard of any lock.
-//! fn nightly(guard: &impl LockGuard, mut write: impl FnMut(u32)) -> zklock::Result<()> {
-//!     for page in 1..=5 {
-//!         guard.check()?;
-//!         write(page);
-//!     }
-//!     Ok(())
-//! }
-//!
-//! let server = Server::start()?;
-//! let (ours, other) = (Client::connect(server.hosts())?, Client::connect(server.hosts())?);
-//! let guard = ours.mutex("/locks/nightly")?.lock()?;
-//!
-//! // The session expires while the job writes page 2.
-//! let mut pages = Vec::new();
-//! let ended = nightly(&guard, |page| {
-//!     pages.push(page);
-//!     if page == 2 {
-//!         server.expire_session(ours.session_id());
-//!         while guard.events().recv() != Ok(GuardEvent::Lost) {}
-//!     }
-//! });
-//!
-//! assert!(ended.unwrap_err().is_lost());
-//! assert_eq!(pages, [1, 2]);
-//! // Another client gets the lock, with a higher token.
-//! let next = other.mutex("/locks/nightly")?.try_lock_for(Duration::from_secs(10))?;
-//! assert!(guard.fencing_token() < next.expect("it is free").fencing_token());
-//! assert!(guard.unlock().is_err());
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A connection that breaks and comes back costs no lock. The guard's
-//! [`events`](MutexGuard::events) show it, and a test can wait for them instead of sleeping:
-//!
-//! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use zklock::embedded::Server;
-//! # use zklock::{Client, GuardEvent};
-//! let server = Server::start()?;
-//! let client = Client::connect(server.hosts())?;
-//! let guard = client.mutex("/locks/nightly")?.lock()?;
-//!
-//! server.disconnect_all();
-//! assert_eq!(guard.events().recv(), Ok(GuardEvent::Suspect));
-//! guard.check()?; // not confirmed, but still held
-//! assert_eq!(guard.events().recv(), Ok(GuardEvent::Held));
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! The job does not start on a second machine while it runs on the first:
-//!
-//! ```
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # use zklock::embedded::Server;
-//! # use zklock::Client;
-//! let server = Server::start()?;
-//! let (first, second) = (Client::connect(server.hosts())?, Client::connect(server.hosts())?);
-//! let running = first.mutex("/locks/nightly")?.lock()?;
-//! assert!(second.mutex("/locks/nightly")?.try_lock()?.is_none());
-//!
-//! drop(running);
-//! drop(second.mutex("/locks/nightly")?.lock()?);
-//! first.close()?; // waits for the server, unlike a drop
-//! second.close()?;
-//! assert!(!server.nodes().iter().any(|node| node.contains("-lock-"))); // no ghost
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! The module `embedded` lists all faults: refuse, blackhole, delay, lose a reply, and more.
-//! Short session timeouts make tests fast; set them with `Server::builder().tick(..)` and
-//! [`ClientBuilder::session_timeout`].
-//!
-//! # Clocks and units
-//!
-//! All times are [`Duration`](std::time::Duration)s and
-//! [`Instant`](std::time::Instant)s. The validity of a lock is measured by a clock that goes on
-//! while the machine sleeps (`CLOCK_BOOTTIME` on Linux). Machines need not agree on the time of
-//! day: the ensemble measures how long a session lives, and each machine how long its guards are
-//! valid, from the moment at which the last confirmed check was *sent*, and from an earlier
-//! message that had reached the leader by then. Their clocks may differ in speed by one percent;
-//! `docs/guarantees.md` derives the rule and states its conditions.
+//! | Page | About |
+//! |---|---|
+//! | [`guide::coming_from`] | flock, Curator, kazoo, ShedLock, Redlock: what is called what, what differs |
+//! | [`guide::nightly`] | a job that runs once a night |
+//! | [`guide::standby`] | one active process, others that stand by |
+//! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
+//! | [`guide::names`] | host names, DNS, changing servers, chroots |
+//! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |
+//! | [`guide::transports`] | a client of one's own, or a handle of the `zookeeper` crate |
 //!
 //! # Features
 //!
@@ -264,6 +156,8 @@ mod client;
 mod contender;
 mod error;
 mod guard;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod metrics;
 mod multi_lock;
 mod mutex;
