@@ -82,7 +82,8 @@ fn lose_to_the_next(hosts: &str, path: &str, log: &Log, first: Zklock, lose: imp
     let first = first.end();
     assert_eq!(first.code, Some(75), "{}", first.err);
     assert_eq!(log.writers("beat"), 0);
-    assert_eq!(next.end().code, Some(0));
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
     assert!(log.is_still());
 }
 

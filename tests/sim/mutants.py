@@ -199,8 +199,8 @@ MUTANTS = [
         "guards-outlive-a-close",
         "guards are not told at once that their session is over",
         "src/transport/session_validity.rs",
-        "        self.over.store(true, Ordering::Release);\n",
-        "",
+        "        self.over.settle(why);\n",
+        "        let _ = why;\n",
     ),
     # The heartbeat and the leases.
     (
@@ -298,19 +298,20 @@ MUTANTS = [
         "limit-begins-anew",
         "the limit of a call begins anew when it waits for a connection",
         "src/session/caller.rs",
-        "            if limit.recv(&changes) == Err(LimitReached) {\n",
+        "            match limit.wait_any_for(pause, &[&changes]) {\n",
         "            let left = |until: std::time::Instant| {\n"
         "                until.saturating_duration_since(crate::system::clock::now()) + limit.spent()\n"
         "            };\n"
         "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
         "            let limit = &Limit::new(anew, None);\n"
-        "            if limit.recv(&changes) == Err(LimitReached) {\n",
+        "            match limit.wait_any_for(pause, &[&changes]) {\n",
         "            let left = |until: std::time::Instant| {{\n"
         "                until.saturating_duration_since(crate::system::clock::now()) + limit.spent()\n"
         "            }};\n"
         "            let anew = limit.deadline().map(left).map(crate::time::limit::from_now);\n"
-        "            let anew = if {mutant} {{ Limit::new(anew, None) }} else {{ limit.clone() }};\n"
-        "            if anew.recv(&changes) == Err(LimitReached) {{\n",
+        "            let anew = &Limit::new(anew, None);\n"
+        "            let limit = if {mutant} {{ anew }} else {{ limit }};\n"
+        "            match limit.wait_any_for(pause, &[&changes]) {{\n",
     ),
     # The line of threads.
     (

@@ -287,7 +287,7 @@ impl Plan {
             let lasts = rng.u64(timeout + 1..4 * timeout);
             // The last client is in time for what the others lose.
             for client in 0..plan.clients.len() - 1 {
-                let most = timeout * rng.u64(20..48) / 100;
+                let most = timeout * rng.u64(30..65) / 100;
                 let what = What::Slow { client, most };
                 plan.troubles.push(Trouble { at, lasts, what });
             }
