@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::connection::{Connection, ConnectionNo, Output, Phase};
+use super::connection::{Arrival, Connection, ConnectionNo, Output, Phase};
 use super::message::{Ask, Deed, Message, Origin, Towards};
 use super::server::Role;
 use super::state::{Ensemble, Event};
@@ -160,6 +160,7 @@ impl Ensemble {
     }
 
     fn attach(&mut self, number: ConnectionNo, server: usize, session: i64) {
+        self.note_arrival(session, Arrival::Handshake);
         self.servers[server].clients.insert(session, number);
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.session = session;
@@ -228,6 +229,9 @@ impl Ensemble {
 
     /// Has the leader put something into the log.
     pub(super) fn order(&mut self, server: usize, ask: Ask) {
+        if let Deed::Write(_) = ask.deed {
+            self.note_arrival(ask.session, Arrival::Write);
+        }
         match &self.servers[server].role {
             Role::Leading(_) => self.propose(server, server, ask),
             Role::Following(following) => {

@@ -17,6 +17,17 @@ pub enum Output {
     Closed,
 }
 
+/// What a client has sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arrival {
+    /// The first frame of a connection.
+    Handshake,
+    /// A request for the leader, which the server sends there.
+    Write,
+    /// Any other frame, such as a ping.
+    Other,
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) server: usize,

@@ -42,7 +42,7 @@ mod schedule;
 mod tests;
 
 pub use self::config::EnsembleConfig;
-pub use self::connection::{ConnectionNo, Output};
+pub use self::connection::{Arrival, ConnectionNo, Output};
 pub use self::fault::Fault;
 pub use self::history::{Change, SessionEnd, What};
 pub use self::state::Ensemble;

@@ -1,6 +1,6 @@
 //! How the requests of a client are answered, in their order.
 
-use super::connection::{ConnectionNo, Pending, Work, read_request};
+use super::connection::{Arrival, ConnectionNo, Pending, Work, read_request};
 use super::history::SessionEnd;
 use super::message::{Ask, Deed, Message, Origin, Towards};
 use super::state::Ensemble;
@@ -110,6 +110,7 @@ impl Ensemble {
         };
         let (server, session) = (connection.server, connection.session);
         let timeout_ms = connection.timeout_ms;
+        self.note_arrival(session, Arrival::Other);
         let now_ms = self.leader_ms(server);
         let node = &mut self.servers[server];
         let Some(leading) = node.leading() else {

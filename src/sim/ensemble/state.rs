@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::config::EnsembleConfig;
-use super::connection::{Connection, ConnectionNo, Output};
+use super::connection::{Arrival, Connection, ConnectionNo, Output};
 use super::history::Change;
 use super::message::{Link, LinkNo, Towards};
 use super::server::ServerNode;
@@ -37,6 +37,8 @@ pub struct Ensemble {
     pub(super) late_pings: Duration,
     /// Whom to elect, if no other knows more.
     pub(super) favourite: Option<usize>,
+    /// When what of each session came to a server.
+    pub(super) arrivals: BTreeMap<i64, Vec<(Duration, Arrival)>>,
 }
 
 /// What is to happen, by time and then in the order in which it was planned.
@@ -151,6 +153,7 @@ impl Ensemble {
             output: Vec::new(),
             history: Vec::new(),
             recorded: 0,
+            arrivals: BTreeMap::new(),
             epoch: 0,
             latest_connection: 0,
             latest_link: 0,
@@ -189,6 +192,16 @@ impl Ensemble {
     /// Returns the sessions that are committed and have not ended.
     pub fn sessions(&self) -> Vec<i64> {
         self.best_informed().sessions.keys().copied().collect()
+    }
+
+    /// Returns when what of a session came to a server, whatever became of it.
+    pub fn arrivals(&self, session: i64) -> &[(Duration, Arrival)] {
+        self.arrivals.get(&session).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn note_arrival(&mut self, session: i64, what: Arrival) {
+        let all = self.arrivals.entry(session).or_default();
+        all.push((self.now, what));
     }
 
     /// Returns the leader that a quorum can reach.

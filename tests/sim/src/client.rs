@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use zklock::sim::ensemble::Arrival;
 use zklock::sim::{self, channel};
 use zklock::{Acl, Client, Error, GuardState, LockGuard, LockOptions, Result};
 
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::ops::TIMEOUT;
 use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
+use crate::troubles;
 
 /// How many permits the semaphore has.
 const PERMITS: usize = 2;
@@ -121,6 +123,7 @@ struct Actor {
     closed: Arc<Mutex<Option<Duration>>>,
     /// No thread of the run ever stands still.
     steady: bool,
+    timeout: Duration,
 }
 
 /// Every so many calls of a client one is cancelled when another gives its lock up.
@@ -145,6 +148,7 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
         cancels: Arc::default(),
         closed: Arc::default(),
         steady: plan.is_steady(),
+        timeout: ms(plan.timeout),
     };
     let threads: Vec<_> = mine
         .threads
@@ -174,7 +178,7 @@ pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journa
     };
     for thread in threads.into_iter().chain(closer) {
         if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
+            resume_unwind(panic);
         }
     }
     // What is left on the servers has to go while the session is alive.
@@ -244,7 +248,8 @@ impl Actor {
                     actor.hold(op, hold, &guard);
                     actor.give_up(op, guard, Release::Unlock);
                 });
-                thread.expect("a thread").join().expect("no panic");
+                let ended = thread.expect("a thread").join();
+                ended.unwrap_or_else(|panic| resume_unwind(panic));
             }
             _ => self.hold_and_give_up(op, step, guard),
         }
@@ -511,7 +516,22 @@ impl Actor {
         }
     }
 
+    /// A proof counts from its sending, which is before it comes to a server; and a message that
+    /// the leader has heard of, too.
+    fn is_not_trusted_for_too_long<G: LockGuard>(&self, op: usize, guard: &G) {
+        let session = self.client.session_id();
+        let (now, valid_for) = (sim::elapsed(), guard.valid_for());
+        let most = most_trust(session, self.timeout);
+        assert!(
+            valid_for.is_zero() || now + valid_for <= most || self.client.session_id() != session,
+            "{} (operation {op}) trusts its lock until {:?}, and what it has sent supports {most:?}",
+            self.who,
+            now + valid_for,
+        );
+    }
+
     fn is_valid<G: LockGuard>(&self, op: usize, guard: &G) -> bool {
+        self.is_not_trusted_for_too_long(op, guard);
         let asked = sim::elapsed();
         let valid = guard.check().is_ok();
         match valid {
@@ -553,6 +573,21 @@ fn on_purpose(panic: Box<dyn std::any::Any + Send>) {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     if text.as_deref() != Some(ON_PURPOSE) {
-        std::panic::resume_unwind(panic);
+        resume_unwind(panic);
     }
+}
+
+/// Until when a lock may be trusted on the strength of what has come to the servers.
+fn most_trust(session: i64, timeout: Duration) -> Duration {
+    troubles::ensemble(|ensemble, _| {
+        let arrivals = ensemble.arrivals(session).iter().rev();
+        let write = arrivals.clone().find(|(_, what)| *what == Arrival::Write);
+        let write = write.map_or(Duration::ZERO, |(at, _)| *at);
+        let heard_of = arrivals.clone().find(|(at, what)| match what {
+            Arrival::Handshake => *at <= write,
+            _ => *at + timeout * 7 / 20 <= write,
+        });
+        let touched = heard_of.map_or(Duration::ZERO, |(at, _)| *at);
+        (write + timeout / 2).min(touched + timeout - timeout / 100)
+    })
 }
