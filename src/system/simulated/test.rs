@@ -98,10 +98,12 @@ pub fn thaw(process: usize) {
 /// As [`freeze`], while the process's plain clock and its timeouts stand still too, as when
 /// a machine sleeps.
 pub fn suspend(process: usize, time: Duration) {
-    freeze(process, time);
     let here = here();
+    let before = here.state().processes[process].frozen_until;
+    freeze(process, time);
     let mut state = here.state();
-    let time = time.as_nanos() as u64;
+    // One that sleeps already sleeps on, and does not sleep twice.
+    let time = state.processes[process].frozen_until - before.max(state.now);
     state.processes[process].suspended += time;
     for task in &mut state.tasks {
         if task.process == process

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex};
 use super::thread::{current, park, sleep};
-use super::{Choice, Options, all_orders, channel, elapsed, run, spawn};
+use super::{Choice, Options, all_orders, channel, elapsed, process, run, spawn, suspend};
 
 fn random(seed: u64) -> Options {
     Options {
@@ -128,6 +128,26 @@ fn a_thread_that_waits_past_the_layer_is_a_failure() {
     });
     let reason = failure.expect_err("nobody has the baton").reason;
     assert!(reason.contains("outside of the simulation"), "{reason}");
+}
+
+#[test]
+fn a_machine_that_sleeps_already_does_not_sleep_twice() {
+    let ms = Duration::from_millis;
+    let report = run(random(1), move || {
+        let (number, sleeper) = process("sleeps", move || {
+            sleep(ms(1000));
+            elapsed()
+        });
+        sleep(ms(100));
+        suspend(number, ms(500)); // until 600
+        sleep(ms(100));
+        suspend(number, ms(100)); // until 300
+        sleep(ms(100));
+        suspend(number, ms(400)); // until 700
+        sleeper.join().unwrap()
+    });
+    let woke = report.unwrap().value;
+    assert!(ms(1600) <= woke && woke < ms(1601), "{woke:?}");
 }
 
 #[test]

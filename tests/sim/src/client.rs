@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use zklock::sim::ensemble::Arrival;
 use zklock::sim::{self, channel};
-use zklock::{Acl, Client, Error, GuardState, LockGuard, LockOptions, Result};
+use zklock::{Acl, Client, Error, FencingToken, GuardState, LockGuard, LockOptions, Result};
 
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::ops::TIMEOUT;
@@ -232,12 +232,7 @@ impl Actor {
         }
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || mutex.lock_with(options));
-        let Some(guard) = self.granted(op, taken, |guard| {
-            (
-                vec![guard.fencing_token().get()],
-                vec![guard.node().to_owned()],
-            )
-        }) else {
+        let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
         match step.end {
@@ -260,12 +255,7 @@ impl Actor {
         let mutex = self.client.reentrant_mutex(path).expect("a mutex");
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || mutex.lock_with(options));
-        let Some(guard) = self.granted(op, taken, |guard| {
-            (
-                vec![guard.fencing_token().get()],
-                vec![guard.node().to_owned()],
-            )
-        }) else {
+        let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
         // Held already, unless it was lost: neither waits.
@@ -287,12 +277,7 @@ impl Actor {
         let lock = self.client.rwlock(path).expect("a lock");
         let (op, options) = self.request(Kind::Read, &[path], step);
         let taken = self.call(op, || lock.read_with(options));
-        if let Some(guard) = self.granted(op, taken, |guard| {
-            (
-                vec![guard.fencing_token().get()],
-                vec![guard.node().to_owned()],
-            )
-        }) {
+        if let Some(guard) = self.granted(op, taken, token_and_node) {
             self.hold_and_give_up(op, step, guard);
         }
     }
@@ -303,12 +288,7 @@ impl Actor {
         let asked = sim::elapsed();
         let (op, options) = self.request(Kind::Exclusive, &[path], step);
         let taken = self.call(op, || lock.write_with(options));
-        let Some(guard) = self.granted(op, taken, |guard| {
-            (
-                vec![guard.fencing_token().get()],
-                vec![guard.node().to_owned()],
-            )
-        }) else {
+        let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
         if !matches!(step.end, Release::Sent) {
@@ -348,8 +328,7 @@ impl Actor {
             .expect("a semaphore");
         let (op, options) = self.request(Kind::Permit(PERMITS), &[path], step);
         let taken = self.call(op, || semaphore.acquire_with(options));
-        let seen = |guard: &zklock::Permit| (Vec::new(), vec![guard.node().to_owned()]);
-        if let Some(guard) = self.granted(op, taken, seen) {
+        if let Some(guard) = self.granted(op, taken, token_and_node) {
             self.hold_and_give_up(op, step, guard);
         }
     }
@@ -575,6 +554,12 @@ fn on_purpose(panic: Box<dyn std::any::Any + Send>) {
     if text.as_deref() != Some(ON_PURPOSE) {
         resume_unwind(panic);
     }
+}
+
+/// What a guard of one lock shows.
+fn token_and_node<G: LockGuard>(guard: &G) -> (Vec<i64>, Vec<String>) {
+    let token = guard.fencing_token().map(FencingToken::get);
+    (token.into_iter().collect(), vec![guard.node().to_owned()])
 }
 
 /// Until when a lock may be trusted on the strength of what has come to the servers.
