@@ -65,10 +65,7 @@ pub struct MultiLock {
 /// ```
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
-    // Fields drop in this order: leave the queues first, then call the next threads.
-    raw: RawGuard,
-    turns: Vec<Turn>,
-    tokens: Vec<(String, FencingToken)>,
+    grant: MultiGrant,
     not_send: PhantomData<sync::MutexGuard<'static, ()>>,
 }
 
@@ -171,10 +168,9 @@ impl MultiLock {
         let taken = RawGuard::acquire_all(&self.locks.session, &self.paths, &mut request)?;
         Ok(taken.map(|(mut raw, tokens)| {
             raw.granted(request.limit.spent());
+            let tokens = self.paths.iter().cloned().zip(tokens).collect();
             MultiGuard {
-                raw,
-                turns,
-                tokens: self.paths.iter().cloned().zip(tokens).collect(),
+                grant: MultiGrant { raw, turns, tokens },
                 not_send: PhantomData,
             }
         }))
@@ -184,28 +180,31 @@ impl MultiLock {
 /// The guard of a [`MultiLock`] that may change threads; see [`MultiGuard::into_send`].
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct SendMultiGuard {
+    grant: MultiGrant,
+}
+
+/// What a guard has, whether it may change threads or not.
+struct MultiGrant {
     // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
     turns: Vec<Turn>,
     tokens: Vec<(String, FencingToken)>,
 }
 
-guard_methods!(MultiGuard, raw, common_token);
-guard_methods!(SendMultiGuard, raw, common_token);
+guard_methods!(MultiGuard, grant.raw, common_token);
+guard_methods!(SendMultiGuard, grant.raw, common_token);
 
 impl MultiGuard {
     /// Returns a token for each path, in alphabetical order of the paths.
     ///
     /// Each grows with every grant of its lock; see [`FencingToken`].
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        self.tokens
-            .iter()
-            .map(|(path, token)| (path.as_str(), *token))
+        self.grant.tokens()
     }
 
     /// Returns the full paths of the nodes that stand for the locks.
     pub fn nodes(&self) -> &[String] {
-        self.raw.nodes()
+        self.grant.raw.nodes()
     }
 
     /// Releases all mutexes and waits until the server confirms it.
@@ -217,7 +216,7 @@ impl MultiGuard {
     /// Fails with [`Error::Lost`] if one of them was lost before: another holder may have
     /// overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
-        release(self.raw, self.turns)
+        self.grant.release()
     }
 
     /// Turns the guard into one that may change threads.
@@ -225,29 +224,24 @@ impl MultiGuard {
     /// In exchange the mutexes no longer know their thread: a thread that has such a guard and
     /// locks one of them again waits for itself.
     pub fn into_send(self) -> SendMultiGuard {
-        let Self {
-            raw, turns, tokens, ..
-        } = self;
-        turns.iter().for_each(Turn::detach);
-        SendMultiGuard { raw, turns, tokens }
+        self.grant.turns.iter().for_each(Turn::detach);
+        SendMultiGuard { grant: self.grant }
     }
 
     fn common_token(&self) -> Option<FencingToken> {
-        common(&self.tokens)
+        self.grant.common_token()
     }
 }
 
 impl SendMultiGuard {
     /// As [`MultiGuard::tokens`].
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        self.tokens
-            .iter()
-            .map(|(path, token)| (path.as_str(), *token))
+        self.grant.tokens()
     }
 
     /// As [`MultiGuard::nodes`].
     pub fn nodes(&self) -> &[String] {
-        self.raw.nodes()
+        self.grant.raw.nodes()
     }
 
     /// As [`MultiGuard::unlock`].
@@ -256,11 +250,11 @@ impl SendMultiGuard {
     ///
     /// As [`MultiGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
-        release(self.raw, self.turns)
+        self.grant.release()
     }
 
     fn common_token(&self) -> Option<FencingToken> {
-        common(&self.tokens)
+        self.grant.common_token()
     }
 }
 
@@ -270,17 +264,22 @@ impl From<MultiGuard> for SendMultiGuard {
     }
 }
 
-fn release(raw: RawGuard, turns: Vec<Turn>) -> Result<()> {
-    let released = raw.release();
-    drop(turns);
-    released
-}
+impl MultiGrant {
+    fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+        let tokens = self.tokens.iter();
+        tokens.map(|(path, token)| (path.as_str(), *token))
+    }
 
-/// The token of all the locks, if it is the same.
-fn common(tokens: &[(String, FencingToken)]) -> Option<FencingToken> {
-    let (_, first) = tokens.first()?;
-    let same = tokens.iter().all(|(_, token)| token == first);
-    same.then_some(*first)
+    /// The token of all the locks, if it is the same.
+    fn common_token(&self) -> Option<FencingToken> {
+        let (_, first) = self.tokens.first()?;
+        let same = self.tokens.iter().all(|(_, token)| token == first);
+        same.then_some(*first)
+    }
+
+    fn release(self) -> Result<()> {
+        self.raw.release_before(self.turns)
+    }
 }
 
 impl fmt::Debug for MultiLock {

@@ -20,7 +20,7 @@ impl RawGuard {
         let nodes = all.iter().flat_map(|raw| raw.nodes().to_vec()).collect();
         let one_session = all.iter().all(|raw| raw.lease().session() == id);
         let stamps = all.iter().map(|raw| raw.lease().stamp());
-        let oldest = stamps.reduce(|one, other| Some(older(one?, other?)));
+        let oldest = stamps.reduce(|one, other| Some(one?.and(other?)));
         let stamp = oldest.flatten().filter(|_| one_session);
         let bounds = session.status.bounds(id);
         let lease = Lease::new(&path, nodes, id, bounds, stamp.unwrap_or(Stamp::NEVER));
@@ -29,13 +29,5 @@ impl RawGuard {
         joined.count_from(since);
         all.into_iter().for_each(Self::hand_over);
         Some(joined)
-    }
-}
-
-/// What two proofs say together: each is as true with an older touch, or send time.
-fn older(one: Stamp, other: Stamp) -> Stamp {
-    Stamp {
-        sent: one.sent.min(other.sent),
-        touched: one.touched.min(other.touched),
     }
 }

@@ -65,10 +65,7 @@ pub(crate) struct Grant {
 impl Grant {
     /// As [`RawGuard::release`]; the next thread comes in afterwards.
     pub(crate) fn release(self) -> Result<()> {
-        let Self { raw, turn } = self;
-        let released = raw.release();
-        drop(turn);
-        released
+        self.raw.release_before(self.turn)
     }
 }
 
@@ -309,6 +306,13 @@ impl RawGuard {
             }
         }
         Ok(())
+    }
+
+    /// As [`release`](Self::release); `rest` is given up afterwards.
+    pub(crate) fn release_before<T>(self, rest: T) -> Result<()> {
+        let released = self.release();
+        drop(rest);
+        released
     }
 
     /// The nodes are not there: the lock is lost.

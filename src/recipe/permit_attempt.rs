@@ -116,7 +116,8 @@ pub enum Action {
     /// Write our number into the semaphore's node if that has this version and this node of
     /// ours is in the line, in one transaction. If there was a number, it is this one.
     Write(String, i32, Option<u32>),
-    /// Go through the permits for one, or one more. It is of no use to go on when the place in the line is lost.
+    /// Go through the permits for one, or one more. It is of no use to go on when the place in
+    /// the line is lost.
     Permit,
     /// Tell whether the place in the line is still held, by the clock, and so are the permits but
     /// for the last.

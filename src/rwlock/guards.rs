@@ -101,10 +101,7 @@ impl RwLockReadGuard {
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: a writer may
     /// have changed what was read.
     pub fn unlock(self) -> Result<()> {
-        let Self { raw, entered, .. } = self;
-        let released = raw.release();
-        drop(entered);
-        released
+        self.raw.release_before(self.entered)
     }
 
     /// Turns the guard into one that may change threads.
@@ -153,10 +150,7 @@ impl RwLockWriteGuard {
     /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock was lost before: other
     /// holders may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
-        let Self { raw, entered, .. } = self;
-        let released = raw.release();
-        drop(entered);
-        released
+        self.raw.release_before(self.entered)
     }
 
     /// Turns the writer into a reader, so that other readers can enter. There is no gap: no

@@ -71,7 +71,7 @@ mod tests {
 
     /// Never has anything to read.
     #[derive(Debug)]
-    struct Parked;
+    pub(super) struct Parked;
 
     impl Transport for Parked {
         fn send(&self, _: Vec<Call>) {}

@@ -2,26 +2,10 @@
 
 use std::time::Duration;
 
+use super::tests::Parked;
 use super::*;
 use crate::system::channel::bounded;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
-use crate::transport::{Call, Capabilities, WatchId};
-
-/// Never has anything to read.
-#[derive(Debug)]
-struct Parked;
-
-impl Transport for Parked {
-    fn send(&self, _: Vec<Call>) {}
-
-    fn unwatch(&self, _: &str, _: WatchId) {}
-
-    fn capabilities(&self) -> Capabilities {
-        unreachable!("no test asks")
-    }
-
-    fn close(&self, _: Duration) {}
-}
 
 fn for_ever() -> Limit {
     Limit::new(None, None)
