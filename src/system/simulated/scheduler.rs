@@ -14,8 +14,11 @@ use super::state::{Key, State, Task, TaskState, text_of};
 
 /// How long, on the run's clock, threads may take to end after the test's own has.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// How long a thread may go on without a step, on the real clock.
-const STUCK: Duration = Duration::from_secs(5);
+/// How often the run is looked at, on the real clock.
+const LOOK: Duration = Duration::from_secs(1);
+/// At how many looks in a row no thread has made a step if one waits past the layer. Looks are
+/// counted instead of seconds: a machine that stops or starves the run does the same to the looks.
+const STUCK: u32 = 10;
 const STACK: usize = 512 * 1024;
 
 /// A run's settings.
@@ -218,18 +221,17 @@ impl World {
 
     /// A thread that waits past the layer has the baton, and nobody else goes on.
     fn await_the_end(&self, ended: &mpsc::Receiver<Outcome>) -> Outcome {
-        let mut steps = None;
-        loop {
-            match ended.recv_timeout(STUCK) {
+        let (mut steps, mut looks) = (None, 0);
+        while looks < STUCK {
+            match ended.recv_timeout(LOOK) {
                 Ok(outcome) => return outcome,
                 Err(RecvTimeoutError::Disconnected) => return Err("the run vanished".to_owned()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let before = steps.replace(self.state().steps);
-            if before == steps {
-                return Err("a thread waits for something outside of the simulation".to_owned());
-            }
+            looks = if before == steps { looks + 1 } else { 0 };
         }
+        Err("a thread waits for something outside of the simulation".to_owned())
     }
 
     fn end(&self, outcome: Outcome) {
