@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::lock::Locks;
 use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
@@ -15,6 +16,7 @@ use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::session::{CLOSE_LIMIT, Session};
+use crate::standby::Standby;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
 use crate::transport::session_state::{SessionEvent, SessionState};
@@ -226,6 +228,30 @@ impl Client {
     /// [`Error::BadArgument`] if there is no path.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
         MultiLock::new(&self.locks, paths)
+    }
+
+    /// Returns the job at `path`, which is run once a slot by one of any number of machines.
+    ///
+    /// Costs no I/O; the path is created when the job is run for the first time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    pub fn job(&self, path: &str) -> Result<Job> {
+        Job::new(&self.locks, path)
+    }
+
+    /// Returns a place among those who stand by at `path`, of whom one is active at a time.
+    ///
+    /// Costs no I/O; the path is created when the first one stands in line.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] if the path cannot name a lock.
+    #[doc(alias = "LeaderSelector")]
+    #[doc(alias = "election")]
+    pub fn standby(&self, path: &str) -> Result<Standby> {
+        Standby::new(&self.locks, path)
     }
 
     /// Lists the holders of the lock at `path` and its waiters, in the order of the queue.

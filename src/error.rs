@@ -117,10 +117,17 @@ pub enum Error {
     },
     /// The client was closed.
     Closed,
-    /// The server did not confirm the end of the session.
+    /// The server did not confirm in time what was asked for last: the end of the session, or of a
+    /// [`Job`](crate::Job)'s run.
     Unconfirmed {
         /// How long the client waited.
         limit: Duration,
+    },
+    /// The wait for a [`Job`](crate::Job) ended, at its limit or by a cancellation, and no client was
+    /// seen that runs it.
+    GaveUp {
+        /// The job's path.
+        path: String,
     },
     /// The system cannot start another thread, which a client needs.
     NoThread {

@@ -199,6 +199,22 @@ pub trait LockGuard: fmt::Debug {
 /// is, and the third names the method that returns its fencing token, if it has one.
 macro_rules! guard_methods {
     ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
+        $crate::guard::guard_views!($guard, $($raw).+);
+
+        $crate::guard::lock_guard!($guard $(, $token)?);
+
+        impl ::std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let token = $crate::LockGuard::fencing_token(self);
+                self.$($raw).+.describe(stringify!($guard), token, f)
+            }
+        }
+    };
+}
+
+/// Gives a guard, or what lends one, the methods that look at the lock.
+macro_rules! guard_views {
+    ($guard:ty, $($raw:ident).+) => {
         impl $guard {
             /// Returns `Ok` as long as no other client can have the lock.
             ///
@@ -263,15 +279,6 @@ macro_rules! guard_methods {
             /// several permits, the first one.
             pub fn node(&self) -> &str {
                 self.$($raw).+.node()
-            }
-        }
-
-        $crate::guard::lock_guard!($guard $(, $token)?);
-
-        impl ::std::fmt::Debug for $guard {
-            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                let token = $crate::LockGuard::fencing_token(self);
-                self.$($raw).+.describe(stringify!($guard), token, f)
             }
         }
     };
@@ -348,4 +355,5 @@ pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
 }
 
 pub(crate) use guard_methods;
+pub(crate) use guard_views;
 pub(crate) use lock_guard;

@@ -158,6 +158,7 @@ mod error;
 mod guard;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod job;
 mod metrics;
 mod multi_lock;
 mod mutex;
@@ -167,6 +168,7 @@ mod path;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
+mod standby;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -199,6 +201,7 @@ pub use crate::client::Client;
 pub use crate::contender::Contender;
 pub use crate::error::{Error, LostReason, Result};
 pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::job::{Job, JobOptions, Once, Outcome, Run, RunRecord};
 pub use crate::metrics::{Histogram, Metrics, Requests};
 pub use crate::multi_lock::{MultiGuard, MultiLock, SendMultiGuard};
 pub use crate::mutex::{Mutex, MutexGuard, SendGuard};
@@ -208,6 +211,7 @@ pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
 pub use crate::semaphore::{Permit, Semaphore};
+pub use crate::standby::{Standby, Term};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;
 pub use crate::transport::session_state::{SessionEvent, SessionState};

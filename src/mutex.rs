@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::guard::{FencingToken, finish_with, guard_methods};
-use crate::lock::raw_guard::Grant;
+use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
 use crate::options::LockOptions;
@@ -316,6 +316,10 @@ impl MutexGuard {
             abandoned,
             not_send: PhantomData,
         }
+    }
+
+    pub(crate) fn raw(&self) -> &RawGuard {
+        &self.grant.raw
     }
 
     /// Returns a number that grows with every grant of this lock by the server.

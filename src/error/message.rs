@@ -11,6 +11,7 @@ impl fmt::Display for Error {
             Self::Evicted { .. }
             | Self::Exhausted { .. }
             | Self::ForeignContender { .. }
+            | Self::GaveUp { .. }
             | Self::Lost { .. }
             | Self::Suspect { .. }
             | Self::WouldDeadlock { .. } => self.fmt_lock(f),
@@ -69,6 +70,10 @@ impl Error {
                     None => f.write_str("use another path, or the same kind of lock on this one"),
                 }
             }
+            Self::GaveUp { path } => write!(
+                f,
+                "the wait for the job {path} ended, and nobody was seen who runs it: call again"
+            ),
             Self::Exhausted { path, reason } => write!(
                 f,
                 "the sequence numbers under {path} are used up, and {reason}: delete the directory when it is idle"
@@ -134,7 +139,7 @@ impl Error {
                 ),
                 Self::Unconfirmed { limit } => write!(
                     f,
-                    "the server did not confirm the end of the session within {limit:?}: its locks are free when it has timed out"
+                    "the server did not confirm within {limit:?} what was asked for last: the locks of a session that was closed are free when it has timed out, and whether a job's run is done, its next call learns"
                 ),
                 Self::SessionExpired => {
                     f.write_str("the ZooKeeper session expired: every lock held through it is lost")
@@ -202,6 +207,7 @@ mod tests {
             Error::NoAuth { path: path() },
             Error::Closed,
             Error::Unconfirmed { limit },
+            Error::GaveUp { path: path() },
             Error::NoThread { reason: reason() },
             Error::SessionExpired,
             Error::Refused { path: path(), code: 0, text: "" },

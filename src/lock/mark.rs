@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::raw_guard::RawGuard;
+use super::raw_guard::{Closing, RawGuard};
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};
@@ -46,7 +46,7 @@ impl RawGuard {
         }
         let mut mark = Mark::new(self.token().get());
         let outcome = self.carry_out(&mut mark, tracking, dir, limit)?;
-        self.close_with(mark);
+        self.close_with(Closing::Mark(mark));
         match outcome {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
             Outcome::Gone => Ok(None),

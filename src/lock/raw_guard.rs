@@ -44,8 +44,7 @@ pub(crate) struct RawGuard {
     token: FencingToken,
     /// The number of the lease; taken when the nodes are given up.
     watched: Option<u64>,
-    /// Says what the release does besides deleting the node.
-    closing: Option<Mark>,
+    closing: Option<Closing>,
     /// The nodes are not to go before this.
     at_least_until: Option<Instant>,
     /// Where the threads wait that may inherit it, and how many may do so in a row.
@@ -54,12 +53,33 @@ pub(crate) struct RawGuard {
     since: Option<Instant>,
 }
 
+/// What a release writes into the directory, in the transaction that deletes the node.
+#[derive(Debug)]
+pub(crate) enum Closing {
+    /// What the mark says.
+    Mark(Mark),
+    /// This.
+    Data(Vec<u8>),
+    /// This, if the thread panics.
+    IfPanicking(Vec<u8>),
+}
+
 /// A lock, and the turn of the thread that waited for it.
 #[derive(Debug)]
 pub(crate) struct Grant {
     // Fields drop in this order: leave the queue first, then let the next thread in.
     pub(crate) raw: RawGuard,
     pub(crate) turn: Turn,
+}
+
+impl Closing {
+    fn data(&self, panics: bool, lost: bool) -> Option<&[u8]> {
+        match self {
+            Self::Mark(mark) => mark.closing(panics, lost),
+            Self::Data(data) => Some(data),
+            Self::IfPanicking(data) => Some(&data[..]).filter(|_| panics),
+        }
+    }
 }
 
 impl Grant {
@@ -147,8 +167,8 @@ impl RawGuard {
         self.heirs = None;
     }
 
-    /// Has the release do what the mark says.
-    pub(super) fn close_with(&mut self, closing: Mark) {
+    /// Has the release write this besides.
+    pub(crate) fn close_with(&mut self, closing: Closing) {
         self.closing = Some(closing);
     }
 
@@ -300,12 +320,24 @@ impl RawGuard {
         held?;
         for _ in 0..count {
             match endings.recv(&*self.session.transport, &limit) {
-                Ok(Ended::Deleted) => {}
+                Ok(Ended::Deleted | Ended::Presumed) => {}
                 Ok(Ended::GoneBefore) => return Err(self.found_gone()),
                 Err(LimitReached) => return Err(self.lease.lost()),
             }
         }
         Ok(())
+    }
+
+    /// Gives the nodes up, with this in the directory, and waits for the answer until the limit.
+    /// Returns whether that says so for certain.
+    ///
+    /// The server decides: whoever's node is there has held the lock to this moment, also if the
+    /// client could not know it.
+    pub(crate) fn release_writing(mut self, data: Vec<u8>, limit: &Limit) -> bool {
+        self.closing = Some(Closing::Data(data));
+        let endings = Mailbox::new();
+        self.give_up(Some(&endings.slot()));
+        endings.recv(&*self.session.transport, limit) == Ok(Ended::Deleted)
     }
 
     /// As [`release`](Self::release); `rest` is given up afterwards.
@@ -353,7 +385,7 @@ impl RawGuard {
         let release = Release {
             session: self.lease.session(),
             waiter,
-            closing: closing.and_then(|mark| mark.closing(panics, lost)),
+            closing: closing.and_then(|closing| closing.data(panics, lost)),
             not_before: self.at_least_until,
         };
         self.session.leases.end(watched);

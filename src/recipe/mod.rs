@@ -13,6 +13,7 @@
 //! - [`multi`] takes one into several queues at once,
 //! - [`permit_attempt`] gets one a permit, through the line in front of them,
 //! - [`downgrade`] makes a reader of a writer,
+//! - [`job`] runs something once, and [`journal`] says what was run,
 //! - [`mark`] tells a holder that its predecessor went without releasing,
 //! - [`overdue_holder`] says whom to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
@@ -35,6 +36,8 @@ pub mod belief;
 pub mod cleanup;
 pub mod dialect;
 pub mod downgrade;
+pub mod job;
+pub mod journal;
 pub mod mark;
 pub mod multi;
 pub mod name;

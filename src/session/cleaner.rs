@@ -82,8 +82,10 @@ pub(crate) struct Release<'a> {
 /// How a release ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
-    /// This client deleted the node.
+    /// This client deleted the node, and wrote what was to be written with that.
     Deleted,
+    /// The node is gone after a request whose answer was lost, or without what was to be written.
+    Presumed,
     /// The node was gone already.
     GoneBefore,
 }
@@ -110,7 +112,7 @@ impl PendingNode {
     fn postpone(&mut self, failure: Failure) -> Option<String> {
         if matches!(failure, Failure::Refused(_)) {
             // A mark that may not be written must not keep the node.
-            self.closing = None;
+            self.retried |= self.closing.take().is_some();
         }
         let (pause, why) = match failure {
             Failure::Lost => {
@@ -133,11 +135,15 @@ impl PendingNode {
 
     /// How the release ends if this answer to the deletion ends it.
     fn ended_by(&self, answered: &Answered) -> Ended {
-        match answered {
-            Ok(Reply::Multi(results)) if failure(results).is_some() => Ended::GoneBefore,
-            Ok(_) => Ended::Deleted,
-            Err(_) if self.retried => Ended::Deleted,
-            Err(_) => Ended::GoneBefore,
+        let deleted = match answered {
+            Ok(Reply::Multi(results)) if failure(results).is_none() => return Ended::Deleted,
+            Ok(Reply::Multi(_)) | Err(_) => false,
+            Ok(_) => true,
+        };
+        match self.retried {
+            true => Ended::Presumed,
+            false if deleted => Ended::Deleted,
+            false => Ended::GoneBefore,
         }
     }
 }

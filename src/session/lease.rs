@@ -254,6 +254,11 @@ impl Lease {
         self.send(GuardEvent::RevokeRequested);
     }
 
+    /// Whether another client has asked the holder to release the lock.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.life.revoke_requested.load(Ordering::Acquire)
+    }
+
     pub(crate) fn lost(&self) -> Error {
         Error::Lost {
             path: self.life.path.clone(),

@@ -16,6 +16,7 @@ mod first_mistakes;
 mod giving_up;
 mod guard_events;
 mod guards;
+mod jobs;
 mod killed_processes;
 mod known_bugs;
 mod least_hold_time;
@@ -30,6 +31,7 @@ mod repeated_locks;
 mod revocation;
 mod rwlock;
 mod semaphore;
+mod standby;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/transport.rs"]

@@ -1,0 +1,259 @@
+//! Carries a run out; [`Once`] decides.
+
+use std::sync::Arc;
+
+use super::record::RunRecord;
+use super::run::Run;
+use crate::contender::Contender;
+use crate::error::{Error, LostReason, Result};
+use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::lock::raw_guard::{Closing, Grant};
+use crate::lock::request::{Ahead, LockRequest, Queue};
+use crate::lock::{Locked, Locks, would_deadlock};
+use crate::recipe::attempt::Patience;
+use crate::recipe::dialect::Role;
+use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
+use crate::recipe::journal::{Journal, Outcome as Ending};
+use crate::session::Session;
+use crate::session::call_error::{CallError, refused};
+use crate::session::queries::Lasting;
+use crate::system::sync::Mutex;
+use crate::time::limit::Limit;
+
+/// One run of a job, and the way to it.
+pub(super) struct JobDriver<'a, 'q> {
+    locks: &'a Arc<Locks>,
+    path: &'a Arc<str>,
+    once: Once,
+    request: LockRequest<'q>,
+    /// The one that was nearest ahead when there was last news of the queue.
+    ahead: Arc<Mutex<Option<Ahead>>>,
+    grant: Option<Grant>,
+    /// The session of the lock.
+    session: i64,
+}
+
+impl<'a, 'q> JobDriver<'a, 'q> {
+    pub(super) fn new(
+        locks: &'a Arc<Locks>,
+        path: &'a Arc<str>,
+        wish: Wish,
+        mut request: LockRequest<'q>,
+    ) -> Self {
+        let ahead = Arc::<Mutex<Option<Ahead>>>::default();
+        let (seen, mut told) = (ahead.clone(), request.on_wait.take());
+        request.on_wait = Some(Box::new(move |ahead| {
+            *seen.lock() = Some(ahead.clone());
+            if let Some(told) = told.as_mut() {
+                told(ahead);
+            }
+        }));
+        Self {
+            locks,
+            path,
+            once: Once::new(wish),
+            request,
+            ahead,
+            grant: None,
+            session: 0,
+        }
+    }
+
+    /// Goes on until the work is to be done; returns how it ended otherwise.
+    pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
+        if !self.session().transport.capabilities().multi {
+            return Err(Error::Unsupported { what: "a job" });
+        }
+        loop {
+            let event = match self.once.action() {
+                Action::Run => return Ok(None),
+                Action::Finish(outcome) => return Ok(Some(outcome)),
+                action => self.step(action)?,
+            };
+            self.once.handle(event);
+        }
+    }
+
+    /// Does the work. A panic is written down as a failure.
+    pub(super) fn run<T, E>(
+        &mut self,
+        run: impl FnOnce(&Run<'_>) -> Result<T, E>,
+    ) -> Result<Result<T, E>> {
+        let panicked = self.once.panicked();
+        let (Some(grant), Some((this, before))) = (self.grant.as_mut(), self.once.run()) else {
+            return Err(self.lost());
+        };
+        if let Some(data) = panicked {
+            grant.raw.close_with(Closing::IfPanicking(data));
+        }
+        let this = Run {
+            raw: &grant.raw,
+            slot: &this.slot,
+            attempt: this.attempt,
+            retry_of: before.cloned().map(RunRecord::new),
+            message: Mutex::default(),
+        };
+        let done = run(&this);
+        let ending = match done {
+            Ok(_) => Ending::Done,
+            Err(_) => Ending::Failed,
+        };
+        let message = this.message.lock().take();
+        self.once.handle(Event::Ran(ending, message));
+        Ok(done)
+    }
+
+    /// Lets go, with the end of the run written down.
+    pub(super) fn end(&mut self) -> Result<()> {
+        // A server decides whether the run held to its end, as long as it knows of the session.
+        let timeout = self.session().status.snapshot().timeout;
+        self.request.limit = Limit::after(timeout);
+        loop {
+            let event = match self.once.action() {
+                Action::End(data) => self.write_end(data),
+                Action::Read => match self.read()? {
+                    Event::Cancel => return Err(Error::Unconfirmed { limit: timeout }),
+                    event => event,
+                },
+                Action::Finish(Outcome::Recorded) => return Ok(()),
+                Action::Finish(Outcome::Unconfirmed) => {
+                    return Err(Error::Unconfirmed { limit: timeout });
+                }
+                _ => return Err(self.lost()),
+            };
+            self.once.handle(event);
+        }
+    }
+
+    /// The one whose lock it was when the caller gave up, if somebody's.
+    pub(super) fn ahead(&self) -> Option<Contender> {
+        let Ahead {
+            nearest,
+            holds,
+            stat,
+            data,
+            ..
+        } = self
+            .ahead
+            .lock()
+            .clone()
+            .filter(|ahead| ahead.stat.czxid != 0)?;
+        Some(Contender::new(self.session(), nearest, holds, stat, &data))
+    }
+
+    fn step(&mut self, action: Action) -> Result<Event> {
+        match action {
+            Action::Read => self.read(),
+            Action::Line => self.line(),
+            Action::Write(data, version) => self.write(data, version),
+            // `begin` does not come here with these.
+            Action::Run | Action::End(_) | Action::Finish(_) => Ok(Event::Cancel),
+        }
+    }
+
+    fn read(&self) -> Result<Event> {
+        let mut caller = self.session().caller();
+        let (path, limit) = (&**self.path, &self.request.limit);
+        Ok(match caller.call(&Request::get(path), path, limit) {
+            Ok(Reply::Data { data, stat }) => Event::Data(data.into(), stat.version, stat.mtime),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
+            Ok(_) => Event::Cancel,
+            Err(error) => return error.or(path, Event::Cancel),
+        })
+    }
+
+    fn line(&mut self) -> Result<Event> {
+        self.grant = None;
+        let queue = Queue {
+            // A container would go when nobody queues, and the journal with it.
+            lasting: Lasting::Always(Journal::EMPTY),
+            ..Queue::of(self.path, Role::Exclusive)
+        };
+        let locked = self
+            .locks
+            .lock(self.path, &queue, false, &mut self.request)?;
+        let grant = match locked {
+            Some(Locked::Granted(grant)) => grant,
+            Some(Locked::Again(_)) => return Err(would_deadlock(self.path)),
+            None => {
+                return Ok(match self.request.patience {
+                    Patience::Tries if !self.request.limit.is_over() => Event::Taken,
+                    _ => Event::Cancel,
+                });
+            }
+        };
+        self.session = grant.raw.lease().session();
+        let token = grant.raw.token().get();
+        self.grant = Some(grant);
+        Ok(Event::Granted(token))
+    }
+
+    /// Writes if our node is still there.
+    fn write(&mut self, data: Vec<u8>, version: i32) -> Result<Event> {
+        let Some(grant) = &self.grant else {
+            return Ok(Event::Lost);
+        };
+        // Answers that had come were taken all the same; but a run is not to begin now.
+        if self.request.limit.is_over() {
+            return Ok(Event::Cancel);
+        }
+        let path = &**self.path;
+        let write = Request::Multi(vec![
+            Op::Check {
+                path: grant.raw.node().to_owned(),
+                version: -1,
+            },
+            Op::SetData {
+                path: path.to_owned(),
+                data: data.into(),
+                version,
+            },
+        ]);
+        match self
+            .session()
+            .caller()
+            .call(&write, path, &self.request.limit)
+        {
+            Ok(_) => Ok(Event::Written),
+            Err(CallError::Refused(ErrorCode::BAD_VERSION)) => Ok(Event::BadVersion),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) if self.is_same_session() => {
+                Err(Error::Evicted {
+                    node: grant.raw.node().to_owned(),
+                })
+            }
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(Event::Lost),
+            Err(CallError::Refused(code)) => Err(refused(path, code)),
+            Err(error) => error.or(path, Event::Cancel),
+        }
+    }
+
+    fn write_end(&mut self, data: Vec<u8>) -> Event {
+        let Some(Grant { raw, turn }) = self.grant.take() else {
+            return Event::Gone;
+        };
+        let recorded = raw.release_writing(data, &self.request.limit);
+        drop(turn);
+        match recorded {
+            true => Event::Recorded,
+            false => Event::Gone,
+        }
+    }
+
+    fn lost(&self) -> Error {
+        Error::Lost {
+            path: self.path.to_string(),
+            why: match self.is_same_session() {
+                true => LostReason::Evicted,
+                false => LostReason::SessionExpired,
+            },
+        }
+    }
+
+    fn is_same_session(&self) -> bool {
+        self.session().status.snapshot().session == self.session
+    }
+
+    fn session(&self) -> &'a Arc<Session> {
+        &self.locks.session
+    }
+}

@@ -1,0 +1,321 @@
+//! A job that is run once, by whichever machine is up.
+
+mod driver;
+mod options;
+mod record;
+mod run;
+
+use std::fmt;
+use std::result;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::driver::JobDriver;
+pub use self::options::JobOptions;
+pub use self::record::RunRecord;
+pub use self::run::Run;
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::jute::{Reply, Request};
+use crate::lock::Locks;
+use crate::recipe::attempt::Patience;
+use crate::recipe::job::{Due, Outcome as Ended, Wish};
+pub use crate::recipe::journal::Outcome;
+use crate::recipe::journal::{Journal, PastRun};
+
+/// How many bytes a slot may have.
+const LONGEST_SLOT: usize = 256;
+
+/// Something that is to be run once: a nightly report, an import a day, a migration.
+///
+/// A [`Mutex`](crate::Mutex) keeps two machines from running a job at the same time. It does not
+/// keep the second one from running it *after* the first. A job does: what has been run is
+/// written down on the servers, in the transaction that releases the lock. So either a run has
+/// held the lock to its end and its slot is done, or the slot is not done, and the next machine
+/// that waits or comes runs it.
+///
+/// What no lock service can promise is that the work itself happened once: a run that did its work
+/// and died before that transaction is run again, and learns it from [`Run::retry_of`]. Writes
+/// that must not happen twice, or late, are fenced with [`Run::fencing_token`].
+///
+/// The lock is the mutex of the same path: [`Client::contenders`](crate::Client::contenders) lists
+/// who runs the job and who waits, and every client that locks the path excludes with it. What is
+/// remembered is the data of the path's own node, in JSON, and at most some 20 KB. A node that was
+/// made by a lock keeps no such data, so the first to use the path must be a job.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::Once;
+///
+/// # fn report(_: i64) -> Result<u32, std::io::Error> { Ok(42) }
+/// let job = client.job("/jobs/nightly-report")?;
+/// match job.once("2026-11-22", |run| report(run.fencing_token().get()))? {
+///     Once::Done(rows) => println!("{rows} rows"),
+///     Once::DoneBefore(record) => println!("nothing to do: {record}"),
+///     other => println!("{other:?}"),
+/// }
+/// assert!(matches!(job.once("2026-11-22", |_run| report(0))?, Once::DoneBefore(_)));
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "cron")]
+#[doc(alias = "scheduler")]
+#[derive(Clone)]
+pub struct Job {
+    locks: Arc<Locks>,
+    path: Arc<str>,
+}
+
+/// What came of a call that runs a job once.
+///
+/// # Example
+///
+/// See [`JobOptions`].
+#[derive(Clone, Debug)]
+#[must_use = "the job may have failed, or not have been run"]
+pub enum Once<T, E> {
+    /// We ran it, held the lock to the end, and that is written down.
+    Done(T),
+    /// Somebody has run it before.
+    DoneBefore(RunRecord),
+    /// Somebody runs it, and we did not wait, or not for longer.
+    Running(Contender),
+    /// We ran it, and it returned an error: it is not done.
+    Failed(E),
+    /// It was begun as often as [`JobOptions::attempts`] allows; the last time so.
+    NoAttemptsLeft(RunRecord),
+}
+
+impl Job {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
+        crate::path::check(path)?;
+        Ok(Self {
+            locks: locks.clone(),
+            path: path.into(),
+        })
+    }
+
+    /// Runs the job for this slot, unless this slot or one above it is done.
+    ///
+    /// A slot is a text that grows from run to run, byte by byte: a date (`2026-11-22`), an RFC
+    /// 3339 time, a number with leading zeros. All machines must name the same slot for the same
+    /// run; their clocks decide nothing else.
+    ///
+    /// Blocks for one round trip if the slot is done. Otherwise it waits, in the order of arrival,
+    /// while another client runs the job, and runs it if that one fails; see
+    /// [`JobOptions::wait`]. A lost connection does not end the wait. When `run` has returned, it
+    /// blocks until the end is written down: for one round trip, and when the connection is lost
+    /// for two session timeouts at most.
+    ///
+    /// A run that returns an error, panics, loses its lock or dies is not done.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
+    /// control characters, and with [`Error::Unsupported`] if the path's node was made by a lock, or
+    /// on a handle of the `zookeeper` crate. After `run` it fails with [`Error::Lost`] if the lock was
+    /// lost before the end, and with [`Error::Unconfirmed`] if it could not be learned whether
+    /// the end was written down; the next call learns it. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock).
+    pub fn once<T, E>(
+        &self,
+        slot: &str,
+        run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
+    ) -> Result<Once<T, E>> {
+        self.once_with(slot, JobOptions::new(), run)
+    }
+
+    /// As [`once`](Self::once), as the `options` say.
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and nobody was seen
+    /// who runs the job.
+    pub fn once_with<T, E>(
+        &self,
+        slot: &str,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
+    ) -> Result<Once<T, E>> {
+        let is_bad = |slot: &str| slot.is_empty() || slot.contains(char::is_control);
+        if is_bad(slot) || LONGEST_SLOT < slot.len() {
+            return Err(Error::BadArgument {
+                name: "slot",
+                rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22",
+            });
+        }
+        self.run(Due::Slot(slot.to_owned()), options, run)
+    }
+
+    /// Runs the job unless the last finished run began less than `every` ago, by the servers'
+    /// clock.
+    ///
+    /// No machine's own clock decides. Costs two writes more than [`once`](Self::once), because
+    /// only a transaction tells the servers' time. [`JobOptions::attempts`] counts for that long
+    /// after the last attempt. Blocks as [`once`](Self::once). Use one of the two for a job: a run of
+    /// the one does not count as a slot of the other.
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    pub fn at_most_every<T, E>(
+        &self,
+        every: Duration,
+        run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
+    ) -> Result<Once<T, E>> {
+        self.at_most_every_with(every, JobOptions::new(), run)
+    }
+
+    /// As [`at_most_every`](Self::at_most_every), as the `options` say.
+    ///
+    /// # Errors
+    ///
+    /// As [`once_with`](Self::once_with).
+    pub fn at_most_every_with<T, E>(
+        &self,
+        every: Duration,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
+    ) -> Result<Once<T, E>> {
+        let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
+        self.run(Due::Every(every), options, run)
+    }
+
+    /// Returns the last run that finished; `None` if none has.
+    ///
+    /// Blocks for one round trip, at most 15 s, also when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server refuses the request or does not answer in time, and with
+    /// [`Error::Unsupported`] if the path's node was made by a lock.
+    pub fn last(&self) -> Result<Option<RunRecord>> {
+        Ok(self.journal()?.done.map(RunRecord::new))
+    }
+
+    /// Returns the last run that failed, or that has begun and whose lock is free; `None` if there
+    /// is none.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn last_failure(&self) -> Result<Option<RunRecord>> {
+        let Journal {
+            failed, running, ..
+        } = self.journal()?;
+        let is_gone = |run: &PastRun| -> Result<bool> {
+            let contenders = self.locks.session.contenders(&self.path)?;
+            let mut holders = contenders.iter().filter(|contender| contender.holds());
+            Ok(holders.all(|holder| holder.token().get() != run.token))
+        };
+        let gone = match running {
+            // It may have ended since it was read.
+            Some(run) if is_gone(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
+                Some(run)
+            }
+            _ => None,
+        };
+        Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the path of the job.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn run<T, E>(
+        &self,
+        due: Due,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
+    ) -> Result<Once<T, E>> {
+        let session = &self.locks.session;
+        let patience = match options.waits {
+            true => Patience::Waits,
+            false => Patience::Tries,
+        };
+        let mut request = options.lock.request(session, patience);
+        if patience == Patience::Tries {
+            let timeout = session.status.snapshot().timeout;
+            request.limit = request
+                .limit
+                .until(crate::time::limit::from_now(timeout).into());
+        }
+        let card = session.settings.card.text(request.note.as_deref());
+        let wish = Wish {
+            due,
+            attempts: options.attempts,
+            owner: String::from_utf8_lossy(&card).into_owned(),
+        };
+        let mut driver = JobDriver::new(&self.locks, &self.path, wish, request);
+        if let Some(ended) = driver.begin()? {
+            return self.not_run(ended, &driver);
+        }
+        match driver.run(run)? {
+            Ok(value) => driver.end().map(|()| Once::Done(value)),
+            Err(error) => {
+                if let Err(second) = driver.end() {
+                    log::warn!("the failure of {} is not written down: {second}", self.path);
+                }
+                Ok(Once::Failed(error))
+            }
+        }
+    }
+
+    fn not_run<T, E>(&self, ended: Ended, driver: &JobDriver<'_, '_>) -> Result<Once<T, E>> {
+        match ended {
+            Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
+            Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
+            Ended::Unmarked => Err(self.unmarked()),
+            Ended::Taken => {
+                let contenders = self.locks.session.contenders(&self.path)?;
+                match contenders.into_iter().next() {
+                    Some(first) => Ok(Once::Running(first)),
+                    None => Err(self.gave_up()),
+                }
+            }
+            _ => driver
+                .ahead()
+                .map(Once::Running)
+                .ok_or_else(|| self.gave_up()),
+        }
+    }
+
+    fn journal(&self) -> Result<Journal> {
+        let read = self
+            .locks
+            .session
+            .read(&Request::get(&self.path), &self.path)?;
+        match read {
+            Some(Reply::Data { data, stat }) => {
+                let data: Vec<u8> = data.into();
+                Journal::parse(&data, stat.mtime).ok_or_else(|| self.unmarked())
+            }
+            _ => Ok(Journal::default()),
+        }
+    }
+
+    fn unmarked(&self) -> Error {
+        Error::Unsupported {
+            what: "a job at a path whose node was not made by a job: take another path, or delete the node when it is idle",
+        }
+    }
+
+    fn gave_up(&self) -> Error {
+        Error::GaveUp {
+            path: self.path.to_string(),
+        }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("Job", &[("path", &self.path)], f)
+    }
+}

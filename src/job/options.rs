@@ -1,0 +1,105 @@
+//! The options of a run.
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::options::{LockOptions, Waiting};
+use crate::system::channel::Receiver;
+
+/// How to wait for a run, and how often to begin it; for
+/// [`Job::once_with`](super::Job::once_with).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::{JobOptions, Once};
+///
+/// let job = client.job("/jobs/nightly-report")?;
+/// let options = JobOptions::new().wait(false).attempts(3);
+/// match job.once_with("2026-11-22", options, |_run| Ok::<_, String>(42))? {
+///     Once::Done(rows) => println!("{rows} rows"),
+///     Once::DoneBefore(record) => println!("done: {record}"),
+///     Once::Running(contender) => println!("under way: {contender:?}"),
+///     Once::Failed(error) => println!("{error}; the next one tries again"),
+///     Once::NoAttemptsLeft(record) => println!("given up: {record}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "options do nothing until they are passed to a job"]
+pub struct JobOptions<'a> {
+    pub(super) lock: LockOptions<'a>,
+    pub(super) waits: bool,
+    pub(super) attempts: u32,
+}
+
+impl<'a> JobOptions<'a> {
+    /// Options that wait as long as it takes, and count no attempts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether to wait while another client runs the job, to run it if that one fails. Without,
+    /// the call returns [`Once::Running`](super::Once::Running) at once. Defaults to yes.
+    pub fn wait(mut self, waits: bool) -> Self {
+        self.waits = waits;
+        self
+    }
+
+    /// When to stop waiting. Defaults to never.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.lock = self.lock.deadline(deadline);
+        self
+    }
+
+    /// Stops waiting when this has a message, or no sender any more. Defaults to never. It does
+    /// not end a run that has begun.
+    pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
+        self.lock = self.lock.cancel(cancel);
+        self
+    }
+
+    /// How often a slot is begun, at most, by all clients together; at least once. An attempt
+    /// counts from its beginning, so a run that takes its machine down counts too. Defaults to no
+    /// limit.
+    pub fn attempts(mut self, most: u32) -> Self {
+        self.attempts = most.max(1);
+        self
+    }
+
+    /// What the clients that wait are told, in place of the client's note.
+    pub fn note(mut self, text: &str) -> Self {
+        self.lock = self.lock.note(text);
+        self
+    }
+
+    /// Calls this whenever it is told what it waits for; see
+    /// [`LockOptions::on_wait`](crate::LockOptions::on_wait).
+    pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
+        self.lock = self.lock.on_wait(callback);
+        self
+    }
+}
+
+impl Default for JobOptions<'_> {
+    fn default() -> Self {
+        Self {
+            lock: LockOptions::new(),
+            waits: true,
+            attempts: u32::MAX,
+        }
+    }
+}
+
+impl fmt::Debug for JobOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobOptions")
+            .field("lock", &self.lock)
+            .field("wait", &self.waits)
+            .field("attempts", &self.attempts)
+            .finish()
+    }
+}

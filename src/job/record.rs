@@ -1,0 +1,104 @@
+//! What is remembered of a run.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::guard::FencingToken;
+use crate::owner::Owner;
+use crate::recipe::journal::{Outcome, PastRun};
+use crate::time::utc;
+
+/// What the servers remember of one run of a [`Job`](super::Job).
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let job = client.job("/jobs/nightly-report")?;
+/// job.once("2026-11-22", |_run| Ok::<_, std::io::Error>(()))?;
+/// let last = job.last()?.expect("it has run");
+/// assert_eq!(last.slot(), "2026-11-22");
+/// assert_eq!(last.owner().pid, Some(std::process::id()));
+/// println!("{last}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RunRecord {
+    run: PastRun,
+    owner: Owner,
+}
+
+impl RunRecord {
+    pub(super) fn new(run: PastRun) -> Self {
+        let owner = Owner::parse(run.owner.as_bytes());
+        Self { run, owner }
+    }
+
+    /// Returns the slot that was run; empty for a run of
+    /// [`at_most_every`](super::Job::at_most_every).
+    pub fn slot(&self) -> &str {
+        &self.run.slot
+    }
+
+    /// Returns the how many-th attempt at its slot the run was, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.run.attempt
+    }
+
+    /// Returns when the run began, by the servers' clock.
+    pub fn started(&self) -> SystemTime {
+        self.run.started.map_or(SystemTime::UNIX_EPOCH, time)
+    }
+
+    /// Returns when the run ended, by the servers' clock; `None` if nobody wrote it down.
+    pub fn ended(&self) -> Option<SystemTime> {
+        self.run.ended.map(time)
+    }
+
+    /// Returns the fencing token of the run's lock.
+    pub fn token(&self) -> FencingToken {
+        FencingToken::new(self.run.token)
+    }
+
+    /// Returns who ran it, as it describes itself.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Returns how the run ended.
+    pub fn outcome(&self) -> Outcome {
+        self.run.outcome
+    }
+
+    /// Returns what the run said of itself, with [`Run::set_message`](super::Run::set_message).
+    pub fn message(&self) -> Option<&str> {
+        self.run.message.as_deref()
+    }
+}
+
+impl fmt::Display for RunRecord {
+    /// Tells the run in a line, as `slot 2026-11-22, attempt 1, since 2026-11-22T01:00:00Z, on db1 pid 7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.slot().is_empty() {
+            write!(f, "slot {}, ", self.slot())?;
+        }
+        let started = utc::written(self.started());
+        write!(f, "attempt {}, since {started}", self.attempt())?;
+        if let Some(owner) = self.owner.named() {
+            write!(f, ", on {owner}")?;
+        }
+        match self.message() {
+            Some(message) => write!(f, ": {}", message.replace(char::is_control, "\u{fffd}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn time(milliseconds: i64) -> SystemTime {
+    let since = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+    let time = SystemTime::UNIX_EPOCH.checked_add(since);
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,61 @@
+//! A run that is under way.
+
+use std::fmt;
+
+use crate::guard::{FencingToken, guard_views};
+use crate::lock::raw_guard::RawGuard;
+use crate::system::sync::Mutex;
+
+use super::record::RunRecord;
+
+/// How many characters of a message are kept.
+const LONGEST_MESSAGE: usize = 512;
+
+/// A run of a [`Job`](super::Job), for the function that does the work.
+///
+/// It has what every guard has, except that it ends when the function returns.
+pub struct Run<'a> {
+    pub(super) raw: &'a RawGuard,
+    pub(super) slot: &'a str,
+    pub(super) attempt: u32,
+    pub(super) retry_of: Option<RunRecord>,
+    pub(super) message: Mutex<Option<String>>,
+}
+
+guard_views!(Run<'_>, raw);
+
+impl Run<'_> {
+    /// Returns the slot; empty in [`at_most_every`](super::Job::at_most_every).
+    pub fn slot(&self) -> &str {
+        self.slot
+    }
+
+    /// Returns the how many-th attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Returns the attempt before this one, which failed or died: what it began may be half done.
+    pub fn retry_of(&self) -> Option<&RunRecord> {
+        self.retry_of.as_ref()
+    }
+
+    /// Returns a number that grows with every run of this job.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.raw.token()
+    }
+
+    /// Has the run's record say this, such as how many rows it wrote or why it failed.
+    ///
+    /// The last message counts, and its first 512 characters. Costs no I/O: it is written with the
+    /// end of the run.
+    pub fn set_message(&self, text: &str) {
+        *self.message.lock() = Some(text.chars().take(LONGEST_MESSAGE).collect());
+    }
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.describe("Run", Some(self.raw.token()), f)
+    }
+}

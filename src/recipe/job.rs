@@ -1,0 +1,321 @@
+//! Runs a job once: at most one finished run a slot.
+//!
+//! ```text
+//!  Look ──► Line ──► Read ◄──► Touch (asks for the servers' time)
+//!   │        ▲        │  ▲
+//!   │ done   │ lost   ▼  │
+//!   │        └────── Begin
+//!   │                 │ begun, as Read sees
+//!   │ done, or no     ▼
+//!   │ attempts left  Run ──► End ──► Confirm ──► Finish(Done | Lost)
+//!   ▼
+//!  Finish(DoneBefore | NoAttemptsLeft)
+//!
+//!  Somebody holds the lock, and there is no wait: Finish(Taken).
+//!  Cancel, before the run: Finish(Gone).
+//! ```
+//!
+//! The lock decides who runs, and the [`Journal`] in the lock's directory what is left to run. A
+//! run is written down before it begins, if its node in the queue is there at that moment, and its
+//! end in the transaction that deletes the node. So a run is done if its holder held to the end,
+//! and one that is begun and whose lock is free has failed.
+//!
+//! Whoever reads the journal while it holds the lock sees what its predecessors wrote: it has seen
+//! their nodes gone, and they wrote in the same transaction.
+
+use std::mem;
+
+use super::journal::{Journal, Outcome as Ending, PastRun};
+
+/// The state machine.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Once {
+    wish: Wish,
+    state: State,
+}
+
+/// What is to be run.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Wish {
+    /// When it need not be run.
+    pub due: Due,
+    /// How often it is begun, at most.
+    pub attempts: u32,
+    /// Who runs it, as in the node of a contender.
+    pub owner: String,
+}
+
+/// When a run is due.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Due {
+    /// Until this slot, or one above it, is done.
+    Slot(String),
+    /// This long after the last finished run began, in milliseconds.
+    Every(i64),
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum State {
+    Look,
+    Line,
+    /// With the token of our lock, and whether the node's time of change is now.
+    Read(i64, bool),
+    Touch(i64, Journal, i32),
+    Begin(i64, Journal, i32),
+    Run(i64, Journal),
+    End(i64, Journal),
+    Confirm(i64),
+    Finish(Outcome),
+}
+
+/// What the driver is to do next.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Action {
+    /// Read the directory's data.
+    Read,
+    /// Let go of what there is, and go through the queue.
+    Line,
+    /// Write this into the directory if it has this version and our node is there, in one
+    /// transaction.
+    Write(Vec<u8>, i32),
+    /// Do the work.
+    Run,
+    /// Delete our node and write this into the directory, in one transaction.
+    End(Vec<u8>),
+    /// Stop: there is nothing more to do.
+    Finish(Outcome),
+}
+
+/// What the driver reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The directory has this data and this version, since then.
+    Data(Vec<u8>, i32, i64),
+    /// The directory is not there.
+    NoNode,
+    /// The lock is ours, with this token.
+    Granted(i64),
+    /// Somebody else has the lock.
+    Taken,
+    /// It is written.
+    Written,
+    /// The directory has another version.
+    BadVersion,
+    /// The lock was lost.
+    Lost,
+    /// The work has ended so, and says this of itself.
+    Ran(Ending, Option<String>),
+    /// Our node is deleted, and that is written.
+    Recorded,
+    /// Our node is gone, and with it that may be written.
+    Gone,
+    /// The caller gives up.
+    Cancel,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The run is written down as it ended.
+    Recorded,
+    /// The lock was lost before the run ended, and nothing is written down.
+    Lost,
+    /// The answer was lost, and others have run since: nobody knows which of the two it was.
+    Unconfirmed,
+    /// There is nothing to run.
+    DoneBefore(PastRun),
+    /// It was begun as often as it may be; the last time so.
+    NoAttemptsLeft(PastRun),
+    /// Somebody else has the lock.
+    Taken,
+    /// The directory is somebody else's.
+    Unmarked,
+    /// We gave up.
+    Gone,
+}
+
+impl Once {
+    /// A machine that wants this.
+    pub fn new(wish: Wish) -> Self {
+        // Only a transaction tells the time.
+        let state = match wish.due {
+            Due::Slot(_) => State::Look,
+            Due::Every(_) => State::Line,
+        };
+        Self { wish, state }
+    }
+
+    /// What the driver is to do next.
+    pub fn action(&self) -> Action {
+        match &self.state {
+            State::Look | State::Read(..) | State::Confirm(_) => Action::Read,
+            State::Line => Action::Line,
+            State::Touch(_, journal, version) | State::Begin(_, journal, version) => {
+                Action::Write(journal.text(), *version)
+            }
+            State::Run(..) => Action::Run,
+            State::End(_, journal) => Action::End(journal.text()),
+            State::Finish(outcome) => Action::Finish(outcome.clone()),
+        }
+    }
+
+    /// The run that is under way, and the one before it that it repeats.
+    pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
+        let State::Run(_, journal) = &self.state else {
+            return None;
+        };
+        let run = journal.running.as_ref()?;
+        let before = journal.failed.as_ref();
+        let repeats = |before: &&PastRun| 1 < run.attempt && before.slot == run.slot;
+        Some((run, before.filter(repeats)))
+    }
+
+    /// What the transaction that deletes our node writes if the work panics.
+    pub fn panicked(&self) -> Option<Vec<u8>> {
+        let State::Run(_, journal) = &self.state else {
+            return None;
+        };
+        let message = Some("it panicked".to_owned());
+        Some(journal.clone().end(Ending::Failed, message).text())
+    }
+
+    /// Takes in what came of the last action, or what happened meanwhile.
+    pub fn handle(&mut self, event: Event) {
+        let state = mem::replace(&mut self.state, State::Line);
+        self.state = match (state, event) {
+            (state @ State::Finish(_), _) => state,
+            (State::Run(token, journal), Event::Ran(ending, message)) => {
+                State::End(token, journal.end(ending, message))
+            }
+            (state @ State::Run(..), _) => state,
+            (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
+            (State::End(token, _), Event::Gone) => State::Confirm(token),
+            (State::Confirm(token), Event::Data(data, _, mtime)) => confirmed(token, &data, mtime),
+            (State::Confirm(_), Event::NoNode) => State::Finish(Outcome::Lost),
+            (state @ (State::End(..) | State::Confirm(_)), _) => state,
+            (_, Event::Cancel) => State::Finish(Outcome::Gone),
+
+            (State::Look, Event::NoNode) => State::Line,
+            (State::Look, Event::Data(data, _, mtime)) => self.looked(&data, mtime),
+            (State::Line, Event::Granted(token)) => State::Read(token, false),
+            (State::Line, Event::Taken) => State::Finish(Outcome::Taken),
+            (State::Read(token, now), Event::Data(data, version, mtime)) => {
+                self.read(token, &data, version, now.then_some(mtime), mtime)
+            }
+            (State::Touch(token, ..), Event::Written) => State::Read(token, true),
+            // Who wrote it may have been our own request, whose answer was lost.
+            (State::Begin(token, ..), Event::Written)
+            | (State::Touch(token, ..) | State::Begin(token, ..), Event::BadVersion) => {
+                State::Read(token, false)
+            }
+            // Nothing was begun: it is somebody else's turn, and ours again.
+            (
+                State::Read(..) | State::Touch(..) | State::Begin(..),
+                Event::Lost | Event::NoNode,
+            ) => State::Line,
+
+            // A question whose answer was lost is asked again, and a stale event changes
+            // nothing.
+            (state, _) => state,
+        };
+    }
+
+    /// Looks before there is a node of ours.
+    fn looked(&self, data: &[u8], mtime: i64) -> State {
+        let Some(journal) = Journal::parse(data, mtime) else {
+            return State::Finish(Outcome::Unmarked);
+        };
+        match self.done(&journal, None) {
+            Some(run) => State::Finish(Outcome::DoneBefore(run)),
+            None => State::Line,
+        }
+    }
+
+    /// Reads as the holder of the lock.
+    fn read(&self, token: i64, data: &[u8], version: i32, now: Option<i64>, mtime: i64) -> State {
+        let Some(mut journal) = Journal::parse(data, mtime) else {
+            return State::Finish(Outcome::Unmarked);
+        };
+        if journal
+            .running
+            .as_ref()
+            .is_some_and(|run| run.token == token)
+        {
+            return State::Run(token, journal);
+        }
+        journal.bury();
+        if now.is_none() && matches!(self.wish.due, Due::Every(_)) {
+            return State::Touch(token, journal, version);
+        }
+        if let Some(run) = self.done(&journal, now) {
+            return State::Finish(Outcome::DoneBefore(run));
+        }
+        let slot = match &self.wish.due {
+            Due::Slot(slot) => slot.clone(),
+            Due::Every(_) => String::new(),
+        };
+        let before = self.attempts(&journal, &slot, now);
+        if let Some(last) = journal
+            .failed
+            .as_ref()
+            .filter(|_| self.wish.attempts <= before)
+        {
+            return State::Finish(Outcome::NoAttemptsLeft(last.clone()));
+        }
+        let run = PastRun {
+            slot,
+            attempt: before.saturating_add(1),
+            token,
+            started: None,
+            ended: None,
+            outcome: Ending::Unknown,
+            owner: self.wish.owner.clone(),
+            message: None,
+        };
+        State::Begin(token, journal.begin(run), version)
+    }
+
+    /// The finished run for which there is nothing to run.
+    fn done(&self, journal: &Journal, now: Option<i64>) -> Option<PastRun> {
+        let done = journal.done.as_ref()?;
+        let stands = match &self.wish.due {
+            Due::Slot(slot) => *slot <= done.slot,
+            Due::Every(every) => now? < done.started?.saturating_add(*every),
+        };
+        stands.then(|| done.clone())
+    }
+
+    /// How often this was begun before.
+    fn attempts(&self, journal: &Journal, slot: &str, now: Option<i64>) -> u32 {
+        let count = journal.attempts.get(slot).copied().unwrap_or(0);
+        let last = journal.failed.as_ref().and_then(|run| run.started);
+        match (&self.wish.due, now, last) {
+            // The attempts of a time count for that long.
+            (Due::Every(every), Some(now), Some(last)) if last.saturating_add(*every) <= now => 0,
+            _ => count,
+        }
+    }
+}
+
+/// Reads, after our node went, whether its end was written down with that.
+fn confirmed(token: i64, data: &[u8], mtime: i64) -> State {
+    let Some(journal) = Journal::parse(data, mtime) else {
+        return State::Finish(Outcome::Unconfirmed);
+    };
+    let runs = [&journal.done, &journal.failed, &journal.running];
+    let runs = || runs.into_iter().flatten();
+    State::Finish(match () {
+        () if journal
+            .running
+            .as_ref()
+            .is_some_and(|run| run.token == token) =>
+        {
+            Outcome::Lost
+        }
+        () if runs().any(|run| run.token == token && run.outcome != Ending::Unknown) => {
+            Outcome::Recorded
+        }
+        () if runs().any(|run| run.token == token) => Outcome::Lost,
+        () => Outcome::Unconfirmed,
+    })
+}

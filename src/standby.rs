@@ -1,0 +1,256 @@
+//! One active process, and others that stand by.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::contender::Contender;
+use crate::error::{Error, Result};
+use crate::guard::{FencingToken, guard_views};
+use crate::lock::Locks;
+use crate::lock::raw_guard::RawGuard;
+use crate::mutex::{Mutex, MutexGuard};
+use crate::options::LockOptions;
+use crate::system::channel::Receiver;
+use crate::system::clock;
+use crate::time::limit::Limit;
+
+/// How long to stay out of the line after a first term that ended at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// A place among processes of which one is active, and the others take over when it ends.
+///
+/// A service that must run exactly once in a cluster runs on several machines, and all of them
+/// call [`run`](Self::run): one is let in, for a [`Term`], and the others wait in line. When its
+/// process ends, the next one is let in at once; when its machine dies or its network is cut, after
+/// the session timeout ([`ClientBuilder::session_timeout`](crate::ClientBuilder::session_timeout)).
+/// Two terms never both pass [`Term::check`].
+///
+/// It is the mutex of the same path, and excludes with what excludes with that: Curator's
+/// `LeaderSelector`, and with [`Dialect::Kazoo`](crate::Dialect::Kazoo) kazoo's `Election`.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use std::ops::ControlFlow;
+///
+/// # let mut batches = 3;
+/// client.standby("/services/importer")?.run(|term| {
+///     // Only one process in the cluster is here.
+///     while term.is_held() && !term.revoked() {
+/// #       batches -= 1;
+/// #       if batches == 0 { return ControlFlow::Break(()); }
+///         // .. a batch, with term.fencing_token() in each write
+///     }
+///     ControlFlow::Continue(()) // back in line
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "LeaderSelector")]
+#[doc(alias = "LeaderLatch")]
+#[doc(alias = "Election")]
+#[derive(Clone)]
+pub struct Standby {
+    locks: Arc<Locks>,
+    mutex: Mutex,
+    note: Option<String>,
+}
+
+/// A time during which this process is the active one.
+///
+/// It has what every guard has, except that it ends when the function returns.
+pub struct Term<'a> {
+    raw: &'a RawGuard,
+    number: u64,
+    resigned: AtomicBool,
+    limit: &'a Limit,
+}
+
+guard_views!(Term<'_>, raw);
+
+impl Standby {
+    pub(crate) fn new(locks: &Arc<Locks>, path: &str) -> Result<Self> {
+        Ok(Self {
+            locks: locks.clone(),
+            mutex: Mutex::new(locks, path)?,
+            note: None,
+        })
+    }
+
+    /// What the others are told of this one, in place of the client's note.
+    #[must_use]
+    pub fn note(mut self, text: &str) -> Self {
+        self.note = Some(text.to_owned());
+        self
+    }
+
+    /// Stands in line and calls `term` whenever it is this process's turn, until that returns
+    /// [`ControlFlow::Break`].
+    ///
+    /// Blocks all the while. When `term` returns, the lock is released and that is waited for, so
+    /// that the next one may be active. After [`ControlFlow::Continue`], and after a loss, it
+    /// stands in line again, at the end. A term that ended within ten seconds is followed by a
+    /// pause out of the line, 100 ms at first and up to 10 s after many of them, so that a
+    /// process that fails at once lets others try. A lost connection does not end the wait. A panic
+    /// of `term` releases the lock and propagates.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this thread has the lock already, if a contender in the line would not wait for
+    /// this client, if the server refuses a request, and if the client is closed, as
+    /// [`Mutex::lock`]. A waiter that another client deletes stands in line again.
+    pub fn run(&self, term: impl FnMut(&Term<'_>) -> ControlFlow<()>) -> Result<()> {
+        self.terms(None, term)
+    }
+
+    /// As [`run`](Self::run), and ends when `cancel` has a message, or no sender any more.
+    ///
+    /// A wait ends at once. A term is not interrupted: its function sees
+    /// [`Term::is_cancelled`], and returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_until(
+        &self,
+        cancel: Receiver<()>,
+        term: impl FnMut(&Term<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.terms(Some(cancel), term)
+    }
+
+    /// Returns the one that is active, if one is.
+    ///
+    /// Blocks for a few round trips, at most 15 s each. To hear of a change, wait with
+    /// [`Client::contenders_changed`](crate::Client::contenders_changed).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::contenders`](crate::Client::contenders).
+    pub fn leader(&self) -> Result<Option<Contender>> {
+        let contenders = self.locks.session.contenders(self.path())?;
+        Ok(contenders.into_iter().find(Contender::holds))
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> &str {
+        self.mutex.path()
+    }
+
+    fn terms(
+        &self,
+        cancel: Option<Receiver<()>>,
+        mut term: impl FnMut(&Term<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let limit = Limit::new(None, cancel.clone());
+        let (mut number, mut pause) = (0, FIRST_PAUSE);
+        while let Some(guard) = self.elected(cancel.as_ref())? {
+            if limit.is_over() {
+                return Ok(());
+            }
+            number += 1;
+            let began = clock::now();
+            let done = term(&Term {
+                raw: guard.raw(),
+                number,
+                resigned: AtomicBool::new(false),
+                limit: &limit,
+            });
+            // A loss is no error here: somebody else has taken over.
+            if let Err(error) = guard.unlock() {
+                log::warn!("term {number} of {} ended: {error}", self.path());
+            }
+            if done.is_break() || limit.is_over() {
+                return Ok(());
+            }
+            if LONGEST_PAUSE <= clock::now().saturating_duration_since(began) {
+                pause = FIRST_PAUSE;
+                continue;
+            }
+            if limit.wait_any_for(Some(pause), &[]).is_err() {
+                return Ok(());
+            }
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+        Ok(())
+    }
+
+    /// Waits in line; `None` if that is cancelled.
+    fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<MutexGuard>> {
+        loop {
+            let mut options = LockOptions::new();
+            if let Some(note) = &self.note {
+                options = options.note(note);
+            }
+            if let Some(cancel) = cancel {
+                options = options.cancel(cancel.clone());
+            }
+            match self.mutex.lock_with(options) {
+                Err(Error::Evicted { node }) => {
+                    log::warn!("{node} was deleted: standing in line again");
+                }
+                // Without a limit there is nothing to give up for.
+                Ok(None) if cancel.is_none() => {}
+                elected => return elected,
+            }
+        }
+    }
+}
+
+impl Term<'_> {
+    /// Returns the how many-th term of this call it is, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns a number that grows with every term of any process.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.raw.token()
+    }
+
+    /// Marks this term as over. The lock is released when the function returns, not before: until
+    /// then it may still be at work.
+    pub fn resign(&self) {
+        self.resigned.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` when this term should end: the lock is lost, another client asked for it,
+    /// [`resign`](Self::resign) was called, or the call was cancelled.
+    pub fn is_over(&self) -> bool {
+        self.resigned.load(Ordering::Relaxed)
+            || !self.is_held()
+            || self.revoked()
+            || self.is_cancelled()
+    }
+
+    /// Returns `true` if another client has asked for the lock, with
+    /// [`Contender::revoke`](crate::Contender::revoke).
+    pub fn revoked(&self) -> bool {
+        self.raw.lease().is_revoked()
+    }
+
+    /// Returns `true` if the call was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.limit.is_over()
+    }
+}
+
+impl fmt::Debug for Standby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("Standby", &[("path", &self.path())], f)
+    }
+}
+
+impl fmt::Debug for Term<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.describe("Term", Some(self.raw.token()), f)
+    }
+}
