@@ -2,9 +2,11 @@
 
 mod commands;
 mod first_mistakes;
+mod jobs;
 mod lost;
 mod program;
 mod signals;
+mod standby;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;

@@ -143,7 +143,7 @@ impl AcquireRequest<'_> {
             let Error::ForeignContender { node, .. } = &error else {
                 return self.evicted(error);
             };
-            let present = self.client.contenders(&self.run.path)?;
+            let present = self.client.contenders(&self.run.what.path)?;
             let again = refused.again(node);
             match next_kind(kind, &present) {
                 // A node that refuses twice and is in no queue is no contender that has
@@ -181,7 +181,7 @@ impl AcquireRequest<'_> {
     }
 
     fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
-        let (client, path) = (self.client, &self.run.path);
+        let (client, path) = (self.client, &self.run.what.path);
         // A wait of no length would give up before it has begun.
         let try_once = self.limit.is_over();
         Ok(match kind {
@@ -244,7 +244,7 @@ impl AcquireRequest<'_> {
             }
             present = self
                 .client
-                .contenders_changed(&self.run.path, &present, LOOK)?;
+                .contenders_changed(&self.run.what.path, &present, LOOK)?;
         }
         Ok(false)
     }

@@ -13,6 +13,9 @@ Examples:
   zklock run -n /locks/nightly -- ./report.sh     run it here unless it runs elsewhere
   zklock run -w 600 /locks/deploy -- make deploy  wait up to ten minutes
   zklock run --permits 4 /locks/api -- ./crawl    at most four at a time
+  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
+                                                  once a night, wherever a machine is up
+  zklock standby /services/importer -- ./importer one active, the others take over
   zklock list --watch /locks/deploy               who holds it, and who waits
   zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
 
@@ -38,6 +41,26 @@ number that grows with every holder: let what the lock protects refuse a lower o
 
 The lock is held until the last process has ended that the command has started, so what it
 leaves in the background keeps it.";
+
+const ONCE_EXAMPLES: &str = "\
+Examples:
+  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
+  zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
+  zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
+
+The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
+that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
+and ZKLOCK_TOKEN.
+
+Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
+machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";
+
+const STANDBY_EXAMPLES: &str = "\
+Examples:
+  zklock standby /services/importer -- ./importer
+  zklock standby --restart on-failure /services/importer -- ./importer
+
+When the lock is in doubt the command is stopped, and this machine stands in line again.";
 
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]
@@ -110,6 +133,14 @@ pub(crate) enum Task {
     /// Runs a command while it holds a lock.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    /// Runs a command once a slot, on whichever machine is up.
+    #[command(after_help = ONCE_EXAMPLES)]
+    Once(Once),
+    /// Tells when a job was last run, and how it ended.
+    Last(Last),
+    /// Runs a command on one machine at a time; the others stand by and take over.
+    #[command(after_help = STANDBY_EXAMPLES)]
+    Standby(Standby),
     /// Lists who holds a lock and who waits for it.
     List(List),
     /// Asks the holders of a lock to let go.
@@ -151,6 +182,18 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
 
+    /// Keeps the lock for at least this long, for commands that end before the clock of
+    /// another machine reaches their start time.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) hold_at_least: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) what: Guarded,
+}
+
+/// A command, and the lock that it needs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Guarded {
     /// What to do when the lock is in doubt: stop the command, or warn.
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     pub(crate) on_lost: OnLost,
@@ -160,11 +203,6 @@ pub(crate) struct Run {
     /// timeout; more makes a broken connection count sooner.
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     pub(crate) grace: Option<Duration>,
-
-    /// Keeps the lock for at least this long, for commands that end before the clock of
-    /// another machine reaches their start time.
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
-    pub(crate) hold_at_least: Option<Duration>,
 
     /// A text for those who wait, instead of the command's name.
     #[arg(long, value_name = "TEXT")]
@@ -177,6 +215,73 @@ pub(crate) struct Run {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("due").required(true)))]
+pub(crate) struct Once {
+    /// Runs the command unless this slot or a later one is done: a text that grows from run
+    /// to run, such as $(date +%F).
+    #[arg(long, value_name = "TEXT", group = "due")]
+    pub(crate) slot: Option<String>,
+
+    /// Runs the command unless the last finished run began less than this long ago, by the
+    /// servers' clock: 20h, 90m, 3600.
+    #[arg(long, value_name = "TIME", value_parser = duration, group = "due")]
+    pub(crate) at_most_every: Option<Duration>,
+
+    /// Begins a slot at most this often, on all machines together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: Option<u32>,
+
+    /// Does not wait while another machine runs it.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Waits at most this long while another machine runs it.
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit status if it was done before.
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
+    pub(crate) done_exit_code: u8,
+
+    #[command(flatten)]
+    pub(crate) what: Guarded,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Last {
+    /// The job.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// Writes JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Ends with 2 if the last finished run ended longer ago: 26h, 90m, 3600.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Standby {
+    /// When to stand in line again after the command has ended by itself.
+    #[arg(long, value_name = "WHEN", default_value = "never")]
+    pub(crate) restart: Restart,
+
+    #[command(flatten)]
+    pub(crate) what: Guarded,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Restart {
+    /// When it has failed.
+    OnFailure,
+    Always,
+    /// Ends with the command's status.
+    Never,
 }
 
 #[derive(Debug, clap::Args)]
@@ -257,6 +362,25 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
+/// Seconds, or a number with one of the units s, m, h and d.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit = |unit: char| match unit {
+        's' => Some(1.0),
+        'm' => Some(60.0),
+        'h' => Some(3_600.0),
+        'd' => Some(86_400.0),
+        _ => None,
+    };
+    let (number, factor) = match text.chars().next_back().and_then(unit) {
+        Some(factor) => (&text[..text.len() - 1], factor),
+        None => (text, 1.0),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "write a time such as 20h, 90m or 3600".to_owned())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -275,9 +399,26 @@ mod tests {
         let Task::Run(run) = args.task else {
             panic!("{args:?}");
         };
-        assert_eq!(run.command, ["ls", "-n", "--", "-w"]);
+        assert_eq!(run.what.command, ["ls", "-n", "--", "-w"]);
         assert_eq!(run.conflict_exit_code, 7);
         assert!(run.nonblock);
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        let table = [
+            ("20h", 72_000),
+            ("90m", 5_400),
+            ("1d", 86_400),
+            ("7s", 7),
+            ("60", 60),
+        ];
+        for (text, seconds) in table {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in ["", "h", "-1h", "1w", "1e99d", "é"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) struct Variables<'a> {
     /// Without one, the variable is removed: another `zklock run` around this one may have
     /// set it.
     pub(crate) token: Option<String>,
+    pub(crate) more: &'a [(&'static str, String)],
 }
 
 impl Child {
@@ -53,6 +54,11 @@ impl Child {
             Some(token) => exec.env("ZKLOCK_TOKEN", token),
             None => exec.env_remove("ZKLOCK_TOKEN"),
         };
+        // Those of a lock around this one are none of its own.
+        for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
+            exec.env_remove(name);
+        }
+        exec.envs(variables.more.iter().map(|(name, value)| (name, value)));
         let group = helper::spawn(&mut exec)?.id;
         let helpers = watch.iter().map(|watch| watch.id).collect();
         // Before the command can start anything.

@@ -9,7 +9,8 @@
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `ending` | passes signals on |
-//! | `list`, `table`, `revoke`, `serve` | the other commands |
+//! | `once`, `standby`, `stage` | the same for a job, and for one active process |
+//! | `list`, `table`, `last`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
 
@@ -27,13 +28,17 @@ mod failure;
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
 mod helper;
+mod last;
 mod list;
+mod once;
 mod outage;
 mod plain;
 mod revoke;
 mod run;
 mod serve;
 mod signals;
+mod stage;
+mod standby;
 mod status_line;
 mod stderr;
 mod stop_policy;
@@ -78,9 +83,9 @@ fn misused(error: &clap::Error) -> ExitCode {
         drop(error.print());
         return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
     }
-    if let Some(word) = misplaced_command(error) {
+    if let Some((task, word)) = misplaced_command(error) {
         return Failure::usage(format!(
-            "write -- before the command: zklock run PATH -- {word} ..; see zklock run --help"
+            "write -- before the command: zklock {task} PATH -- {word} ..; see zklock {task} --help"
         ))
         .report();
     }
@@ -94,19 +99,23 @@ fn misused(error: &clap::Error) -> ExitCode {
     Failure::usage(format!("{said}; see zklock --help")).report()
 }
 
-/// Returns the first word of a command that stands where flock(1) would take it.
-fn misplaced_command(error: &clap::Error) -> Option<String> {
-    let runs = env::args().skip(1).any(|arg| arg == "run");
+/// Returns the task, and the first word of its command that stands where flock(1) would take it.
+fn misplaced_command(error: &clap::Error) -> Option<(String, String)> {
+    let runs = |arg: &String| ["run", "once", "standby"].contains(&arg.as_str());
+    let task = env::args().skip(1).find(runs)?;
     let ContextValue::String(word) = error.get(ContextKind::InvalidArg)? else {
         return None;
     };
     let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
-    (runs && is_word).then(|| word.clone())
+    is_word.then(|| (task, word.clone()))
 }
 
 fn perform(args: &Args) -> Result<Ending, Failure> {
     let code = match &args.task {
         Task::Run(run) => return run::run(args, run),
+        Task::Once(once) => return once::once(args, once),
+        Task::Standby(standby) => return standby::standby(args, standby),
+        Task::Last(last) => last::last(args, last),
         Task::List(list) => list::list(args, list),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
         Task::Serve(serve) => serve::serve(serve),

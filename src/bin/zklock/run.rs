@@ -1,7 +1,6 @@
 //! Runs a command while it holds a lock.
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -9,37 +8,25 @@ use zklock::{Client, SessionState};
 
 use crate::acquire::{AcquireRequest, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
-use crate::connect::connect;
+use crate::child::Variables;
 use crate::ending::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::plain::plain;
 use crate::signals::{Signals, ends};
-use crate::status_line::StatusLine;
+use crate::stage::{Stage, longest_connect};
 use crate::stderr::say;
-use crate::stop_policy::StopPolicy;
-use crate::supervisor::Supervisor;
-use crate::terminal::Terminal;
-
-/// How long the command is held back if another client held the lock a moment ago. A holder
-/// that was evicted, or whose session the server has ended, hears of it at the same time, or
-/// as soon as it has connected again.
-const SETTLE: Duration = Duration::from_millis(250);
 
 /// How often to look whether the lock is still held.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     let started = Instant::now();
-    let signals = Signals::take()
-        .map_err(|error| Failure::other(format!("cannot listen to signals: {error}")))?;
-    let terminal = Terminal::open();
-    let note = run.note.clone().unwrap_or_else(|| name(run));
-    let client = connect(args, Some(&note), longest_connect(run))?;
+    let stage = Stage::set(args, &run.what, longest_connect(run.wait))?;
+    let (client, signals) = (&stage.client, &stage.signals);
     if io::stderr().is_terminal() || log::log_enabled!(log::Level::Info) {
-        tell_what_lies_below(&client, &run.path);
+        tell_what_lies_below(client, &run.what.path);
     }
-    let foreground = terminal.as_ref().is_none_or(Terminal::is_ours);
-    let acquired = acquire(run, &client, &signals, foreground, started)?;
+    let acquired = acquire(run, &stage, started)?;
     let signal = signals.ended_by();
     let (Some(lock), None) = (acquired, signal) else {
         let connected = client.state() == SessionState::Connected;
@@ -49,15 +36,19 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
             None => not_acquired(run, connected).map(Ending::Code),
         };
     };
-    signals.running();
-    let policy = StopPolicy::new(client.session_timeout(), run.grace);
     let acquired_at = Instant::now();
-    let (ending, lock) = Supervisor::new(run, lock, policy, terminal, &signals)?.run();
-    let signal = hold_on(run, &lock, acquired_at, &signals);
+    let variables = Variables {
+        path: &run.what.path,
+        node: &lock.node,
+        token: lock.token.map(|token| token.to_string()),
+        more: &[],
+    };
+    let ended = stage.run(&run.what, &lock.guard, variables)?;
+    let signal = hold_on(run, &lock, acquired_at, signals);
     drop(lock);
     // The end of the session removes the node even if its deletion was lost on the way.
     drop(client.close());
-    Ok(signal.map_or(ending, |signal| Ending::Signal(signal as i32)))
+    Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
 /// Says what a lock on a directory of locks means, to who looks on.
@@ -71,14 +62,9 @@ fn tell_what_lies_below(client: &Client, path: &str) {
     }
 }
 
-fn acquire(
-    run: &Run,
-    client: &Client,
-    signals: &Signals,
-    foreground: bool,
-    started: Instant,
-) -> Result<Option<HeldLock>, Failure> {
-    let status_line = StatusLine::new(&run.path, foreground, client);
+fn acquire(run: &Run, stage: &Stage, started: Instant) -> Result<Option<HeldLock>, Failure> {
+    let (client, signals) = (&stage.client, &stage.signals);
+    let status_line = stage.status_line(&run.what);
     signals.waiting();
     let request = AcquireRequest {
         client,
@@ -93,7 +79,7 @@ fn acquire(
         return Ok(None);
     };
     if acquired.waited {
-        let _ = signals.cancel.recv_timeout(SETTLE);
+        stage.settle();
     }
     Ok(Some(acquired.lock))
 }
@@ -116,20 +102,6 @@ fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) 
     None
 }
 
-/// Returns how long to connect: no longer than the wait for the lock may take, but long
-/// enough for a server that is there.
-fn longest_connect(run: &Run) -> Duration {
-    let least = Duration::from_secs(1);
-    run.wait.map_or(Duration::MAX, |wait| wait.max(least))
-}
-
-/// Returns the default note, without the arguments of the command: they may be secret.
-fn name(run: &Run) -> String {
-    let program = run.command.first().map(Path::new);
-    let name = program.and_then(Path::file_name);
-    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-}
-
 fn not_acquired(run: &Run, connected: bool) -> Result<u8, Failure> {
     if !connected {
         return Err(Failure::new(
@@ -137,6 +109,6 @@ fn not_acquired(run: &Run, connected: bool) -> Result<u8, Failure> {
             "no ZooKeeper server answers: check the host names and that the servers run",
         ));
     }
-    log::info!("somebody else has the lock {}", run.path);
+    log::info!("somebody else has the lock {}", run.what.path);
     Ok(run.conflict_exit_code)
 }

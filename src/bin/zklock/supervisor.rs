@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select};
 use nix::sys::signal::Signal as Number;
 use rustix::process::{Signal, getpgrp, kill_process_group};
-use zklock::{GuardEvent, GuardState};
+use zklock::{GuardEvent, GuardState, LockGuard, Run, Term};
 
-use crate::acquire::HeldLock;
-use crate::args::{OnLost, Run};
+use crate::args::{Guarded, OnLost};
 use crate::child::{Child, Variables};
 use crate::ending::Ending;
 use crate::failure::{Failure, LOST};
@@ -34,17 +33,79 @@ const SLOW_REST_POLL: Duration = Duration::from_millis(200);
 /// How long processes are left behind before the user is told.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// What a command depends on.
+pub(crate) trait Held {
+    fn state(&self) -> GuardState;
+    fn valid_for(&self) -> Duration;
+    fn events(&self) -> &Receiver<GuardEvent>;
+}
+
+macro_rules! held {
+    ($($held:ty)*) => {
+        $(
+            impl Held for $held {
+                fn state(&self) -> GuardState {
+                    <$held>::state(self)
+                }
+
+                fn valid_for(&self) -> Duration {
+                    <$held>::valid_for(self)
+                }
+
+                fn events(&self) -> &Receiver<GuardEvent> {
+                    <$held>::events(self)
+                }
+            }
+        )*
+    };
+}
+
+held!(Run<'_> Term<'_>);
+
+impl Held for Box<dyn LockGuard> {
+    fn state(&self) -> GuardState {
+        (**self).state()
+    }
+
+    fn valid_for(&self) -> Duration {
+        (**self).valid_for()
+    }
+
+    fn events(&self) -> &Receiver<GuardEvent> {
+        (**self).events()
+    }
+}
+
+/// A command that is to be run while its lock is held.
+pub(crate) struct Order<'a> {
+    pub(crate) what: &'a Guarded,
+    pub(crate) lock: &'a dyn Held,
+    pub(crate) variables: Variables<'a>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) ending: Ending,
+    /// It was stopped because of its lock, or another client asked for that.
+    pub(crate) by_lock: bool,
+    /// A signal that ends programs was passed on to it.
+    pub(crate) by_signal: bool,
+}
+
 /// See the module's documentation.
 pub(crate) struct Supervisor<'a> {
-    run: &'a Run,
-    lock: HeldLock,
+    what: &'a Guarded,
+    lock: &'a dyn Held,
     policy: StopPolicy,
     child: Child,
-    terminal: Option<Terminal>,
+    terminal: Option<&'a Terminal>,
     signals: &'a Signals,
     /// When SIGTERM was sent because the lock was suspect.
     term_sent: Option<Instant>,
     killed: bool,
+    by_lock: bool,
+    by_signal: bool,
     /// The last state that the user was warned of.
     warned: GuardState,
     /// When the command ended and left processes behind.
@@ -57,21 +118,20 @@ pub(crate) struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(
-        run: &'a Run,
-        lock: HeldLock,
+        order: Order<'a>,
         policy: StopPolicy,
-        terminal: Option<Terminal>,
+        terminal: Option<&'a Terminal>,
         signals: &'a Signals,
     ) -> Result<Self, Failure> {
-        let variables = Variables {
-            path: &run.path,
-            node: &lock.node,
-            token: lock.token.map(|token| token.to_string()),
-        };
-        let child = Child::start(&run.command, &variables)
+        let Order {
+            what,
+            lock,
+            variables,
+        } = order;
+        let child = Child::start(&what.command, &variables)
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let mut supervisor = Self {
-            run,
+            what,
             lock,
             policy,
             child,
@@ -79,6 +139,8 @@ impl<'a> Supervisor<'a> {
             signals,
             term_sent: None,
             killed: false,
+            by_lock: false,
+            by_signal: false,
             warned: GuardState::Held,
             left: None,
             listener: None,
@@ -92,36 +154,40 @@ impl<'a> Supervisor<'a> {
     /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting
     /// a program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
-        if self.terminal.as_ref().is_some_and(Terminal::is_all_ours) {
+        if self.terminal.is_some_and(Terminal::is_all_ours) {
             self.give_terminal();
         }
-        let guard = &self.lock.guard;
-        let action = self.policy.decide(guard.state(), guard.valid_for(), None);
+        let lock = self.lock;
+        let action = self.policy.decide(lock.state(), lock.valid_for(), None);
         if !matches!(action, StopAction::Wait(_)) {
             self.child.kill();
             self.take_terminal_back();
-            let path = &self.run.path;
+            let path = &self.what.path;
             let message = format!("the lock {path} was lost before the command began");
             return Err(Failure::new(LOST, message));
         }
         self.child.begin();
         log::info!(
             "got {}, the command is process {}",
-            self.lock.node,
+            self.what.path,
             self.child.group()
         );
         Ok(())
     }
 
-    /// Waits until no process of the command is left; returns how it ended, and the lock.
-    pub(crate) fn run(mut self) -> (Ending, HeldLock) {
-        let events = self.lock.guard.events().clone();
+    /// Waits until no process of the command is left.
+    pub(crate) fn run(mut self) -> Ended {
+        let events = self.lock.events().clone();
         loop {
             if let Some(signal) = self.child.look() {
                 self.stopped(signal);
             }
             if self.child.is_gone() {
-                return (self.end(), self.lock);
+                return Ended {
+                    ending: self.end(),
+                    by_lock: self.by_lock || self.term_sent.is_some() || self.killed,
+                    by_signal: self.by_signal,
+                };
             }
             let wait = self.look_at_lock().min(self.look_at_rest());
             select! {
@@ -129,11 +195,12 @@ impl<'a> Supervisor<'a> {
                     self.signalled(signal);
                 },
                 recv(events) -> event => if event == Ok(GuardEvent::RevokeRequested) {
+                    self.by_lock = true;
                     self.child.signal(Signal::TERM);
                     self.child.signal(Signal::CONT);
                     say(&format!(
                         "somebody asks for the lock {}, stopping the command",
-                        self.run.path
+                        self.what.path
                     ));
                 },
                 recv(self.heard()) -> signal => match signal {
@@ -167,10 +234,10 @@ impl<'a> Supervisor<'a> {
         if self.term_sent.is_some() || self.killed {
             return Ending::Code(LOST);
         }
-        if !self.lock.guard.is_held() {
+        if self.lock.state() == GuardState::Lost {
             say(&format!(
                 "the lock {} was lost before the command ended: another may have run meanwhile",
-                self.run.path
+                self.what.path
             ));
         }
         self.child.ending()
@@ -196,10 +263,9 @@ impl<'a> Supervisor<'a> {
 
     /// Stops the command if the lock is about to be lost; returns when to look again.
     fn look_at_lock(&mut self) -> Duration {
-        let guard = &self.lock.guard;
-        let (state, valid_for) = (guard.state(), guard.valid_for());
+        let (state, valid_for) = (self.lock.state(), self.lock.valid_for());
         let term_sent = self.term_sent.map(|term_sent| term_sent.elapsed());
-        if self.run.on_lost == OnLost::Warn {
+        if self.what.on_lost == OnLost::Warn {
             self.warn(state);
             return LOOK;
         }
@@ -208,7 +274,7 @@ impl<'a> Supervisor<'a> {
             self.child.kill();
             return REST_POLL;
         }
-        let path = &self.run.path;
+        let path = &self.what.path;
         match self.policy.decide(state, valid_for, term_sent) {
             StopAction::Wait(wait) => return wait,
             StopAction::Terminate => {
@@ -242,7 +308,7 @@ impl<'a> Supervisor<'a> {
             GuardState::Suspect => "is in doubt",
             GuardState::Lost => "is lost: another may run now",
         };
-        say(&format!("the lock {} {what}", self.run.path));
+        say(&format!("the lock {} {what}", self.what.path));
     }
 
     /// Looks for processes that the command has left behind, which keep the lock.
@@ -282,13 +348,14 @@ impl<'a> Supervisor<'a> {
             }
         }
         if ends(signal) {
+            self.by_signal = true;
             self.child.signal(Signal::CONT);
         }
     }
 
     /// The command was stopped: stops this process, too, so that the shell takes over.
     fn stopped(&mut self, signal: i32) {
-        let Some(terminal) = &self.terminal else {
+        let Some(terminal) = self.terminal else {
             return;
         };
         let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
@@ -312,7 +379,7 @@ impl<'a> Supervisor<'a> {
     /// This process was continued: continues the command, unless its lock is lost.
     fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
-        if let Some(terminal) = &self.terminal
+        if let Some(terminal) = self.terminal
             && (terminal.is_all_ours() || wants_terminal && terminal.is_ours())
         {
             self.give_terminal();
@@ -329,13 +396,13 @@ impl<'a> Supervisor<'a> {
                 .ok();
         }
         self.had_terminal = true;
-        if let Some(terminal) = &self.terminal {
+        if let Some(terminal) = self.terminal {
             terminal.give(self.child.group());
         }
     }
 
     fn take_terminal_back(&self) {
-        if let Some(terminal) = &self.terminal {
+        if let Some(terminal) = self.terminal {
             terminal.take_back(self.child.group());
         }
     }

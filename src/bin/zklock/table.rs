@@ -136,7 +136,7 @@ fn name(contender: &Contender) -> &str {
     contender.node().rsplit('/').next().unwrap_or_default()
 }
 
-fn millis(time: SystemTime) -> u64 {
+pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();

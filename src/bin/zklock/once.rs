@@ -1,0 +1,138 @@
+//! Runs a command once a slot.
+
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use zklock::{Error, JobOptions, Once as Ran, RunRecord, SessionState};
+
+use crate::args::{Args, Once};
+use crate::child::Variables;
+use crate::ending::Ending;
+use crate::failure::{Failure, LOST, UNAVAILABLE};
+use crate::plain::plain;
+use crate::stage::{Stage, longest_connect};
+use crate::stderr::say;
+use crate::table::who;
+
+/// The exit status if another machine runs it still, or no attempts are left.
+const NOT_RUN: u8 = 1;
+
+pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
+    let started = Instant::now();
+    let stage = Stage::set(args, &once.what, longest_connect(once.wait))?;
+    let ran = run(once, &stage, started);
+    let signal = stage.signals.ended_by();
+    let connected = stage.client.state() == SessionState::Connected;
+    drop(stage.client.close());
+    match (ran, signal) {
+        (Ok(Ran::Done(ending)), _) => Ok(ending),
+        (Ok(Ran::Failed(failed)), _) => failed,
+        (_, Some(signal)) => Ok(Ending::Signal(signal as i32)),
+        (Err(Error::GaveUp { .. }), _) if !connected => Err(Failure::new(
+            UNAVAILABLE,
+            "no ZooKeeper server answers: check the host names and that the servers run",
+        )),
+        (Err(error), _) => Err(failure(error)),
+        (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
+    }
+}
+
+/// Runs the command; fails with what to end with.
+fn run(
+    once: &Once,
+    stage: &Stage,
+    started: Instant,
+) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
+    let job = stage.client.job(&once.what.path)?;
+    // The command may want the terminal.
+    let line = RefCell::new(Some(stage.status_line(&once.what)));
+    let waited = Cell::new(false);
+    let mut options = JobOptions::new()
+        .wait(!once.nonblock)
+        .cancel(stage.signals.cancel.clone())
+        .on_wait(|waiting| {
+            waited.set(true);
+            if let Some(line) = &*line.borrow() {
+                line.tell(waiting);
+            }
+        });
+    if let Some(attempts) = once.attempts {
+        options = options.attempts(attempts);
+    }
+    if let Some(deadline) = once.wait.and_then(|wait| started.checked_add(wait)) {
+        options = options.deadline(deadline);
+    }
+    stage.signals.waiting();
+    let work = |run: &zklock::Run<'_>| {
+        drop(line.take());
+        if waited.get() {
+            stage.settle();
+        }
+        if let Some(before) = run.retry_of() {
+            say(&format!(
+                "runs again what was not done: {}",
+                plain(&before.to_string())
+            ));
+        }
+        let more = [
+            ("ZKLOCK_SLOT", run.slot().to_owned()),
+            ("ZKLOCK_ATTEMPT", run.attempt().to_string()),
+        ];
+        let variables = Variables {
+            path: &once.what.path,
+            node: run.node(),
+            token: Some(run.fencing_token().to_string()),
+            more: &more,
+        };
+        let ended = stage.run(&once.what, run, variables).map_err(Err)?;
+        match ended.ending {
+            Ending::Code(0) => Ok(ended.ending),
+            ending => {
+                run.set_message(&match ending {
+                    Ending::Code(code) => format!("ended with status {code}"),
+                    Ending::Signal(signal) => format!("ended by signal {signal}"),
+                });
+                Err(Ok(ending))
+            }
+        }
+    };
+    match (&once.slot, once.at_most_every) {
+        (Some(slot), _) => job.once_with(slot, options, work),
+        (None, every) => job.at_most_every_with(every.unwrap_or_default(), options, work),
+    }
+}
+
+/// Says why the command was not run; returns the exit status.
+fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
+    let path = plain(&once.what.path);
+    let written = |record: &RunRecord| plain(&record.to_string());
+    match ran {
+        Ran::DoneBefore(record) => {
+            say(&format!("{path} is done: {}", written(record)));
+            once.done_exit_code
+        }
+        Ran::Running(contender) => {
+            say(&format!("{path} is run by {}", who(contender.owner())));
+            NOT_RUN
+        }
+        Ran::NoAttemptsLeft(record) => {
+            say(&format!(
+                "no attempts are left for {path}, the last one: {}",
+                written(record)
+            ));
+            NOT_RUN
+        }
+        Ran::Done(_) | Ran::Failed(_) => 0,
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Lost { .. } | Error::Unconfirmed { .. } => Failure::new(
+            LOST,
+            format!("the command has ended, and is not known as done: {error}"),
+        ),
+        Error::GaveUp { .. } => Failure::new(NOT_RUN, error.to_string()),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,88 @@
+//! What a command needs that is run under a lock: a client, the signals, the terminal.
+
+use std::path::Path;
+use std::time::Duration;
+
+use zklock::Client;
+
+use crate::args::{Args, Guarded};
+use crate::child::Variables;
+use crate::connect::connect;
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::status_line::StatusLine;
+use crate::stop_policy::StopPolicy;
+use crate::supervisor::{Ended, Held, Order, Supervisor};
+use crate::terminal::Terminal;
+
+/// How long the command is held back if another client held the lock a moment ago. A holder
+/// that was evicted, or whose session the server has ended, hears of it at the same time, or
+/// as soon as it has connected again.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) signals: Signals,
+    terminal: Option<Terminal>,
+}
+
+impl Stage {
+    /// Connects; gives up after `limit`, or earlier if the user says so.
+    pub(crate) fn set(args: &Args, what: &Guarded, limit: Duration) -> Result<Self, Failure> {
+        let signals = Signals::take()
+            .map_err(|error| Failure::other(format!("cannot listen to signals: {error}")))?;
+        let terminal = Terminal::open();
+        let note = what.note.clone().unwrap_or_else(|| name(what));
+        let client = connect(args, Some(&note), limit)?;
+        Ok(Self {
+            client,
+            signals,
+            terminal,
+        })
+    }
+
+    /// The line that is shown during a wait.
+    pub(crate) fn status_line(&self, what: &Guarded) -> StatusLine {
+        let foreground = self.terminal.as_ref().is_none_or(Terminal::is_ours);
+        StatusLine::new(&what.path, foreground, &self.client)
+    }
+
+    /// Holds the command back after a wait.
+    pub(crate) fn settle(&self) {
+        let _ = self.signals.cancel.recv_timeout(SETTLE);
+    }
+
+    /// Runs the command while the lock is held.
+    pub(crate) fn run(
+        &self,
+        what: &Guarded,
+        lock: &dyn Held,
+        variables: Variables<'_>,
+    ) -> Result<Ended, Failure> {
+        self.signals.running();
+        let policy = StopPolicy::new(self.client.session_timeout(), what.grace);
+        let order = Order {
+            what,
+            lock,
+            variables,
+        };
+        let terminal = self.terminal.as_ref();
+        Ok(Supervisor::new(order, policy, terminal, &self.signals)?.run())
+    }
+}
+
+/// Returns how long to connect: no longer than the wait for the lock may take, but long
+/// enough for a server that is there.
+pub(crate) fn longest_connect(wait: Option<Duration>) -> Duration {
+    let least = Duration::from_secs(1);
+    wait.map_or(Duration::MAX, |wait| wait.max(least))
+}
+
+/// Returns the default note, without the arguments of the command: they may be secret.
+fn name(what: &Guarded) -> String {
+    let program = what.command.first().map(Path::new);
+    let name = program.and_then(Path::file_name);
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,154 @@
+//! `zklock once` and `zklock last`.
+
+use std::time::Duration;
+
+use zklock::Client;
+
+use crate::program::{Log, Zklock, await_queue, on_every_server};
+use crate::support::{eventually, fresh_path};
+
+on_every_server! {
+    a_slot_is_run_once_by_whoever_comes_first
+    a_command_that_fails_is_run_again
+    attempts_come_to_an_end
+    a_job_at_most_every_so_often_is_run_once
+    whoever_waits_runs_it_if_the_first_one_dies
+    whoever_does_not_wait_is_told_who_runs_it
+    a_signal_ends_the_wait_and_runs_nothing
+    last_tells_what_was_run_for_people_and_for_monitoring
+    the_command_knows_its_slot_and_a_lock_inside_has_none
+}
+
+fn once(path: &str, slot: &str) -> String {
+    format!("once --slot {slot} {path}")
+}
+
+fn a_slot_is_run_once_by_whoever_comes_first(hosts: &str) {
+    let (path, log) = (fresh_path("once"), Log::new());
+    let four = |_| Zklock::start(hosts, &once(&path, "2026-11-22"), &log.write("ran"));
+    let all: Vec<_> = (0..4).map(four).collect();
+    let ended: Vec<_> = all.into_iter().map(Zklock::end).collect();
+    assert!(ended.iter().all(|ended| ended.code == Some(0)), "{ended:?}");
+    assert_eq!(log.words(), ["ran"]);
+    let told = |ended: &&crate::program::Ended| ended.err.contains("is done: slot 2026-11-22");
+    assert_eq!(ended.iter().filter(told).count(), 3, "{ended:?}");
+    let before = format!("once -E 9 --slot 2026-11-21 {path}");
+    assert_eq!(Zklock::run(hosts, &before, ":").code, Some(9));
+}
+
+fn a_command_that_fails_is_run_again(hosts: &str) {
+    let (path, log) = (fresh_path("fails"), Log::new());
+    let again = once(&path, "a");
+    assert_eq!(Zklock::run(hosts, &again, "exit 7").code, Some(7));
+    let killed = Zklock::run(hosts, &again, "kill -KILL $$");
+    assert_eq!(killed.signal, Some(9));
+    let ended = Zklock::run(hosts, &again, &log.write("ran"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("ended by signal 9"), "{ended:?}");
+    assert_eq!(log.words(), ["ran"]);
+}
+
+fn attempts_come_to_an_end(hosts: &str) {
+    let path = fresh_path("attempts");
+    let twice = format!("once --attempts 2 --slot a {path}");
+    for _ in 0..2 {
+        assert_eq!(Zklock::run(hosts, &twice, "exit 7").code, Some(7));
+    }
+    let ended = Zklock::run(hosts, &twice, "exit 0");
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("no attempts are left"), "{ended:?}");
+}
+
+fn a_job_at_most_every_so_often_is_run_once(hosts: &str) {
+    let (path, log) = (fresh_path("every"), Log::new());
+    let every = |time: &str| format!("once --at-most-every {time} {path}");
+    for _ in 0..3 {
+        let ended = Zklock::run(hosts, &every("20h"), &log.write("ran"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    assert_eq!(log.words(), ["ran"]);
+    eventually("it is due again", || {
+        Zklock::run(hosts, &every("0.5"), &log.write("ran"));
+        log.words().len() == 2
+    });
+}
+
+fn whoever_waits_runs_it_if_the_first_one_dies(hosts: &str) {
+    let (path, log) = (fresh_path("dies"), Log::new());
+    let args = format!("--session-timeout 6 {}", once(&path, "a"));
+    let mut first = Zklock::start(hosts, &args, &log.beat("first"));
+    log.await_word("first");
+    let next = Zklock::start(hosts, &args, &log.write("attempt $ZKLOCK_ATTEMPT"));
+    await_queue(hosts, &path, 2);
+    first.kill();
+    let ended = next.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(log.words().last().unwrap(), "attempt 2");
+}
+
+fn whoever_does_not_wait_is_told_who_runs_it(hosts: &str) {
+    let (path, log) = (fresh_path("now"), Log::new());
+    let first = Zklock::start(hosts, &once(&path, "a"), &log.beat("first"));
+    log.await_word("first");
+    for now in ["-n", "-w 0.2"] {
+        let ended = Zklock::run(hosts, &format!("once {now} --slot a {path}"), ":");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.err.contains("is run by"), "{ended:?}");
+    }
+    first.signal("TERM");
+    assert_eq!(first.end().signal, Some(15));
+}
+
+fn a_signal_ends_the_wait_and_runs_nothing(hosts: &str) {
+    let (path, log) = (fresh_path("signal"), Log::new());
+    let first = Zklock::start(hosts, &once(&path, "a"), &log.beat("first"));
+    log.await_word("first");
+    let waits = Zklock::start(hosts, &once(&path, "a"), &log.write("second"));
+    await_queue(hosts, &path, 2);
+    waits.signal("TERM");
+    assert_eq!(waits.end().signal, Some(15));
+    first.signal("TERM");
+    first.end();
+    assert!(!log.words().contains(&"second".to_owned()));
+}
+
+fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
+    let path = fresh_path("last");
+    let last = |args: &str| Zklock::run(hosts, &format!("last {args} {path}"), "");
+    let never = last("");
+    assert_eq!(never.code, Some(1));
+    assert!(never.out.contains("was never done"), "{never:?}");
+    Zklock::run(hosts, &once(&path, "a"), "exit 7");
+    let failed = last("");
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.out.contains("ended with status 7"), "{failed:?}");
+    Zklock::run(hosts, &once(&path, "a"), "exit 0");
+    let done = last("--older-than 26h");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.out.starts_with("done:   slot a, "), "{done:?}");
+    assert!(done.out.contains("attempt 2"), "{done:?}");
+    let json: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    assert_eq!(json["done"]["slot"], "a");
+    assert_eq!(json["done"]["outcome"], "done");
+    assert_eq!(json["failed"]["message"], "ended with status 7");
+    eventually("it is old", || last("--older-than 0.2").code == Some(2));
+}
+
+fn the_command_knows_its_slot_and_a_lock_inside_has_none(hosts: &str) {
+    let path = fresh_path("slot");
+    let script = "echo $ZKLOCK_PATH $ZKLOCK_SLOT $ZKLOCK_ATTEMPT $ZKLOCK_TOKEN";
+    let ended = Zklock::run(hosts, &once(&path, "a"), script);
+    let words: Vec<_> = ended.out.split_whitespace().collect();
+    let [lock, slot, attempt, token] = words[..] else {
+        panic!("{ended:?}");
+    };
+    assert_eq!((lock, slot, attempt), (&*path, "a", "1"));
+    let client = Client::connect(hosts).unwrap();
+    let record = client.job(&path).unwrap().last().unwrap().unwrap();
+    assert_eq!(record.token().to_string(), token);
+    assert!(record.started().elapsed().unwrap_or_default() < Duration::from_secs(600));
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let inner = fresh_path("inner");
+    let script = format!("{zklock} run {inner} -- sh -c 'echo ${{ZKLOCK_SLOT-none}}'");
+    assert_eq!(Zklock::run(hosts, &once(&path, "b"), &script).out, "none\n");
+}

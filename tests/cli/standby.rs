@@ -1,0 +1,101 @@
+//! `zklock standby`.
+
+use crate::program::{Log, Zklock, await_queue, on_every_server};
+use crate::support::fresh_path;
+use crate::support::raw::{Raw, children};
+
+on_every_server! {
+    one_is_active_and_the_next_takes_over
+    a_daemon_that_ends_is_not_restarted_unless_that_is_wanted
+    a_revoked_daemon_stands_in_line_again
+    a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again
+    a_signal_ends_whoever_waits_and_whoever_leads
+}
+
+fn standby(path: &str) -> String {
+    format!("--session-timeout 6 standby {path}")
+}
+
+fn one_is_active_and_the_next_takes_over(hosts: &str) {
+    let (path, log) = (fresh_path("standby"), Log::new());
+    let first = Zklock::start(hosts, &standby(&path), &log.beat("first"));
+    log.await_word("first");
+    let second = Zklock::start(hosts, &standby(&path), &log.beat("second"));
+    await_queue(hosts, &path, 2);
+    assert!(!log.words().contains(&"second".to_owned()));
+    first.signal("TERM");
+    assert_eq!(first.end().signal, Some(15));
+    log.await_word("second");
+    second.signal("TERM");
+    second.end();
+    let words = log.words();
+    let last_of_first = words.iter().rposition(|word| word == "first");
+    let first_of_second = words.iter().position(|word| word == "second");
+    assert!(last_of_first < first_of_second, "{words:?}");
+}
+
+fn a_daemon_that_ends_is_not_restarted_unless_that_is_wanted(hosts: &str) {
+    let (path, log) = (fresh_path("ends"), Log::new());
+    let ended = Zklock::run(
+        hosts,
+        &standby(&path),
+        &format!("{}; exit 7", log.write("once")),
+    );
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert_eq!(log.words(), ["once"]);
+    // The third time it ends well.
+    let script = format!("{}; exit $((ZKLOCK_TERM < 3))", log.write("again"));
+    let again = format!("{} --restart on-failure", standby(&path));
+    assert_eq!(Zklock::run(hosts, &again, &script).code, Some(0));
+    assert_eq!(log.words(), ["once", "again", "again", "again"]);
+}
+
+fn a_revoked_daemon_stands_in_line_again(hosts: &str) {
+    let (path, log) = (fresh_path("revoked"), Log::new());
+    let first = Zklock::start(hosts, &standby(&path), &log.beat("first"));
+    log.await_word("first");
+    let second = Zklock::start(hosts, &standby(&path), &log.beat("second"));
+    await_queue(hosts, &path, 2);
+    assert_eq!(
+        Zklock::run(hosts, &format!("revoke {path}"), "").code,
+        Some(0)
+    );
+    log.await_word("second");
+    await_queue(hosts, &path, 2);
+    for daemon in [second, first] {
+        daemon.signal("TERM");
+        daemon.end();
+    }
+}
+
+fn a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again(hosts: &str) {
+    let (path, log) = (fresh_path("lost"), Log::new());
+    let daemon = Zklock::start(hosts, &standby(&path), &log.beat("term $ZKLOCK_TERM"));
+    log.await_word("term 1");
+    let node = children(hosts, &path).remove(0);
+    Raw::connect(hosts)
+        .delete(&format!("{path}/{node}"))
+        .unwrap();
+    log.await_word("term 2");
+    daemon.signal("TERM");
+    let ended = daemon.end();
+    assert!(ended.err.contains("killed the command"), "{ended:?}");
+    let words = log.words();
+    assert!(words.is_sorted(), "{words:?}");
+}
+
+fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
+    let (path, log) = (fresh_path("signals"), Log::new());
+    let leads = Zklock::start(hosts, &standby(&path), &log.beat("leads"));
+    log.await_word("leads");
+    for signal in [("INT", 2), ("TERM", 15)] {
+        let waits = Zklock::start(hosts, &standby(&path), &log.write("waits"));
+        await_queue(hosts, &path, 2);
+        waits.signal(signal.0);
+        assert_eq!(waits.end().signal, Some(signal.1));
+    }
+    leads.signal("INT");
+    leads.end();
+    assert!(!log.words().contains(&"waits".to_owned()));
+    await_queue(hosts, &path, 0);
+}
