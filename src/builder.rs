@@ -10,6 +10,7 @@ use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
 use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
+use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 
 /// The longest session timeout that the protocol can express.
@@ -48,6 +49,7 @@ pub struct ClientBuilder {
     dialect: Dialect,
     note: Option<String>,
     local_handoffs: u32,
+    resume: Option<SessionKey>,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -65,6 +67,7 @@ impl ClientBuilder {
             dialect: Dialect::default(),
             note: None,
             local_handoffs: 0,
+            resume: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -160,6 +163,13 @@ impl ClientBuilder {
     }
 
     /// Whether the servers learn nothing of who this is. A certificate may tell them.
+    /// Goes on with the session of another process, for the program: see `Client::session_key`.
+    #[doc(hidden)]
+    pub fn resume(mut self, key: &str) -> Self {
+        self.resume = SessionKey::parse(key);
+        self
+    }
+
     fn is_anonymous(&self) -> bool {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
@@ -189,6 +199,7 @@ impl ClientBuilder {
             session_timeout,
             auth: self.auth,
             frame_limit: self.max_buffer,
+            resume: self.resume,
             #[cfg(feature = "tls")]
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
             #[cfg(not(feature = "tls"))]

@@ -329,6 +329,13 @@ impl Client {
         self.locks.session.strangers(path)
     }
 
+    /// What it takes to use the session from another process, for the program: whoever has it can
+    /// end the session, and do all that its credentials allow.
+    #[doc(hidden)]
+    pub fn session_key(&self) -> Option<String> {
+        self.locks.session.transport.key().map(|key| key.text())
+    }
+
     /// Whether the chroot is missing, for the program.
     #[doc(hidden)]
     pub fn lacks_chroot(&self) -> Result<bool> {

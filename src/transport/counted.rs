@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::session_key::SessionKey;
 use super::{Call, Capabilities, Transport, WatchId};
 use crate::metrics::Counters;
 
@@ -42,6 +43,10 @@ impl Transport for Counted {
 
     fn attend(&self) {
         self.inner.attend();
+    }
+
+    fn key(&self) -> Option<SessionKey> {
+        self.inner.key()
     }
 
     fn close(&self, limit: Duration) {

@@ -21,6 +21,7 @@ pub(crate) mod gather;
 pub(crate) mod mailbox;
 pub(crate) mod native;
 mod prefetch_on_deletion;
+pub(crate) mod session_key;
 pub(crate) mod session_state;
 pub(crate) mod session_validity;
 pub(crate) mod slot;
@@ -35,6 +36,7 @@ pub(crate) use self::call::{
     Answer, Answered, Call, CallId, Failure, Fired, Prefetch, Prefetched, SharedPrefetch, TooLong,
     Watch, WatchId,
 };
+use self::session_key::SessionKey;
 use crate::jute::Request;
 
 /// A connection that is made again when it breaks.
@@ -59,6 +61,11 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
 
     /// Announces that the calling thread is about to wait for an answer without `rest`.
     fn attend(&self) {}
+
+    /// What it takes to use the session, if there is one and the transport tells.
+    fn key(&self) -> Option<SessionKey> {
+        None
+    }
 
     /// Ends the session; waits for it at most `limit`.
     ///

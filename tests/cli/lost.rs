@@ -14,7 +14,7 @@ use crate::program::{
 };
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
-use crate::support::{eventually, fresh_path};
+use crate::support::{eventually, fresh_path, timed};
 
 /// Short, so that the tests are, and long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
@@ -29,6 +29,7 @@ on_every_server! {
     nothing_of_a_command_is_left_when_a_blackhole_has_cost_it_its_lock
     nothing_of_a_command_is_left_when_it_was_evicted
     nothing_of_a_command_is_left_when_zklock_is_killed
+    a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
     a_connection_that_breaks_and_comes_back_costs_nothing
@@ -141,6 +142,24 @@ fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
         let next = Zklock::run(hosts, &format!("run -w 30 {path}"), ":");
         assert_eq!(next.code, Some(0), "{}", next.err);
         await_queue(hosts, &path, 0);
+    }
+}
+
+/// The lock is ended from outside when the last process of the command is gone, and not before.
+fn a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end(hosts: &str) {
+    for script in [0, 2, 3, 4, 5, 6] {
+        let (path, log) = (fresh_path("free"), Log::new());
+        let script = &stubborn(&log)[script];
+        let mut zklock = Zklock::start(hosts, &format!("run {LONG} {path}"), script);
+        log.await_word("beat");
+        let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+        await_queue(hosts, &path, 2);
+        zklock.kill();
+        let (next, took) = timed(|| next.end());
+        assert_eq!(next.code, Some(0), "{}", next.err);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        assert_eq!(log.writers("beat"), 0);
+        assert_eq!(log.words().last().unwrap(), "next");
     }
 }
 

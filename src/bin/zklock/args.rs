@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -106,6 +106,22 @@ pub(crate) struct Args {
 
     #[command(subcommand)]
     pub(crate) task: Task,
+}
+
+impl Args {
+    /// Has the paths of files mean in another folder what they mean in this one.
+    pub(crate) fn make_absolute(&mut self, folder: &Path) {
+        let mut files = vec![&mut self.auth_file];
+        #[cfg(feature = "tls")]
+        files.extend([
+            &mut self.tls.tls_ca,
+            &mut self.tls.tls_cert,
+            &mut self.tls.tls_key,
+        ]);
+        for file in files.into_iter().flatten() {
+            *file = folder.join(&*file);
+        }
+    }
 }
 
 #[cfg(feature = "tls")]

@@ -1,7 +1,9 @@
 //! The command, as the head of its own process group, and all that it starts.
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{ChildStdin, Stdio};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -42,7 +44,12 @@ impl Child {
     ///
     /// Must be called on the main thread: the kernel kills the command when the thread that
     /// started it ends.
-    pub(crate) fn start(command: &[OsString], variables: &Variables<'_>) -> io::Result<Self> {
+    /// `key` is what it takes to end the session if this process is killed.
+    pub(crate) fn start(
+        command: &[OsString],
+        variables: &Variables<'_>,
+        key: Option<&str>,
+    ) -> io::Result<Self> {
         adopt_orphans();
         let watch = watch(variables.node);
         let mut exec = helper::command(EXEC);
@@ -65,7 +72,17 @@ impl Child {
         let told = watch.and_then(|watch| {
             let input = watch.input;
             let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
-            write!(input, "{}", group.as_raw_pid())?;
+            write!(
+                input,
+                "{}\0{}\0",
+                group.as_raw_pid(),
+                key.unwrap_or_default()
+            )?;
+            // It connects as this process did.
+            for arg in env::args_os().skip(1) {
+                input.write_all(arg.as_bytes())?;
+                input.write_all(b"\0")?;
+            }
             Ok(input)
         });
         if let Err(error) = &told {

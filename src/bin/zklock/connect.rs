@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use zklock::{Acl, Client, Dialect};
+use zklock::{Acl, Client, ClientBuilder, Dialect};
 
 use crate::args::{Args, LockDialect, Protection};
 use crate::failure::Failure;
@@ -17,6 +17,25 @@ const AUTH: &str = "ZKLOCK_AUTH";
 
 /// Connects; gives up after `limit`, or earlier if the user says so.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
+    let mut builder = builder(args)?;
+    if let Some(note) = note {
+        builder = builder.note(note);
+    }
+    let client = builder
+        .connect_timeout(args.connect_timeout.min(limit))
+        .connect()?;
+    let hosts = args.hosts.as_deref().unwrap_or_default();
+    match hosts.split_once('/') {
+        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
+            "the chroot /{} of {hosts} does not exist: create it",
+            chroot
+        ))),
+        _ => Ok(client),
+    }
+}
+
+/// What the arguments say of a client.
+pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
     let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
     let hosts = hosts.ok_or_else(|| {
         Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
@@ -31,7 +50,6 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     }
     let mut builder = Client::builder(hosts)
         .session_timeout(args.session_timeout)
-        .connect_timeout(args.connect_timeout.min(limit))
         .acl(match args.acl {
             Protection::Open => Acl::open(),
             Protection::Creator => Acl::creator_all(),
@@ -45,20 +63,10 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(tls) = tls(&args.tls) {
         builder = builder.tls(tls);
     }
-    if let Some(note) = note {
-        builder = builder.note(note);
-    }
     for (scheme, credentials) in credentials {
         builder = builder.auth(&scheme, credentials);
     }
-    let client = builder.connect()?;
-    match hosts.split_once('/') {
-        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
-            "the chroot /{} of {hosts} does not exist: create it",
-            chroot
-        ))),
-        _ => Ok(client),
-    }
+    Ok(builder)
 }
 
 #[cfg(feature = "tls")]

@@ -46,6 +46,25 @@ pub(crate) fn kill(helpers: &[Pid]) {
 /// Kills all processes of this user that were started with this variable, until none is
 /// left. A process that overwrites its environment is not found.
 pub(crate) fn kill_with_variable(name: &str, value: &str) {
+    for _ in 0..ROUNDS {
+        if !kill_each(|| with_variable(name, value)) {
+            return;
+        }
+    }
+}
+
+/// Whether no process of this group lives, nor one that was started with this variable; `false`
+/// where the system does not tell.
+pub(crate) fn are_gone(group: Pid, name: &str, value: &str) -> bool {
+    let in_group = |process: &ProcessStat| process.lives && process.group == Some(group);
+    let is_gone = || {
+        all().is_some_and(|all| !all.iter().any(in_group)) && with_variable(name, value).is_empty()
+    };
+    // A process that is started during the first look is found in the second.
+    is_gone() && is_gone()
+}
+
+fn with_variable(name: &str, value: &str) -> Vec<ProcessStat> {
     let variable = format!("{name}={value}").into_bytes();
     let me = getpid();
     let has_it = |process: &ProcessStat| {
@@ -55,16 +74,9 @@ pub(crate) fn kill_with_variable(name: &str, value: &str) {
             .split(|byte| *byte == 0)
             .any(|one| one == variable)
     };
-    let theirs = || {
-        let mut found = all().unwrap_or_default();
-        found.retain(|process| process.lives && process.id != me && has_it(process));
-        found
-    };
-    for _ in 0..ROUNDS {
-        if !kill_each(theirs) {
-            return;
-        }
-    }
+    let mut found = all().unwrap_or_default();
+    found.retain(|process| process.lives && process.id != me && has_it(process));
+    found
 }
 
 /// Returns whether there was any.

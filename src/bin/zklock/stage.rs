@@ -67,6 +67,7 @@ impl Stage {
             what,
             lock,
             variables,
+            key: self.client.session_key(),
         };
         let terminal = self.terminal.as_ref();
         Ok(Supervisor::new(order, policy, terminal, &self.signals)?.run())

@@ -81,6 +81,8 @@ pub(crate) struct Order<'a> {
     pub(crate) what: &'a Guarded,
     pub(crate) lock: &'a dyn Held,
     pub(crate) variables: Variables<'a>,
+    /// What it takes to end the lock's session.
+    pub(crate) key: Option<String>,
 }
 
 /// How a command ended.
@@ -127,8 +129,9 @@ impl<'a> Supervisor<'a> {
             what,
             lock,
             variables,
+            key,
         } = order;
-        let child = Child::start(&what.command, &variables)
+        let child = Child::start(&what.command, &variables, key.as_deref())
             .map_err(|error| Failure::other(format!("cannot start the command: {error}")))?;
         let mut supervisor = Self {
             what,

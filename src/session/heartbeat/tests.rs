@@ -11,6 +11,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
         session_timeout: Duration::from_secs(20),
         auth: Vec::new(),
         frame_limit: native::FRAME_LIMIT,
+        resume: None,
         tls: None,
     };
     // It reports elsewhere.

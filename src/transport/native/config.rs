@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cipher::Security;
 use super::hosts::Hosts;
 use crate::jute::Secret;
+use crate::transport::session_key::SessionKey;
 
 /// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
 pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
@@ -22,6 +23,8 @@ pub(crate) struct Config {
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
+    /// A session to go on with, of another process.
+    pub(crate) resume: Option<SessionKey>,
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
 }

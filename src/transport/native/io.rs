@@ -78,10 +78,11 @@ struct Io {
 /// Runs until the transport is closed or its credentials are refused.
 pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
+    let session = shared.config.resume.clone();
     let mut io = Io {
         shared,
         reading,
-        session: Identity::default(),
+        session: session.map_or_else(Identity::default, Identity::of),
         last: None,
         served: (Moment::now(), Duration::ZERO),
         hung_up: false,
@@ -293,6 +294,7 @@ impl Io {
         }
         self.session.id = reply.session;
         self.session.password = reply.password;
+        self.shared.state.lock().key = Some(self.session.key());
         Ok(Some(Duration::from_millis(timeout)))
     }
 
@@ -300,7 +302,10 @@ impl Io {
         if self.session.id == 0 {
             return;
         }
-        self.shared.state.lock().watches.clear();
+        let mut state = self.shared.state.lock();
+        state.watches.clear();
+        state.key = None;
+        drop(state);
         self.shared.status.expired();
         // The log may be slow: the guards have failed by now.
         log::warn!("session {:#x} expired", self.session.id);

@@ -56,6 +56,7 @@ use crate::local::process::Process;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};
+use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Call, Capabilities, Failure, Transport, WatchId};
 
@@ -133,6 +134,10 @@ impl Transport for Native {
 
     fn attend(&self) {
         self.reading.reclaim();
+    }
+
+    fn key(&self) -> Option<SessionKey> {
+        self.shared.state.lock().key.clone()
     }
 
     fn leave(&self) {

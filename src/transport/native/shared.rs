@@ -18,6 +18,7 @@ use crate::jute::Request;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
+use crate::transport::session_key::SessionKey;
 use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};
 
@@ -45,6 +46,8 @@ pub(super) struct State {
     pub(super) queue: RequestQueue,
     pub(super) watches: Watches,
     pub(super) features: Features,
+    /// The session, for another process to use.
+    pub(super) key: Option<SessionKey>,
 }
 
 /// What the transport does at present.
@@ -70,6 +73,7 @@ impl Shared {
             queue: RequestQueue::new(),
             watches: Watches::default(),
             features: Features::default(),
+            key: None,
         };
         Self {
             config,

@@ -298,6 +298,7 @@ mod tests {
                 session_timeout: TIMEOUT,
                 auth: Vec::new(),
                 frame_limit: FRAME_LIMIT,
+                resume: None,
                 tls: None,
             };
             let status = Arc::new(Status::new(TIMEOUT, true));

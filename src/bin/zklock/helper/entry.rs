@@ -3,15 +3,28 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::iter;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_group};
 
+use crate::args::Args;
+use crate::connect;
 use crate::descendants;
 use crate::helper::{EXEC, LISTEN, NODE, WATCH};
 use crate::signals;
 use crate::stderr::{flush, say};
+
+/// How often to look whether the command is gone.
+const GONE_POLL: Duration = Duration::from_millis(10);
+/// How long to try to end a session.
+const END_LIMIT: Duration = Duration::from_secs(5);
 
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
@@ -20,12 +33,8 @@ const NOT_RUN: u8 = 126;
 pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let helper = args.next()?;
-    let number = |args: &mut dyn Iterator<Item = OsString>| {
-        let number = args.next()?.to_str()?.parse().ok();
-        number.filter(|id| *id > 0).and_then(Pid::from_raw)
-    };
     if helper == EXEC {
-        let parent = number(&mut args)?;
+        let parent = number(args.next().as_deref().map(OsStrExt::as_bytes))?;
         return Some(exec(parent, args.next()?, args));
     }
     if helper == LISTEN {
@@ -74,21 +83,55 @@ fn listen() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Waits for the end of `zklock run`, and kills what is left of its command.
+/// Waits for the end of `zklock run`, kills what is left of its command, and ends its session,
+/// so that the next one need not wait for the session timeout.
 fn watch(node: &str) -> ExitCode {
-    // Otherwise the file system of the current folder could not be unmounted.
+    let folder = env::current_dir();
+    // Otherwise its file system could not be unmounted.
     drop(env::set_current_dir("/"));
-    let mut said = String::new();
-    let read = io::stdin().read_to_string(&mut said);
-    // With `DONE` after it, it is no number.
-    let group = said
-        .parse()
-        .ok()
-        .filter(|id| *id > 0)
-        .and_then(Pid::from_raw);
-    if let (Ok(_), Some(group)) = (read, group) {
+    let mut said = Vec::new();
+    let read = io::stdin().read_to_end(&mut said);
+    let mut words = said.split(|byte| *byte == 0);
+    let (group, key) = (number(words.next()), words.next().unwrap_or_default());
+    let mut args: Vec<_> = words
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect();
+    // What comes after the last of them is `DONE`, or nothing.
+    let is_killed = args.pop().is_some_and(|rest| rest.is_empty());
+    if let (Ok(_), Some(group), true) = (read, group, is_killed) {
         let _ = kill_process_group(group, Signal::KILL);
         descendants::kill_with_variable(NODE, node);
+        let args = Args::try_parse_from(iter::once("zklock".into()).chain(args));
+        if let (Ok(mut args), Ok(key)) = (args, std::str::from_utf8(key)) {
+            if let Ok(folder) = folder {
+                args.make_absolute(&folder);
+            }
+            end_session(&args, key, || descendants::are_gone(group, NODE, node));
+        }
     }
     ExitCode::SUCCESS
+}
+
+fn number(word: Option<&[u8]>) -> Option<Pid> {
+    let number = std::str::from_utf8(word?).ok()?.parse().ok();
+    number.filter(|id| *id > 0).and_then(Pid::from_raw)
+}
+
+/// Ends the session of a process that was killed, once its command is gone.
+///
+/// If that takes as long as the session lasts, or no server answers, the session ends by itself.
+fn end_session(args: &Args, key: &str, gone: impl Fn() -> bool) {
+    let until = Instant::now() + args.session_timeout;
+    while !gone() {
+        if until <= Instant::now() {
+            return;
+        }
+        thread::sleep(GONE_POLL);
+    }
+    let Ok(builder) = connect::builder(args) else {
+        return;
+    };
+    if let Ok(client) = builder.resume(key).connect_timeout(END_LIMIT).connect() {
+        drop(client.close());
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! zklock run ──┬── zklock __exec    becomes the command, the head of a process group
-//!              ├── zklock __watch   outlives zklock run, and kills that group
+//!              ├── zklock __watch   outlives zklock run, kills that group, ends the session
 //!              └── zklock __listen  hears what a terminal sends to that group
 //! ```
 //!
@@ -11,7 +11,8 @@
 //! `__watch`: it waits for the end of its input, which comes with the end of `zklock run`,
 //! however that ends. It starts first, and the command does not begin before it knows the
 //! group. It finds processes that have left the group by a variable, because after the end
-//! of `zklock run` nobody can tell whose descendants they were.
+//! of `zklock run` nobody can tell whose descendants they were. When all of them are gone, it
+//! goes on with the session and ends it, so that the lock is free at once.
 //!
 //! Here is how helpers are started; `entry` and `listen` are what they do.
 

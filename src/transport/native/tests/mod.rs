@@ -115,6 +115,7 @@ fn config(hosts: &str, timeout: Duration) -> Config {
         session_timeout: timeout,
         auth: Vec::new(),
         frame_limit: FRAME_LIMIT,
+        resume: None,
         tls: None,
     }
 }

@@ -1,0 +1,48 @@
+//! What it takes to use a session from another process.
+
+use crate::jute::Secret;
+
+/// A session's id and password, for a process that outlives the one that opened it.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionKey {
+    pub(crate) id: i64,
+    pub(crate) password: Secret,
+}
+
+impl SessionKey {
+    /// The key as a text, in hexadecimal digits.
+    pub(crate) fn text(&self) -> String {
+        let digits = |byte: &u8| format!("{byte:02x}");
+        let password: String = self.password.0.iter().map(digits).collect();
+        format!("{:x}:{password}", self.id)
+    }
+
+    /// Reads such a text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (id, password) = text.split_once(':')?;
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let password: Option<Vec<_>> = password.as_bytes().chunks(2).map(byte).collect();
+        Some(Self {
+            id: u64::from_str_radix(id, 16).ok()?.cast_signed(),
+            password: Secret(password?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_as_written_and_mistakes_are_none() {
+        for id in [1, i64::MAX, -2] {
+            let password = Secret(vec![0, 7, 255]);
+            let key = SessionKey { id, password };
+            let read = SessionKey::parse(&key.text()).unwrap();
+            assert_eq!((read.id, read.password.0), (id, key.password.0));
+        }
+        for text in ["", "1", "x:00", "1:0g", "1:é", "11111111111111111:00"] {
+            assert!(SessionKey::parse(text).is_none(), "{text}");
+        }
+    }
+}
