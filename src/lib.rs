@@ -35,6 +35,8 @@
 //! | many readers and few writers | [`RwLock`] | readers, or one writer |
 //! | at most n imports, connections, licences | [`Semaphore`] | n permits |
 //! | several things at once, such as two accounts | [`MultiLock`] | one guard, of all |
+//! | a job that is to be run once a slot, and is known as done | [`Job`] | one run |
+//! | a service with one active process | [`Standby`] | one term |
 //!
 //! | To | Call |
 //! |---|---|
@@ -55,7 +57,7 @@
 //! | evict a holder that hangs, while waiting behind it | [`LockOptions::evict_overdue`] |
 //! | learn that the last holder died half way | [`Mutex::track_abandonment`] |
 //! | give what it left behind time to end | [`Mutex::successor_delay`] |
-//! | run a job once, although clocks that differ start it twice | [`LockOptions::hold_at_least`] |
+//! | run a job once, and know that it was run | [`Job::once`] |
 //!
 //! # What is guaranteed
 //!
@@ -130,8 +132,9 @@
 //! | Page | About |
 //! |---|---|
 //! | [`guide::coming_from`] | flock, Curator, kazoo, ShedLock, Redlock: what is called what, what differs |
-//! | [`guide::nightly`] | a job that runs once a night |
-//! | [`guide::standby`] | one active process, others that stand by |
+//! | [`guide::jobs`] | lock, job or standby: which of the three |
+//! | [`guide::nightly`] | once a night, with a lock and a table of one's own |
+//! | [`guide::standby`] | a hot standby loop of one's own |
 //! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
 //! | [`guide::names`] | host names, DNS, changing servers, chroots |
 //! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |
