@@ -12,7 +12,7 @@ use crate::guard::{FencingToken, guard_views};
 use crate::lock::Locks;
 use crate::lock::raw_guard::RawGuard;
 use crate::mutex::{Mutex, MutexGuard};
-use crate::options::LockOptions;
+use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::Limit;
@@ -31,7 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Two terms never both pass [`Term::check`].
 ///
 /// It is the mutex of the same path, and excludes with what excludes with that: Curator's
-/// `LeaderSelector`, and with [`Dialect::Kazoo`](crate::Dialect::Kazoo) kazoo's `Election`.
+/// `LeaderSelector`, with [`Dialect::Kazoo`](crate::Dialect::Kazoo) kazoo's `Election`, and with
+/// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch) Curator's `LeaderLatch`.
 ///
 /// # Example
 ///
@@ -62,7 +63,10 @@ pub struct Standby {
     locks: Arc<Locks>,
     mutex: Mutex,
     note: Option<String>,
+    on_wait: Option<Arc<WaitCallback>>,
 }
+
+type WaitCallback = dyn Fn(&Waiting) + Send + Sync;
 
 /// A time during which this process is the active one.
 ///
@@ -82,6 +86,7 @@ impl Standby {
             locks: locks.clone(),
             mutex: Mutex::new(locks, path)?,
             note: None,
+            on_wait: None,
         })
     }
 
@@ -89,6 +94,14 @@ impl Standby {
     #[must_use]
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
+        self
+    }
+
+    /// Calls this whenever it is known who is ahead in the line, and when that changes; see
+    /// [`LockOptions::on_wait`].
+    #[must_use]
+    pub fn on_wait(mut self, callback: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(Arc::new(callback));
         self
     }
 
@@ -189,6 +202,9 @@ impl Standby {
             let mut options = LockOptions::new();
             if let Some(note) = &self.note {
                 options = options.note(note);
+            }
+            if let Some(on_wait) = &self.on_wait {
+                options = options.on_wait(|waiting| on_wait(waiting));
             }
             if let Some(cancel) = cancel {
                 options = options.cancel(cancel.clone());

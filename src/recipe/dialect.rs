@@ -34,6 +34,9 @@ pub enum Dialect {
     Kazoo,
     /// Excludes with clients that follow the ZooKeeper recipes page to the letter.
     Recipe,
+    /// Excludes with Curator's `LeaderLatch`, which waits for nothing else. Read-write locks and
+    /// semaphores are as in [`Curator`](Self::Curator).
+    LeaderLatch,
 }
 
 /// What a contender asks of a queue.
@@ -118,13 +121,14 @@ impl Dialect {
     pub fn token(self, role: Role) -> &'static str {
         match (self, role) {
             (Self::Curator | Self::Recipe, Role::Exclusive) => "-lock-",
-            (Self::Curator, Role::Read) => "-__READ__",
-            (Self::Curator, Role::Write) => "-__WRIT__",
+            (Self::LeaderLatch, Role::Exclusive) => "-latch-",
+            (Self::Curator | Self::LeaderLatch, Role::Read) => "-__READ__",
+            (Self::Curator | Self::LeaderLatch, Role::Write) => "-__WRIT__",
             (Self::Kazoo, Role::Exclusive | Role::Write) => "__lock__",
             (Self::Kazoo, Role::Read) => "__rlock__",
             (Self::Recipe, Role::Read) => "-read-",
             (Self::Recipe, Role::Write) => "-write-",
-            (Self::Curator | Self::Recipe, Role::Permit) => "-lease-",
+            (Self::Curator | Self::LeaderLatch | Self::Recipe, Role::Permit) => "-lease-",
             (Self::Kazoo, Role::Permit) => "",
         }
     }
@@ -136,20 +140,22 @@ impl Dialect {
 
     /// Says how a contender of this `kind` stands to one of ours.
     pub fn stance(self, role: Role, kind: Kind) -> Stance {
-        use Dialect::{Curator, Kazoo, Recipe};
+        use Dialect::{Curator, Kazoo, LeaderLatch, Recipe};
         use Kind::{
-            Apache, CuratorRead, CuratorWrite, GoLock, KazooLease, KazooLock, KazooRead, Lease,
-            Lock, RecipeRead, RecipeWrite,
+            Apache, CuratorRead, CuratorWrite, GoLock, KazooLease, KazooLock, KazooRead, Latch,
+            Lease, Lock, RecipeRead, RecipeWrite,
         };
         use Role::{Exclusive, Permit, Read, Write};
 
         let alone = Stance::Contends(Sharing::Alone);
         let reader = Stance::Contends(Sharing::WithReaders);
         match (self, role, kind) {
+            (LeaderLatch, Read | Write | Permit, kind) => Curator.stance(role, kind),
             (Curator | Recipe, Permit, Lease) | (Kazoo, Permit, KazooLease) => alone,
             (_, Permit, _) | (_, _, Lease) => Stance::Ignored,
 
             (Curator | Recipe, Exclusive, Lock | GoLock | Apache) => alone,
+            (LeaderLatch, Exclusive, Latch) => alone,
             (Curator, Read | Write, CuratorRead) => reader,
             (Curator, Read | Write, CuratorWrite) => alone,
             (Kazoo, _, KazooLock | GoLock) => alone,
@@ -159,8 +165,11 @@ impl Dialect {
 
             // What is left would not wait for us. Another dialect helps if that one's
             // names for the same role are what this contender waits for.
-            (Curator | Recipe, _, KazooLock | KazooRead) => Stance::Refused(Some(Kazoo)),
-            (Kazoo, Exclusive, Lock) => Stance::Refused(Some(Curator)),
+            (Curator | LeaderLatch | Recipe, _, KazooLock | KazooRead) => {
+                Stance::Refused(Some(Kazoo))
+            }
+            (_, Exclusive, Latch) => Stance::Refused(Some(LeaderLatch)),
+            (Kazoo | LeaderLatch, Exclusive, Lock) => Stance::Refused(Some(Curator)),
             (Kazoo | Recipe, Read | Write, CuratorRead | CuratorWrite) => {
                 Stance::Refused(Some(Curator))
             }

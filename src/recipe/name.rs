@@ -100,7 +100,7 @@ impl<'a> NodeName<'a> {
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {
-        Dialect::Curator => format!("_c_{id}{token}"),
+        Dialect::Curator | Dialect::LeaderLatch => format!("_c_{id}{token}"),
         Dialect::Recipe => format!("{id}{token}"),
         Dialect::Kazoo => format!("{}{token}", id.replace('-', "")),
     }

@@ -99,7 +99,7 @@ impl Session {
     pub(crate) fn revocation(&self, node: &str) -> Request {
         let word = match self.settings.dialect {
             Dialect::Recipe => b"unlock".to_vec(),
-            Dialect::Curator | Dialect::Kazoo => b"__REVOKE__".to_vec(),
+            Dialect::Curator | Dialect::Kazoo | Dialect::LeaderLatch => b"__REVOKE__".to_vec(),
         };
         Request::SetData {
             path: node.to_owned(),
@@ -195,7 +195,7 @@ impl Session {
         // kazoo remembers that a directory exists, and fails if a container was deleted since.
         let idle = match self.settings.dialect {
             Dialect::Kazoo => CreateMode::Persistent,
-            Dialect::Curator | Dialect::Recipe => CreateMode::Container,
+            Dialect::Curator | Dialect::LeaderLatch | Dialect::Recipe => CreateMode::Container,
         };
         let (mode, data) = match lasting {
             Lasting::Always(data) => (CreateMode::Persistent, data),

@@ -168,7 +168,9 @@ public class JavaPeer {
                     latch.start();
                     latch.await();
                     release = latch::close;
-                    return "-";
+                    Field ours = LeaderLatch.class.getDeclaredField("ourPath");
+                    ours.setAccessible(true);
+                    return (String) ((AtomicReference<?>) ours.get(latch)).get();
                 case "apache":
                     return apache(path);
                 default:

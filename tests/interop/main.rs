@@ -25,10 +25,10 @@ use zklock::{Client, Dialect};
 use crate::contender::Said;
 use crate::crowd::{Mishaps, queue_in_order, start_all, traffic};
 use crate::kinds::{
-    APACHE, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE, CURATOR_SEMAPHORE,
-    CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR, KAZOO_AS_CURATOR_READ,
-    KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ, KAZOO_SEMAPHORE_OF_TWO,
-    KAZOO_WRITE, Kind, Side, of_ours,
+    APACHE, CURATOR_LATCH, CURATOR_LEADER, CURATOR_MUTEX, CURATOR_READ, CURATOR_REVOCABLE,
+    CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX, CURATOR_WRITE, GO, KAZOO_AS_CURATOR,
+    KAZOO_AS_CURATOR_READ, KAZOO_AS_CURATOR_WRITE, KAZOO_ELECTION, KAZOO_LOCK, KAZOO_READ,
+    KAZOO_SEMAPHORE_OF_TWO, KAZOO_WRITE, Kind, Side, of_ours,
 };
 use crate::libraries::Library;
 use crate::meeting::Outcome;
@@ -47,6 +47,10 @@ const KAZOO_MUTEX: Kind = of_ours(Dialect::Kazoo, "mutex");
 const READ_AS_KAZOO: Kind = of_ours(Dialect::Kazoo, "read");
 const WRITE_AS_KAZOO: Kind = of_ours(Dialect::Kazoo, "write");
 const RECIPE_MUTEX: Kind = of_ours(Dialect::Recipe, "mutex");
+const LATCH: Kind = of_ours(Dialect::LeaderLatch, "mutex");
+const STANDBY: Kind = of_ours(Dialect::Curator, "standby");
+const STANDBY_AS_LATCH: Kind = of_ours(Dialect::LeaderLatch, "standby");
+const STANDBY_AS_KAZOO: Kind = of_ours(Dialect::Kazoo, "standby");
 
 /// How long it takes at least to see that somebody waits and goes on to wait.
 const A_WHILE: Duration = Duration::from_millis(500);
@@ -79,6 +83,12 @@ fn a_mixed_queue_is_served_in_the_order_of_its_numbers() {
     queue_in_order(MUTEX, &[MUTEX, KAZOO_AS_CURATOR], 10);
     queue_in_order(KAZOO_MUTEX, &[KAZOO_MUTEX, KAZOO_LOCK], 10);
     queue_in_order(KAZOO_MUTEX, &[KAZOO_MUTEX, KAZOO_ELECTION], 10);
+    queue_in_order(LATCH, &[LATCH, STANDBY_AS_LATCH, CURATOR_LATCH], 10);
+    queue_in_order(
+        STANDBY,
+        &[STANDBY, MUTEX, CURATOR_LEADER, CURATOR_MUTEX],
+        10,
+    );
     queue_in_order(RECIPE_MUTEX, &[MUTEX, RECIPE_MUTEX, CURATOR_MUTEX, GO], 10);
 }
 
@@ -96,22 +106,25 @@ fn a_mixed_queue_of_readers_and_writers_lets_nobody_overtake() {
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_in_mixed_traffic() {
     // The WriteLock has a path for itself: it waits for Curator, but Curator not for it.
-    let paths: [&[Kind]; 7] = [
+    let paths: [&[Kind]; 8] = [
         &[
             MUTEX,
             RECIPE_MUTEX,
             CURATOR_MUTEX,
             CURATOR_LEADER,
+            STANDBY,
             GO,
             KAZOO_AS_CURATOR,
         ],
         &[MUTEX, APACHE],
+        &[LATCH, STANDBY_AS_LATCH, CURATOR_LATCH],
         &[
             KAZOO_MUTEX,
             WRITE_AS_KAZOO,
             KAZOO_LOCK,
             KAZOO_WRITE,
             KAZOO_ELECTION,
+            STANDBY_AS_KAZOO,
         ],
         &[
             READ,

@@ -1,8 +1,9 @@
 //! Contenders of ours: a thread and a client for each, who speak as the peers do.
 
+use std::ops::ControlFlow;
 use std::thread;
 
-use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use zklock::{
     Client, Dialect, Error, GuardEvent, LockOptions, MutexGuard, Permit, Result, RwLockReadGuard,
     RwLockWriteGuard,
@@ -17,6 +18,15 @@ enum Held {
     Read(RwLockReadGuard),
     Write(RwLockWriteGuard),
     Permit(Permit),
+    Term(Term),
+}
+
+/// A term of a standby, on a thread of its own.
+struct Term {
+    node: String,
+    events: Receiver<GuardEvent>,
+    end: Sender<()>,
+    ended: Receiver<Result<()>>,
 }
 
 /// Starts a contender with a client of its own.
@@ -107,6 +117,7 @@ fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<H
     let permits = permits.parse().expect("a number of permits");
     let guard = match kind {
         "mutex" => client.mutex(path)?.lock_with(waits())?.map(Held::Mutex),
+        "standby" => return lead(client, path, say).map(Held::Term),
         "read" => client.rwlock(path)?.read_with(waits())?.map(Held::Read),
         "write" => client.rwlock(path)?.write_with(waits())?.map(Held::Write),
         "semaphore" => client
@@ -116,6 +127,39 @@ fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<H
         other => panic!("unknown kind {other}"),
     };
     Ok(guard.expect("without a limit nothing ends the wait"))
+}
+
+/// Stands by until it leads.
+fn lead(client: &Client, path: &str, say: &Sender<Said>) -> Result<Term> {
+    let say = say.clone();
+    let standby = client.standby(path)?.on_wait(move |_| {
+        // As above.
+        drop(say.send(Said::Waiting));
+    });
+    let (lead, leads) = bounded(1);
+    let (end, told) = bounded(1);
+    let (to, ended) = bounded(1);
+    thread::spawn(move || {
+        let done = standby.run(|term| {
+            drop(lead.send((term.node().to_owned(), term.events().clone())));
+            let _ = told.recv();
+            ControlFlow::Break(())
+        });
+        drop(to.send(done));
+    });
+    select! {
+        recv(leads) -> term => if let Ok((node, events)) = term {
+            return Ok(Term { node, events, end, ended });
+        },
+        recv(ended) -> done => if let Ok(Err(error)) = done {
+            return Err(error);
+        },
+    }
+    Err(ended
+        .recv()
+        .ok()
+        .and_then(Result::err)
+        .unwrap_or(Error::Closed))
 }
 
 fn tell_of(error: Error) -> Said {
@@ -140,6 +184,7 @@ impl Held {
             Self::Read(guard) => guard.node(),
             Self::Write(guard) => guard.node(),
             Self::Permit(guard) => guard.node(),
+            Self::Term(term) => &term.node,
         }
     }
 
@@ -149,6 +194,7 @@ impl Held {
             Self::Read(guard) => guard.events(),
             Self::Write(guard) => guard.events(),
             Self::Permit(guard) => guard.events(),
+            Self::Term(term) => &term.events,
         }
     }
 
@@ -158,6 +204,10 @@ impl Held {
             Self::Read(guard) => guard.unlock(),
             Self::Write(guard) => guard.unlock(),
             Self::Permit(guard) => guard.unlock(),
+            Self::Term(term) => {
+                let _ = term.end.send(());
+                term.ended.recv().expect("an end")
+            }
         }
     }
 }

@@ -26,10 +26,11 @@ const END: &str = "<!-- end: written by tests/interop -->\n";
 const AT_ONCE: usize = 12;
 
 /// A dialect and the locks of ours that there are in it.
-const OURS: [(Dialect, &[&str]); 3] = [
+const OURS: [(Dialect, &[&str]); 4] = [
     (Dialect::Curator, &["mutex", "read", "write", "semaphore:1"]),
     (Dialect::Kazoo, &["mutex", "read", "write", "semaphore:1"]),
     (Dialect::Recipe, &["mutex", "read", "write"]),
+    (Dialect::LeaderLatch, &["mutex", "standby"]),
 ];
 
 /// One cell: theirs and ours in both orders.

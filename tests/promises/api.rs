@@ -4,14 +4,16 @@
 //! pointers.
 
 use std::fmt::{Debug, Display};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
 use zklock::{
     Acl, Client, ClientBuilder, Contender, Dialect, Error, FencingToken, GuardEvent, GuardState,
-    LockGuard, LockOptions, MultiGuard, MultiLock, Mutex, MutexGuard, Owner, Permit,
-    ReentrantMutex, ReentrantMutexGuard, Result, Role, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    Semaphore, SendGuard, SessionEvent, SessionState, Waiting,
+    Job, JobOptions, LockGuard, LockOptions, MultiGuard, MultiLock, Mutex, MutexGuard, Once,
+    Outcome, Owner, Permit, ReentrantMutex, ReentrantMutexGuard, Result, Role, Run, RunRecord,
+    RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SendGuard, SessionEvent, SessionState,
+    Standby, Term, Waiting,
 };
 
 fn shared<T: Clone + Debug + Send + Sync + 'static>() {}
@@ -44,6 +46,59 @@ fn a_client_has_what_was_promised() {
         SessionState::Closed,
         SessionState::AuthFailed,
     ];
+}
+
+#[test]
+fn a_job_and_a_standby_have_what_was_promised() {
+    shared::<Job>();
+    shared::<Standby>();
+    shared::<RunRecord>();
+    let _: fn(&Client, &str) -> Result<Job> = Client::job;
+    let _: fn(&Client, &str) -> Result<Standby> = Client::standby;
+    let _ = |job: &Job| -> Result<Once<u8, String>> {
+        job.once("a", |run: &Run<'_>| match run.retry_of() {
+            Some(record) => Err(record.slot().to_owned()),
+            None => Ok(1),
+        })
+    };
+    let _ = |job: &Job, told: Receiver<()>, until: Instant| -> Result<Once<(), Error>> {
+        let options = JobOptions::new().wait(false).deadline(until).cancel(told);
+        job.once_with("a", options.attempts(3).note("a"), |run: &Run<'_>| {
+            run.check()
+        })
+    };
+    let _ = |job: &Job| -> Result<Once<u32, Error>> {
+        job.at_most_every(Duration::from_secs(60), |run: &Run<'_>| {
+            let _: (&str, FencingToken, GuardState) =
+                (run.slot(), run.fencing_token(), run.state());
+            run.verify().map(|()| run.attempt())
+        })
+    };
+    let _ = |once: Once<u8, String>| match once {
+        Once::Done(value) => value.to_string(),
+        Once::DoneBefore(record) | Once::NoAttemptsLeft(record) => record.slot().to_owned(),
+        Once::Running(contender) => contender.node().to_owned(),
+        Once::Failed(error) => error,
+    };
+    let _: fn(&Job) -> Result<Option<RunRecord>> = Job::last;
+    let _: fn(&Job) -> Result<Option<RunRecord>> = Job::last_failure;
+    let _: fn(&RunRecord) -> SystemTime = RunRecord::started;
+    let _: fn(&RunRecord) -> Option<SystemTime> = RunRecord::ended;
+    let _: fn(&RunRecord) -> FencingToken = RunRecord::token;
+    let _: fn(&RunRecord) -> &Owner = RunRecord::owner;
+    let _: fn(&RunRecord) -> Outcome = RunRecord::outcome;
+    let _ = [Outcome::Done, Outcome::Failed, Outcome::Unknown];
+    let _ = |standby: &Standby, cancel: Receiver<()>| -> Result<()> {
+        standby.run(|_: &Term<'_>| ControlFlow::Break(()))?;
+        standby.run_until(cancel, |term| match term.is_held() && !term.revoked() {
+            true => ControlFlow::Continue(()),
+            false => {
+                term.resign();
+                ControlFlow::Break(())
+            }
+        })
+    };
+    let _: fn(&Standby) -> Result<Option<Contender>> = Standby::leader;
 }
 
 #[test]

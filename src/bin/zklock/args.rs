@@ -95,8 +95,8 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "WHO", default_value = "open")]
     pub(crate) acl: Protection,
 
-    /// Whose locks to exclude: those of Curator and go-zookeeper, of kazoo, or of
-    /// ZooKeeper's recipes page.
+    /// Whose locks to exclude: those of Curator and go-zookeeper, of kazoo, of ZooKeeper's
+    /// recipes page, or Curator's LeaderLatch.
     #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
     pub(crate) dialect: LockDialect,
 
@@ -361,6 +361,7 @@ pub(crate) enum LockDialect {
     Curator,
     Kazoo,
     Recipe,
+    LeaderLatch,
 }
 
 /// The library checks the rest of the path.

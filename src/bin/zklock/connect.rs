@@ -58,6 +58,7 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
             LockDialect::Curator => Dialect::Curator,
             LockDialect::Kazoo => Dialect::Kazoo,
             LockDialect::Recipe => Dialect::Recipe,
+            LockDialect::LeaderLatch => Dialect::LeaderLatch,
         });
     #[cfg(feature = "tls")]
     if let Some(tls) = tls(&args.tls) {

@@ -1,8 +1,10 @@
 //! Runs a command on one machine at a time.
 
-use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use zklock::Term;
 
@@ -10,25 +12,24 @@ use crate::args::{Args, Restart, Standby};
 use crate::child::Variables;
 use crate::ending::Ending;
 use crate::failure::Failure;
-use crate::plain::plain;
 use crate::stage::Stage;
-use crate::stderr::say;
 use crate::supervisor::Ended;
-use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
+    // The command may want the terminal.
+    let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
+    let shown = line.clone();
     let place = stage.client.standby(&standby.what.path)?;
-    if let (true, Ok(Some(leader))) = (io::stderr().is_terminal(), place.leader()) {
-        let path = plain(&standby.what.path);
-        say(&format!(
-            "standing by for {path}, which {} has",
-            who(leader.owner())
-        ));
-    }
+    let place = place.on_wait(move |waiting| {
+        if let Some(line) = &*shown.lock() {
+            line.tell(waiting);
+        }
+    });
     stage.signals.waiting();
     let mut last = None;
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
+        drop(line.lock().take());
         stage.settle();
         let ended = run(standby, &stage, term);
         let again = ended
@@ -36,6 +37,9 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
             .is_ok_and(|ended| again(standby.restart, *ended));
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
+        if again {
+            *line.lock() = Some(stage.status_line(&standby.what));
+        }
         match again {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
