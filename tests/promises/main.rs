@@ -24,6 +24,7 @@ mod local_handoffs;
 mod lost_reasons;
 mod multi_lock;
 mod mutex;
+mod nightly_jobs;
 mod queue;
 mod readers_and_writers;
 mod reentrant_mutex;
