@@ -33,6 +33,7 @@ mod revocation;
 mod rwlock;
 mod semaphore;
 mod standby;
+mod standby_daemons;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/transport.rs"]
