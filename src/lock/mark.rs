@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use super::raw_guard::{Closing, RawGuard};
+use super::closing::Closing;
+use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};

@@ -9,6 +9,7 @@
 //! and goes through a [`Queue`](request::Queue) on the server with the driver; what it gets
 //! is a [`RawGuard`](raw_guard::RawGuard), the one thing that acts when it is dropped.
 
+pub(crate) mod closing;
 mod downgrade;
 mod driver;
 mod fresh_id;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::closing::Closing;
 use super::driver::{self, Reached};
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, LostReason, Result};
 use crate::guard::{FencingToken, GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
-use crate::recipe::mark::Mark;
 use crate::recipe::skip_listing::LastGrant;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
@@ -53,33 +53,12 @@ pub(crate) struct RawGuard {
     since: Option<Instant>,
 }
 
-/// What a release writes into the directory, in the transaction that deletes the node.
-#[derive(Debug)]
-pub(crate) enum Closing {
-    /// What the mark says.
-    Mark(Mark),
-    /// This.
-    Data(Vec<u8>),
-    /// This, if the thread panics.
-    IfPanicking(Vec<u8>),
-}
-
 /// A lock, and the turn of the thread that waited for it.
 #[derive(Debug)]
 pub(crate) struct Grant {
     // Fields drop in this order: leave the queue first, then let the next thread in.
     pub(crate) raw: RawGuard,
     pub(crate) turn: Turn,
-}
-
-impl Closing {
-    fn data(&self, panics: bool, lost: bool) -> Option<&[u8]> {
-        match self {
-            Self::Mark(mark) => mark.closing(panics, lost),
-            Self::Data(data) => Some(data),
-            Self::IfPanicking(data) => Some(&data[..]).filter(|_| panics),
-        }
-    }
 }
 
 impl Grant {

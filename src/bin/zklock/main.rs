@@ -27,6 +27,7 @@ mod failure;
 #[cfg(test)]
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
+mod held;
 mod helper;
 mod last;
 mod list;

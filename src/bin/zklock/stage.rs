@@ -9,10 +9,11 @@ use crate::args::{Args, Guarded};
 use crate::child::Variables;
 use crate::connect::connect;
 use crate::failure::Failure;
+use crate::held::Held;
 use crate::signals::Signals;
 use crate::status_line::StatusLine;
 use crate::stop_policy::StopPolicy;
-use crate::supervisor::{Ended, Held, Order, Supervisor};
+use crate::supervisor::{Ended, Order, Supervisor};
 use crate::terminal::Terminal;
 
 /// How long the command is held back if another client held the lock a moment ago. A holder

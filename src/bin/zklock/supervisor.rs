@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select};
 use nix::sys::signal::Signal as Number;
 use rustix::process::{Signal, getpgrp, kill_process_group};
-use zklock::{GuardEvent, GuardState, LockGuard, Run, Term};
+use zklock::{GuardEvent, GuardState};
 
 use crate::args::{Guarded, OnLost};
 use crate::child::{Child, Variables};
 use crate::ending::Ending;
 use crate::failure::{Failure, LOST};
+use crate::held::Held;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
 use crate::stop_policy::{StopAction, StopPolicy};
@@ -32,49 +33,6 @@ const SLOW_REST_POLL: Duration = Duration::from_millis(200);
 
 /// How long processes are left behind before the user is told.
 const QUIET: Duration = Duration::from_secs(2);
-
-/// What a command depends on.
-pub(crate) trait Held {
-    fn state(&self) -> GuardState;
-    fn valid_for(&self) -> Duration;
-    fn events(&self) -> &Receiver<GuardEvent>;
-}
-
-macro_rules! held {
-    ($($held:ty)*) => {
-        $(
-            impl Held for $held {
-                fn state(&self) -> GuardState {
-                    <$held>::state(self)
-                }
-
-                fn valid_for(&self) -> Duration {
-                    <$held>::valid_for(self)
-                }
-
-                fn events(&self) -> &Receiver<GuardEvent> {
-                    <$held>::events(self)
-                }
-            }
-        )*
-    };
-}
-
-held!(Run<'_> Term<'_>);
-
-impl Held for Box<dyn LockGuard> {
-    fn state(&self) -> GuardState {
-        (**self).state()
-    }
-
-    fn valid_for(&self) -> Duration {
-        (**self).valid_for()
-    }
-
-    fn events(&self) -> &Receiver<GuardEvent> {
-        (**self).events()
-    }
-}
 
 /// A command that is to be run while its lock is held.
 pub(crate) struct Order<'a> {
