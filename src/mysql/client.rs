@@ -1,5 +1,6 @@
 //! The client of a database, and its builder.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use crate::mysql::source::Source;
 ///
 /// In a forked child the locks are the parent's: a request fails with [`Error::Closed`], and
 /// dropping guards and clients releases nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     shared: Arc<SharedClient>,
 }
@@ -135,6 +136,12 @@ impl Client {
     /// Existing guards become lost; their rows are deleted when they are dropped.
     pub fn close(&self) {
         self.shared.close();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.describe("Client", None, f)
     }
 }
 

@@ -118,7 +118,7 @@ fn a_wrong_argument() {
     );
     assert_eq!(
         said(builder().auth("no-such-scheme", "x").connect()),
-        "the server refused the credentials and closed the session: check scheme and password"
+        "the server refused the credentials: check the user or scheme, and the password"
     );
 }
 
