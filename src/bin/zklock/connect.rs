@@ -51,11 +51,10 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     for (scheme, credentials) in credentials {
         builder = builder.auth(&scheme, credentials);
     }
-    let client = builder.connect()?;
+    let (client, lacks_chroot) = builder.connect_and_look()?;
     match hosts.split_once('/') {
-        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
-            "the chroot /{} of {hosts} does not exist: create it",
-            chroot
+        Some((_, chroot)) if lacks_chroot => Err(Failure::other(format!(
+            "the chroot /{chroot} of {hosts} does not exist: create it"
         ))),
         _ => Ok(client),
     }
