@@ -1,12 +1,16 @@
 //! The first mistakes of new users of the program, and what it says.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use zklock::Client;
+use zklock::embedded::Server;
 
 use crate::program::{Lines, Zklock, command, embedded};
 use crate::support::fresh_path;
+use crate::support::raw::Raw;
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
@@ -112,4 +116,98 @@ fn a_server_that_others_can_reach() {
         "{said:?}"
     );
     drop(command.arg("--version").status());
+}
+
+#[test]
+fn a_url_in_place_of_hosts() {
+    let ends = "write host:port,host:port/chroot";
+    for (hosts, reason) in [
+        ("http://zk1:2181/app", r#"leave "http://" out"#),
+        (
+            "zk1:2181;zk2:2181",
+            "has ';' in it, and a comma separates servers",
+        ),
+        (
+            "mysql://db/app",
+            "a database takes a zklock::mysql::Client (feature mysql)",
+        ),
+    ] {
+        let ended = Zklock::run(hosts, "list /locks/x", "");
+        assert_eq!(ended.code, Some(64));
+        assert!(
+            ended.err.contains(reason) && ended.err.trim_end().ends_with(ends),
+            "{}",
+            ended.err
+        );
+    }
+}
+
+#[test]
+fn seconds_with_a_unit_and_the_options_of_flock() {
+    let message = "invalid value '5s' for '--wait <SECS>': write a number of seconds, such as 1.5; see zklock --help";
+    says("127.0.0.1:1", "run -w 5s /locks/x -- true", 64, message);
+    let path = fresh_path("flock");
+    for args in ["--timeout 5", "--nb", "-x", "--exclusive"] {
+        let ended = Zklock::run(embedded(), &format!("run {args} {path}"), "true");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{args}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough() {
+    let path = fresh_path("pipe");
+    let client = Client::connect(embedded()).unwrap();
+    let _held = client.mutex(&path).unwrap().lock().unwrap();
+    for args in [
+        "completions bash",
+        "man",
+        "--help",
+        "run --help",
+        "--version",
+        &format!("list {path}"),
+        &format!("list --json {path}"),
+        &format!("list --watch {path}"),
+        &format!("revoke {path}"),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(embedded());
+        command.args(args.split(' ')).stdout(writer);
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(
+            (ended.status.code(), said.as_str()),
+            (Some(0), ""),
+            "{args}"
+        );
+    }
+}
+
+#[test]
+fn one_question_for_the_chroot() {
+    let server = Server::start().unwrap();
+    Raw::connect(server.hosts()).create_all("/app");
+    let asked = |hosts: &str| {
+        let before = received(server.hosts());
+        assert_eq!(Zklock::run(hosts, "list /x", "").code, Some(0));
+        received(server.hosts()) - before
+    };
+    let without = asked(server.hosts());
+    let with = asked(&format!("{}/app", server.hosts()));
+    assert_eq!(with, without + 1);
+}
+
+/// How many packets a server has got.
+fn received(hosts: &str) -> u64 {
+    let mut socket = TcpStream::connect(hosts).unwrap();
+    socket.write_all(b"mntr").unwrap();
+    let mut said = String::new();
+    socket.read_to_string(&mut said).unwrap();
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("zk_packets_received"));
+    let number = line.and_then(|line| line.split_whitespace().last());
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{said}"))
 }

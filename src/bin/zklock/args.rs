@@ -135,12 +135,16 @@ pub(crate) struct Run {
     #[arg(short, long, conflicts_with = "permits")]
     pub(crate) shared: bool,
 
+    /// As without it: nobody else has the lock. For those who come from flock(1).
+    #[arg(short = 'x', short_alias = 'e', long, hide = true, conflicts_with_all = ["shared", "permits"])]
+    pub(crate) exclusive: bool,
+
     /// Does not wait for the lock.
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long, aliases = ["nb", "nonblocking"], conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
     /// Waits at most this long for the lock.
-    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    #[arg(short, long, alias = "timeout", value_name = "SECS", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if the lock is taken.

@@ -131,6 +131,12 @@ impl Io {
             }
             match attempted {
                 Ok(round) => return round,
+                Err(reason) if hung_up && self.may_lack_tls() => {
+                    self.turned_away(
+                        &target.to_string(),
+                        &format!("{reason}, as a port for TLS does"),
+                    );
+                }
                 Err(reason) => self.turned_away(&target.to_string(), &reason),
             }
             if !self.shared.rest(Duration::ZERO) {
@@ -151,8 +157,17 @@ impl Io {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
         let away = Moment::now().saturating_since(until);
-        let has_past = self.session.id != 0 || self.session.last_zxid != 0;
-        has_past && hung_up && away > timeout + MARGIN
+        self.has_past() && hung_up && away > timeout + MARGIN
+    }
+
+    /// Whether a server has ever given a session.
+    fn has_past(&self) -> bool {
+        self.session.id != 0 || self.session.last_zxid != 0
+    }
+
+    /// Whether it may be for want of TLS that no server has given a session.
+    fn may_lack_tls(&self) -> bool {
+        !self.has_past() && self.shared.config.tls.is_none()
     }
 
     fn turned_away(&self, host: &str, reason: &str) {
@@ -227,6 +242,10 @@ impl Io {
             return Ok(Round::Expired);
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
+        let asked = self.shared.config.session_timeout;
+        if self.last.is_none() && granted != asked {
+            log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
+        }
         self.last = Some(target.clone());
         log::debug!(
             "{target}: session {:#x}, timeout {timeout:?}",
