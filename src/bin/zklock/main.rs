@@ -84,6 +84,12 @@ fn misused(error: &clap::Error) -> ExitCode {
         ))
         .report();
     }
+    if lacks_tls(error) {
+        return Failure::usage(
+            "this zklock was built without TLS: build it with --features cli,tls",
+        )
+        .report();
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let said: Vec<_> = lines
@@ -102,6 +108,17 @@ fn misplaced_command(error: &clap::Error) -> Option<String> {
     };
     let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
     (runs && is_word).then(|| word.clone())
+}
+
+/// Whether the user asks for what this program has been built without.
+fn lacks_tls(error: &clap::Error) -> bool {
+    let wants = |word: &str| word.starts_with("--tls");
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => {
+            !cfg!(feature = "tls") && error.kind() == ErrorKind::UnknownArgument && wants(word)
+        }
+        _ => false,
+    }
 }
 
 fn perform(args: &Args) -> Result<Ending, Failure> {
