@@ -35,6 +35,13 @@ impl fmt::Display for Error {
     }
 }
 
+/// The name of the variant, and the message.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.name())
+    }
+}
+
 /// The messages; each function writes those of its variants, and nothing for the others.
 impl Error {
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
