@@ -28,12 +28,66 @@ fn a_command_without_dashes() {
 }
 
 #[test]
+fn no_command_and_two_paths() {
+    let message = "no command: write zklock run PATH -- COMMAND; see zklock run --help";
+    for args in ["run", "run /locks/x", "run /locks/x --"] {
+        says("127.0.0.1:1", args, 64, message);
+    }
+    let message =
+        "/b is one too many: there is one lock, and then -- COMMAND; see zklock run --help";
+    says("127.0.0.1:1", "run /a /b -- true", 64, message);
+}
+
+#[test]
+fn a_word_that_is_none() {
+    for (args, message) in [
+        (
+            "--host zk1 list /x",
+            "unexpected argument '--host' found; tip: a similar argument exists: '--hosts'; see zklock list --help",
+        ),
+        (
+            "ls /x",
+            "unrecognized subcommand 'ls'; tip: a similar subcommand exists: 'list'; see zklock --help",
+        ),
+        (
+            "run --permits x /x -- true",
+            "invalid value 'x' for '--permits <N>': write a number from 1 on; see zklock run --help",
+        ),
+        (
+            "serve --listen 2181",
+            "invalid value '2181' for '--listen <ADDR>': write an address and a port, such as 127.0.0.1:2181; see zklock serve --help",
+        ),
+        (
+            "list",
+            "the following required arguments were not provided: <PATH>; see zklock list --help",
+        ),
+    ] {
+        says("127.0.0.1:1", args, 64, message);
+    }
+    let missing =
+        "cannot write the manual page into /no/folder: No such file or directory (os error 2)";
+    says("127.0.0.1:1", "man --folder /no/folder", 70, missing);
+}
+
+#[test]
+fn a_lock_under_itself() {
+    let path = fresh_path("nested");
+    let program = command("").get_program().to_string_lossy().into_owned();
+    let script = format!("{program} run -w 0.5 -E 9 {path} -- true");
+    let ended = Zklock::run(embedded(), &format!("run {path}"), &script);
+    let said = format!(
+        "zklock: waiting for {path}, which the zklock run around this one holds: it ends after this one\n"
+    );
+    assert_eq!((ended.code, ended.err), (Some(9), said));
+}
+
+#[test]
 fn a_path_without_a_slash_and_one_that_cannot_be() {
     says(
         embedded(),
         "run locks/x -- true",
         64,
-        "invalid value 'locks/x' for '<PATH>': write an absolute path such as /locks/nightly; see zklock --help",
+        "invalid value 'locks/x' for '<PATH>': write an absolute path such as /locks/nightly; see zklock run --help",
     );
     says(
         embedded(),
@@ -99,6 +153,11 @@ fn credentials_that_others_may_read() {
     assert_eq!((refused.code, refused.err), (Some(64), warning));
     let private = run("--strict ", 0o600);
     assert_eq!((private.code, private.err), (Some(0), String::new()));
+    fs::write(&file, "secret\n").unwrap();
+    let told = format!(
+        "zklock: write scheme:credentials into {name}, one a line, such as digest:user:password\n"
+    );
+    assert_eq!(run("", 0o600).err, told);
     fs::remove_file(&file).unwrap();
 }
 
@@ -144,8 +203,12 @@ fn a_url_in_place_of_hosts() {
 
 #[test]
 fn seconds_with_a_unit_and_the_options_of_flock() {
-    let message = "invalid value '5s' for '--wait <SECS>': write a number of seconds, such as 1.5; see zklock --help";
+    let message = "invalid value '5s' for '--wait <SECS>': write a number of seconds, such as 1.5; see zklock run --help";
     says("127.0.0.1:1", "run -w 5s /locks/x -- true", 64, message);
+    let negative = message.replace("5s", "-1");
+    says("127.0.0.1:1", "run -w -1 /locks/x -- true", 64, &negative);
+    let shell = "write -- sh -c before a line for the shell; see zklock run --help";
+    says("127.0.0.1:1", "run /locks/x -c true", 64, shell);
     let path = fresh_path("flock");
     for args in ["--timeout 5", "--nb", "-x", "--exclusive"] {
         let ended = Zklock::run(embedded(), &format!("run {args} {path}"), "true");

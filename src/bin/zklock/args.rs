@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,29 +39,32 @@ number that grows with every holder: let what the lock protects refuse a lower o
 The lock is held until the last process has ended that the command has started, so what it
 leaves in the background keeps it.";
 
+/// The heading of what concerns the servers.
+const SERVERS: &str = "Options for the servers";
+
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]
 #[command(name = "zklock", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
     /// The ZooKeeper servers: host:port,host:port/chroot.
-    #[arg(long, global = true, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
+    #[arg(long, global = true, help_heading = SERVERS, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
     pub(crate) hosts: Option<String>,
 
     /// How long the servers keep the lock of a client that has gone silent.
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "20")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
     /// How long to wait for a server.
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "15")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
     /// Reads credentials from a file, one scheme:credentials a line; without it, from
     /// the variable ZKLOCK_AUTH.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) auth_file: Option<PathBuf>,
 
     /// Refuses a file of credentials that others may read; without it, warns.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) strict: bool,
 
     #[cfg(feature = "tls")]
@@ -69,12 +72,12 @@ pub(crate) struct Args {
     pub(crate) tls: TlsArgs,
 
     /// Who may read and change the nodes of the lock.
-    #[arg(long, global = true, value_name = "WHO", default_value = "open")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "WHO", default_value = "open")]
     pub(crate) acl: Protection,
 
     /// Whose locks to exclude: those of Curator and go-zookeeper, of kazoo, or of
     /// ZooKeeper's recipes page.
-    #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "NAME", default_value = "curator")]
     pub(crate) dialect: LockDialect,
 
     /// Logs to stderr; given twice, logs more.
@@ -89,19 +92,19 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct TlsArgs {
     /// Encrypts the connection.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) tls: bool,
 
     /// Trusts the authorities in this PEM file instead of the system's; implies --tls.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 
     /// Shows the servers the certificate in this PEM file; implies --tls.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// The key of that certificate.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 }
 
@@ -144,7 +147,7 @@ pub(crate) struct Run {
     pub(crate) nonblock: bool,
 
     /// Waits at most this long for the lock.
-    #[arg(short, long, alias = "timeout", value_name = "SECS", value_parser = seconds)]
+    #[arg(short, long, alias = "timeout", value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if the lock is taken.
@@ -152,7 +155,7 @@ pub(crate) struct Run {
     pub(crate) conflict_exit_code: u8,
 
     /// Lets this many run at a time; every user of the lock must give the same number.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub(crate) permits: Option<u32>,
 
     /// What to do when the lock is in doubt: stop the command, or warn.
@@ -217,7 +220,7 @@ pub(crate) struct Revoke {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Where to listen.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// How often the directories of unused locks are removed.
@@ -255,10 +258,20 @@ fn absolute(text: &str) -> Result<String, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "write a number of seconds, such as 1.5".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let seconds = text.parse().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "write a number of seconds, such as 1.5".to_owned())
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a number from 1 on".to_owned())
+}
+
+/// An address or a name, which is looked up, and a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    address.ok_or_else(|| "write an address and a port, such as 127.0.0.1:2181".to_owned())
 }
 
 #[cfg(test)]

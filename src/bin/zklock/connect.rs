@@ -100,8 +100,11 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
             Err(_) => return Err(Failure::usage(format!("{AUTH} is not a text"))),
         },
     };
-    parse(&text)
-        .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
+    parse(&text).ok_or_else(|| {
+        Failure::usage(format!(
+            "write scheme:credentials into {place}, one a line, such as digest:user:password"
+        ))
+    })
 }
 
 /// Warns if others may read the credentials, or fails if the user wants that.

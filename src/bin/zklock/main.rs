@@ -3,7 +3,7 @@
 //! | File | What it does |
 //! |---|---|
 //! | `args`, `connect` | reads the command line, connects |
-//! | `failure`, `stderr`, `plain` | tells the user what happens |
+//! | `misuse`, `failure`, `stderr`, `plain` | tells the user what happens |
 //! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
 //! | `acquire`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
@@ -28,6 +28,7 @@ mod failure;
 mod fuzz;
 mod helper;
 mod list;
+mod misuse;
 mod outage;
 mod plain;
 mod revoke;
@@ -42,18 +43,15 @@ mod table;
 mod terminal;
 mod terminal_listener;
 
-use std::env;
 use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Task};
 use crate::ending::Ending;
-use crate::failure::{Failure, USAGE};
+use crate::failure::Failure;
 
 fn main() -> ExitCode {
     if let Some(code) = helper::entry::main() {
@@ -61,7 +59,7 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return misused(&error),
+        Err(error) => return misuse::tell(&error),
     };
     log_to_stderr(args.verbose);
     // The default hook could block on stderr while the command goes on.
@@ -69,55 +67,6 @@ fn main() -> ExitCode {
     match perform(&args) {
         Ok(ending) => ending.end(),
         Err(failure) => failure.report(),
-    }
-}
-
-/// Prints help and versions, or says in one line what is wrong.
-fn misused(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        drop(error.print());
-        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
-    }
-    if let Some(word) = misplaced_command(error) {
-        return Failure::usage(format!(
-            "write -- before the command: zklock run PATH -- {word} ..; see zklock run --help"
-        ))
-        .report();
-    }
-    if lacks_tls(error) {
-        return Failure::usage(
-            "this zklock was built without TLS: build it with --features cli,tls",
-        )
-        .report();
-    }
-    let text = error.render().to_string();
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said: Vec<_> = lines
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .collect();
-    let said = said.join(" ");
-    let said = said.strip_prefix("error: ").unwrap_or(&said);
-    Failure::usage(format!("{said}; see zklock --help")).report()
-}
-
-/// Returns the first word of a command that stands where flock(1) would take it.
-fn misplaced_command(error: &clap::Error) -> Option<String> {
-    let runs = env::args().skip(1).any(|arg| arg == "run");
-    let ContextValue::String(word) = error.get(ContextKind::InvalidArg)? else {
-        return None;
-    };
-    let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
-    (runs && is_word).then(|| word.clone())
-}
-
-/// Whether the user asks for what this program has been built without.
-fn lacks_tls(error: &clap::Error) -> bool {
-    let wants = |word: &str| word.starts_with("--tls");
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) => {
-            !cfg!(feature = "tls") && error.kind() == ErrorKind::UnknownArgument && wants(word)
-        }
-        _ => false,
     }
 }
 
@@ -155,7 +104,11 @@ fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),
     });
-    written.map_err(|error| Failure::other(format!("cannot write the manual page: {error}")))?;
+    written.map_err(|error| {
+        let place = folder.map(|folder| format!(" into {}", folder.display()));
+        let place = place.unwrap_or_default();
+        Failure::other(format!("cannot write the manual page{place}: {error}"))
+    })?;
     Ok(0)
 }
 
