@@ -208,7 +208,8 @@ impl Mutex {
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for at most `limit`, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection. A limit of zero is over
+    /// before a server can answer, even if the mutex is free: that is [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///

@@ -287,6 +287,11 @@ fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
 fn what_is_wrong(url: &str, error: &UrlError) -> String {
     match url.split_once('?') {
         Some((_, rest)) if rest.contains('@') => "a `?` in a password is written %3F".to_owned(),
+        _ if !url.contains("://") => "it does not begin with mysql://".to_owned(),
+        _ if matches!(error, UrlError::UnknownParameter(name) if name.contains("ssl") || name.contains("tls")) =>
+        {
+            format!("{error} (for TLS, write ?root_cert_path=ca.pem)")
+        }
         _ => error.to_string(),
     }
 }

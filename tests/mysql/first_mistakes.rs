@@ -82,7 +82,11 @@ fn a_wrong_password_and_a_wrong_url() {
     );
     assert_eq!(
         said("db:3306/app"),
-        "cannot read the database's URL: URL scheme `db' is not supported; write mysql://user:password@host:port/database"
+        "cannot read the database's URL: it does not begin with mysql://; write mysql://user:password@host:port/database"
+    );
+    assert_eq!(
+        said("mysql://app@db/app?ssl=true"),
+        "cannot read the database's URL: Unknown URL parameter `ssl' (for TLS, write ?root_cert_path=ca.pem); write mysql://user:password@host:port/database"
     );
 }
 

@@ -2,7 +2,7 @@
 //! place and the next step.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::thread;
 use std::time::Duration;
 
@@ -70,6 +70,10 @@ fn a_wrong_list_of_servers() {
         (
             "zk1:2181app",
             r#"cannot read the servers "zk1:2181app": "zk1:2181app" has a bad port; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:2181/app/",
+            r#"cannot read the servers "zk1:2181/app/": the chroot "/app/" ends with a slash; write host:port,host:port/chroot"#,
         ),
         (
             "127.0.0.1:1",
@@ -181,6 +185,10 @@ fn two_kinds_of_lock_on_one_path() {
         "the contender /m/# looks like a mutex of this library, which would not wait for this client: use Dialect::Curator or another path"
     );
     let _permit = client.semaphore("/s", 2).unwrap().acquire().unwrap();
+    assert_eq!(
+        said(other.mutex("/s").unwrap().lock()),
+        "the contender /s/leases looks like a semaphore of this library or Curator's InterProcessSemaphoreV2, which would not wait for this client: use another path, or the same kind of lock on this one"
+    );
     let disagrees = said(other.semaphore("/s", 3).unwrap().acquire());
     let begins = "the semaphore /s has 2 permits for another client and 3 for this one, and ";
     assert!(disagrees.starts_with(begins), "{disagrees}");
@@ -196,6 +204,10 @@ fn a_guard_that_is_dropped_at_once_and_a_limit_that_is_over() {
     assert!(mutex.try_lock().unwrap().is_some());
     let past = LockOptions::new().deadline(std::time::Instant::now());
     assert!(mutex.lock_with(past).unwrap().is_none());
+    // Over before a server can answer, though the mutex is free.
+    assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
+    let soon = LockOptions::new().timeout(Duration::from_secs(30));
+    assert!(mutex.lock_with(soon).unwrap().is_some());
 }
 
 #[test]
@@ -241,33 +253,77 @@ fn somebody_elses_lock() {
     );
 }
 
+/// A server that answers so, and then hears the client out.
+fn stub(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(|socket| socket.ok()) {
+            let _ = socket.read(&mut [0; 100]);
+            let _ = socket.write_all(answer);
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    hosts
+}
+
 #[test]
-fn a_port_with_tls_and_one_without() {
-    // What OpenSSL and the JDK answer to bytes that are no TLS.
-    let alert = || [0x15, 3, 3, 0, 2, 2, 0x46].to_vec();
-    let greeting = "it closed the connection instead of greeting";
-    for answer in [alert(), Vec::new()] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let hosts = listener.local_addr().unwrap().to_string();
-        thread::spawn(move || {
-            for mut socket in listener.incoming().map_while(|socket| socket.ok()) {
-                let mut bytes = [0; 100];
-                let _ = socket.read(&mut bytes);
-                let _ = socket.write_all(&answer);
-            }
-        });
+fn a_port_of_another_service() {
+    for (answer, reason) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "its answer is not ZooKeeper's, as of another service's port: a frame of 1213486160 bytes was announced",
+        ),
+        (
+            // An alert of TLS.
+            &[0x15, 3, 3, 0, 2, 2, 0x46],
+            "it closed the connection instead of greeting, as a port for TLS does",
+        ),
+        (
+            b"",
+            "it closed the connection instead of greeting, as a port for TLS does",
+        ),
+    ] {
+        let hosts = stub(answer);
         let told = said(connect(&hosts));
-        let expected = format!("({hosts}: {greeting}, as a port for TLS does)");
+        let expected = format!("({hosts}: {reason})");
         assert!(told.contains(&expected), "{told}");
     }
-    #[cfg(feature = "tls")]
-    {
-        let server = Server::start().unwrap();
-        let builder = Client::builder(server.hosts()).connect_timeout(LIMIT);
-        let told = said(builder.tls(zklock::Tls::new()).connect());
-        assert!(told.contains("TLS could not be agreed on: "), "{told}");
-        assert!(told.contains(", as with a port without TLS)"), "{told}");
-    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_port_without_tls() {
+    let server = Server::start().unwrap();
+    let builder = Client::builder(server.hosts()).connect_timeout(LIMIT);
+    let told = said(builder.tls(zklock::Tls::new()).connect());
+    assert!(told.contains("TLS could not be agreed on: "), "{told}");
+    assert!(told.contains(", as with a port without TLS)"), "{told}");
+}
+
+/// What a `main` that returns the error shows, and `unwrap`.
+#[test]
+fn the_debug_of_an_error_has_its_message() {
+    let error = connect("zk1:port").unwrap_err();
+    assert_eq!(format!("{error:?}"), format!("BadHosts: {error}"));
+    assert_eq!(
+        format!("{:?}", Error::Closed),
+        "Closed: the client is closed: connect a new one"
+    );
+}
+
+#[test]
+fn a_contender_names_itself() {
+    let server = Server::start().unwrap();
+    let client = Client::builder(server.hosts())
+        .note("report")
+        .connect()
+        .unwrap();
+    let _held = client.mutex("/m").unwrap().lock().unwrap();
+    let named = client.contenders("/m").unwrap()[0].to_string();
+    let pid = std::process::id();
+    assert!(named.ends_with(&format!(" pid {pid} (report)")), "{named}");
 }
 
 #[test]

@@ -196,6 +196,9 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
     if names.is_empty() {
         return Ok(String::new());
     }
+    if names.ends_with('/') && !names.ends_with("//") {
+        return Err(format!("the chroot {chroot:?} ends with a slash"));
+    }
     for name in names.split('/') {
         let reason = match name {
             "" => "has an empty name in it",
@@ -270,7 +273,7 @@ mod tests {
         ("zk://zk:2181",   "leave \"zk://\" out"),
         ("mysql://db/app", "mysql::Client"),
         ("zk//a",          "empty name"),
-        ("zk/a/",          "empty name"),
+        ("zk/a/",          "ends with a slash"),
         ("zk/a//b",        "empty name"),
         ("zk/a/../b",      "relative name"),
         ("zk/./b",         "relative name"),

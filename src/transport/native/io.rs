@@ -399,7 +399,11 @@ fn greeting(channel: &Channel, inbox: &mut Inbox, limit: Duration) -> Result<Con
             Ok(Some(Frame::TooLong { length, .. })) => {
                 return Err(format!("it greeted with {length} bytes"));
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => {
+                return Err(format!(
+                    "its answer is not ZooKeeper's, as of another service's port: {error}"
+                ));
+            }
         }
         if Moment::now() >= deadline {
             return Err(format!("it did not greet within {limit:?}"));
