@@ -17,7 +17,8 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///
-/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`. Each message
+/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`, as they do when
+/// their time is up while no server answers. Each message
 /// says in one sentence what happened, where, and what to do about it. `Debug` has the message too,
 /// for it is what `unwrap` and a `main` that returns an error show.
 ///

@@ -196,7 +196,9 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for one round trip if the mutex is taken, which costs the server no write, and
-    /// for two if it is free; without a connection, at most for the session timeout.
+    /// for two if it is free; without a connection, at most for the session timeout. `None` is
+    /// returned then, too: [`Client::state`](crate::Client::state) tells that from a mutex that is
+    /// taken.
     ///
     /// # Errors
     ///

@@ -246,10 +246,14 @@ impl Io {
         if self.last.is_none() && granted != asked {
             log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
         }
-        self.last = Some(target.clone());
-        log::debug!(
-            "{target}: session {:#x}, timeout {timeout:?}",
-            self.session.id
+        let level = match self.last.replace(target.clone()) {
+            Some(_) => log::Level::Info,
+            None => log::Level::Debug,
+        };
+        let session = self.session.id;
+        log::log!(
+            level,
+            "{target}: connected, session {session:#x}, timeout {timeout:?}"
         );
         self.restore();
         let connection = Connection::new(&self.shared, channel, &self.session, timeout);
