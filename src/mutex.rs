@@ -196,9 +196,8 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for one round trip if the mutex is taken, which costs the server no write, and
-    /// for two if it is free; without a connection, at most for the session timeout. `None` is
-    /// returned then, too: [`Client::state`](crate::Client::state) tells that from a mutex that is
-    /// taken.
+    /// for two if it is free; without a connection, at most for the session timeout, and returns
+    /// `None` then, too: [`Client::state`](crate::Client::state) tells.
     ///
     /// # Errors
     ///

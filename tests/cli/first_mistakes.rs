@@ -9,8 +9,8 @@ use zklock::Client;
 use zklock::embedded::Server;
 
 use crate::program::{Lines, Zklock, command, embedded};
-use crate::support::fresh_path;
 use crate::support::raw::Raw;
+use crate::support::{eventually, fresh_path};
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
@@ -52,6 +52,10 @@ fn a_word_that_is_none() {
         (
             "run --permits x /x -- true",
             "invalid value 'x' for '--permits <N>': write a number from 1 on; see zklock run --help",
+        ),
+        (
+            "run -E 300 /x -- true",
+            "invalid value '300' for '--conflict-exit-code <N>': write a status from 0 to 255; see zklock run --help",
         ),
         (
             "serve --listen 2181",
@@ -273,4 +277,22 @@ fn received(hosts: &str) -> u64 {
     number
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("{said}"))
+}
+
+#[test]
+fn a_command_that_is_killed_because_somebody_evicted_it() {
+    let path = fresh_path("evicted");
+    let run = Zklock::start(embedded(), &format!("run {path}"), "sleep 30");
+    let client = Client::connect(embedded()).unwrap();
+    eventually("it runs", || client.contenders(&path).unwrap().len() == 1);
+    client.contenders(&path).unwrap()[0].evict().unwrap();
+    let ended = run.end();
+    let begins = format!("zklock: the lock {path} is lost because ");
+    assert_eq!(ended.code, Some(75));
+    assert!(ended.err.starts_with(&begins), "{}", ended.err);
+    assert!(
+        ended.err.trim_end().ends_with(": killed the command"),
+        "{}",
+        ended.err
+    );
 }

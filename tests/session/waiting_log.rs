@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Client, LostReason};
 use zklock::embedded::Server;
+use zklock::{Client, LostReason};
 
 use crate::logs;
 use crate::support::worker::alone;

@@ -151,7 +151,7 @@ pub(crate) struct Run {
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if the lock is taken.
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 1, value_parser = status)]
     pub(crate) conflict_exit_code: u8,
 
     /// Lets this many run at a time; every user of the lock must give the same number.
@@ -266,6 +266,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "write a number from 1 on".to_owned())
+}
+
+fn status(text: &str) -> Result<u8, String> {
+    let status = text.parse();
+    status.map_err(|_| "write a status from 0 to 255".to_owned())
 }
 
 /// An address or a name, which is looked up, and a port.
