@@ -336,13 +336,6 @@ impl Client {
         self.locks.session.transport.key().map(|key| key.text())
     }
 
-    /// Whether the chroot is missing, for the program.
-    #[doc(hidden)]
-    pub fn lacks_chroot(&self) -> Result<bool> {
-        let limit = Limit::after(CLOSE_LIMIT);
-        self.locks.session.lacks_root(&limit)
-    }
-
     /// Returns a channel of the session's events from now on.
     ///
     /// It keeps the first 1,024 unread events, and drops later ones.
@@ -390,6 +383,16 @@ impl ClientBuilder {
     /// [`max_buffer`](Self::max_buffer) out of bounds, and for an [`acl`](Self::acl) that is for the
     /// creator's credentials without any.
     pub fn connect(self) -> Result<Client> {
+        let (client, lacks_chroot) = self.connect_and_look()?;
+        if lacks_chroot {
+            log::warn!("the chroot at the end of the servers' addresses does not exist: create it");
+        }
+        Ok(client)
+    }
+
+    /// As [`connect`](Self::connect), and whether the chroot is missing, for the program.
+    #[doc(hidden)]
+    pub fn connect_and_look(self) -> Result<(Client, bool)> {
         let Opened {
             session,
             connect_timeout,
@@ -397,12 +400,8 @@ impl ClientBuilder {
         } = self.open()?;
         let limit = Limit::after(connect_timeout);
         if session.caller().connected(&limit)?.is_some() {
-            if has_chroot && session.lacks_root(&limit)? {
-                log::warn!(
-                    "the chroot at the end of the servers' addresses does not exist: create it"
-                );
-            }
-            return Ok(Client::over(session));
+            let lacks_chroot = has_chroot && session.lacks_root(&limit)?;
+            return Ok((Client::over(session), lacks_chroot));
         }
         let tried = session.status.trouble();
         // There is no session to wait for.

@@ -2,6 +2,7 @@
 
 mod lost_reason;
 mod message;
+mod name;
 
 use std::error;
 use std::result;
@@ -16,8 +17,10 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///
-/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`. Each message
-/// says in one sentence what happened, where, and what to do about it.
+/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`, as they do when
+/// their time is up while no server answers. Each message
+/// says in one sentence what happened, where, and what to do about it. `Debug` has the message too,
+/// for it is what `unwrap` and a `main` that returns an error show.
 ///
 /// # Example
 ///
@@ -41,7 +44,7 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Error {
     /// The lock was lost while it was held: another client may hold it by now.

@@ -196,7 +196,8 @@ impl Mutex {
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
     /// Blocks for one round trip if the mutex is taken, which costs the server no write, and
-    /// for two if it is free; without a connection, at most for the session timeout.
+    /// for two if it is free; without a connection, at most for the session timeout, and returns
+    /// `None` then, too: [`Client::state`](crate::Client::state) tells.
     ///
     /// # Errors
     ///
@@ -208,7 +209,8 @@ impl Mutex {
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for at most `limit`, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection. A limit of zero is over
+    /// before a server can answer, even if the mutex is free: that is [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///

@@ -87,6 +87,13 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Stops waiting after this long, counted from this call; the result is then `Ok(None)`. In place
+    /// of a [`deadline`](Self::deadline). Defaults to never, as does what is too long to be counted.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.deadline = clock::now().checked_add(limit);
+        self
+    }
+
     /// Stops waiting when this channel has a message, or when its senders are dropped; the
     /// result is then `Ok(None)`. Defaults to never.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
@@ -143,12 +150,9 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Stops waiting after this long; never if that is too long to be counted.
+    /// Options of a wait that ends after this long.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self {
-            deadline: clock::now().checked_add(limit),
-            ..Self::default()
-        }
+        Self::new().timeout(limit)
     }
 
     /// The request that the locks carry out.

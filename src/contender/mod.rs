@@ -32,7 +32,7 @@ use crate::session::queries::Seen;
 /// let guard = client.mutex("/locks/nightly-report")?.lock()?;
 /// for contender in client.contenders("/locks/nightly-report")? {
 ///     let does = if contender.holds() { "holds" } else { "waits" };
-///     println!("{} {does} since {:?}", contender.node(), contender.since());
+///     println!("{contender} {does} since {:?}", contender.since()); // db1 pid 4711 (report)
 ///     assert_eq!(contender.node(), guard.node());
 ///     contender.revoke()?; // asks it to release the lock
 /// }
@@ -107,7 +107,7 @@ impl Contender {
         &self.owner
     }
 
-    /// Names the contender in a message, as `db1 pid 4711 (report.sh)`.
+    /// Names the contender in a message, as its `Display` does.
     pub(crate) fn named(&self) -> String {
         let named = self.owner.named();
         named.unwrap_or_else(|| format!("the client that made {}", self.node))
@@ -241,6 +241,13 @@ fn merged(
     }
     permits.append(&mut line);
     permits
+}
+
+/// Who it is, as `db1 pid 4711 (report.sh)`.
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named())
+    }
 }
 
 impl fmt::Debug for Contender {

@@ -100,9 +100,10 @@ impl LossCell {
         self.get().unwrap_or(reason)
     }
 
-    /// Says what became of a node that is gone; any other reason stays.
-    pub(crate) fn explain(&self, reason: LostReason) {
-        let _ = self.replace(number(LostReason::NodeGone), reason);
+    /// Says what became of a node that is gone; any other reason stays. Returns whether this is
+    /// news.
+    pub(crate) fn explain(&self, reason: LostReason) -> bool {
+        self.replace(number(LostReason::NodeGone), reason).is_ok()
     }
 
     fn replace(&self, old: u8, reason: LostReason) -> Result<u8, u8> {

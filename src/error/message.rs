@@ -36,6 +36,13 @@ impl fmt::Display for Error {
     }
 }
 
+/// The name of the variant, and the message.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.name())
+    }
+}
+
 /// The messages; each function writes those of its variants, and nothing for the others.
 impl Error {
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,31 +128,31 @@ impl Error {
 
     fn fmt_session(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-                Self::ConnectTimeout { limit, tried } => {
-                    write!(f, "no ZooKeeper server gave a session within {limit:?}")?;
-                    for (i, reason) in tried.iter().enumerate() {
-                        write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
-                    }
-                    f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                    f.write_str(": check the host names and that the servers run")
+            Self::ConnectTimeout { limit, tried } => {
+                write!(f, "no ZooKeeper server gave a session within {limit:?}")?;
+                for (i, reason) in tried.iter().enumerate() {
+                    write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
                 }
-                Self::AuthFailed => f.write_str(
-                    "the server refused the credentials and closed the session: check scheme and password",
-                ),
-                Self::Closed => f.write_str("the client is closed: connect a new one"),
-                Self::NoThread { reason } => write!(
-                    f,
-                    "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
-                ),
-                Self::Unconfirmed { limit } => write!(
-                    f,
-                    "the server did not confirm within {limit:?} what was asked for last: the locks of a session that was closed are free when it has timed out, and whether a job's run is done, its next call learns"
-                ),
-                Self::SessionExpired => {
-                    f.write_str("the ZooKeeper session expired: every lock held through it is lost")
-                }
-                _ => Ok(()),
+                f.write_str(if tried.is_empty() { "" } else { ")" })?;
+                f.write_str(": check the host names and that the servers run")
             }
+            Self::AuthFailed => f.write_str(
+                "the server refused the credentials: check the user or scheme, and the password",
+            ),
+            Self::Closed => f.write_str("the client is closed: connect a new one"),
+            Self::NoThread { reason } => write!(
+                f,
+                "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
+            ),
+            Self::Unconfirmed { limit } => write!(
+                f,
+                "the server did not confirm within {limit:?} what was asked for last: the locks of a session that was closed are free when it has timed out, and whether a job's run is done, its next call learns"
+            ),
+            Self::SessionExpired => {
+                f.write_str("the ZooKeeper session expired: every lock held through it is lost")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fmt_request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

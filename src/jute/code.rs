@@ -35,7 +35,7 @@ codes! {
     NO_NODE = -101 "no such node",
     NO_AUTH = -102 "not authorised",
     BAD_VERSION = -103 "bad version",
-    NO_CHILDREN_FOR_EPHEMERALS = -108 "ephemeral nodes may not have children",
+    NO_CHILDREN_FOR_EPHEMERALS = -108 "ephemeral nodes, such as those of the contenders for a lock, have nothing below them; use another path",
     NODE_EXISTS = -110 "the node exists",
     NOT_EMPTY = -111 "the node has children",
     SESSION_EXPIRED = -112 "the session expired",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::mysql::{Conn, Result as SqlResult};
 use crossbeam_channel::{Receiver, RecvError, at, bounded, never, select};
-use log::warn;
+use log::{debug, warn};
 
 use crate::error::{Error, Result};
 use crate::guard::GuardState;
@@ -241,6 +241,10 @@ impl<'a> Acquisition<'a> {
     }
 
     fn log(&mut self, error: &StatementError) {
+        if error.class == ErrorClass::Contended {
+            debug!("others want {} too, trying again: {error}", self.row.name);
+            return;
+        }
         if !std::mem::replace(&mut self.failing, true) {
             warn!("cannot ask for {}, trying again: {error}", self.row.name);
         }

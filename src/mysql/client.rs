@@ -1,5 +1,6 @@
 //! The client of a database, and its builder.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use crate::mysql::source::Source;
 ///
 /// In a forked child the locks are the parent's: a request fails with [`Error::Closed`], and
 /// dropping guards and clients releases nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Client {
     shared: Arc<SharedClient>,
 }
@@ -135,6 +136,12 @@ impl Client {
     /// Existing guards become lost; their rows are deleted when they are dropped.
     pub fn close(&self) {
         self.shared.close();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.describe("Client", None, f)
     }
 }
 
@@ -280,6 +287,11 @@ fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
 fn what_is_wrong(url: &str, error: &UrlError) -> String {
     match url.split_once('?') {
         Some((_, rest)) if rest.contains('@') => "a `?` in a password is written %3F".to_owned(),
+        _ if !url.contains("://") => "it does not begin with mysql://".to_owned(),
+        _ if matches!(error, UrlError::UnknownParameter(name) if name.contains("ssl") || name.contains("tls")) =>
+        {
+            format!("{error} (for TLS, write ?root_cert_path=ca.pem)")
+        }
         _ => error.to_string(),
     }
 }

@@ -70,6 +70,12 @@ macro_rules! guard_methods {
             }
         }
 
+        impl ::std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                self.held.describe(stringify!($guard), f)
+            }
+        }
+
         $crate::guard::lock_guard!($guard, fencing_token);
     };
 }

@@ -4,6 +4,7 @@
 //! acquisition and of a guard ends in it: what may be in the table is handed to the
 //! background, which deletes it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -58,6 +59,19 @@ impl Held {
             GuardState::Lost => Err(self.row.lost(self.lease.why_lost())),
             _ => Ok(()),
         }
+    }
+
+    /// Writes what a guard is, for [`fmt::Debug`].
+    pub(super) fn describe(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct(guard);
+        told.field("path", &self.lease.name);
+        told.field("state", &self.lease.state(Moment::now()));
+        if let Some(why) = self.lost_reason() {
+            told.field("why", &why);
+        }
+        told.field("token", &self.lease.token);
+        told.field("node", &self.lease.owner);
+        told.finish()
     }
 
     pub(super) fn lost_reason(&self) -> Option<LostReason> {

@@ -1,5 +1,6 @@
 //! The mutex and its guards.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::mysql::shared_client::SharedClient;
 /// that want the same name through the same client wait in order of arrival; among
 /// clients there is no order, because the database has no queue: each client looks again
 /// after a pause. Waiting goes on while there is no connection to the database.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Mutex {
     shared: Arc<SharedClient>,
     name: Arc<str>,
@@ -101,7 +102,6 @@ impl Mutex {
 /// fn is_send<T: Send>() {}
 /// is_send::<zklock::mysql::MutexGuard>();
 /// ```
-#[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
     held: Held,
@@ -111,7 +111,6 @@ pub struct MutexGuard {
 /// A [`MutexGuard`] that may go to another thread.
 ///
 /// The thread that made one waits for itself if it locks the mutex again.
-#[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
     held: Held,
@@ -148,5 +147,11 @@ impl SendGuard {
     /// As [`MutexGuard::unlock`].
     pub fn unlock(self) -> Result<()> {
         self.held.row.unlock()
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.describe("Mutex", Some(&self.name), f)
     }
 }

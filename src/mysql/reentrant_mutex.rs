@@ -1,5 +1,6 @@
 //! The reentrant mutex and its guards.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::mysql::shared_client::SharedClient;
 /// Made by [`Client::reentrant_mutex`](crate::mysql::Client::reentrant_mutex). The lock
 /// is released when the last of the thread's guards is dropped. In the database it is
 /// the same lock as the [`Mutex`](crate::mysql::Mutex) of that name.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReentrantMutex {
     shared: Arc<SharedClient>,
     name: Arc<str>,
@@ -94,7 +95,6 @@ impl ReentrantMutex {
 }
 
 /// One of a thread's guards of a [`ReentrantMutex`].
-#[derive(Debug)]
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
     held: Arc<Held>,
@@ -116,3 +116,9 @@ impl ReentrantMutexGuard {
 }
 
 guard_methods!(ReentrantMutexGuard);
+
+impl fmt::Debug for ReentrantMutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.describe("ReentrantMutex", Some(&self.name), f)
+    }
+}

@@ -264,7 +264,9 @@ impl Renewal {
     fn renewed(&mut self, renewed: Result<(), StatementError>) {
         let failing = std::mem::replace(&mut self.failing, renewed.is_err());
         if let Err(error) = renewed {
-            if !failing {
+            if error.class == ErrorClass::Contended {
+                debug!("cannot renew the leases beside others, trying again: {error}");
+            } else if !failing {
                 warn!("cannot renew the leases, trying again: {error}");
             }
             self.workers.give_way();

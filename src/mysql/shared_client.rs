@@ -37,6 +37,23 @@ impl SharedClient {
         self.database.close();
         self.turnstile.close();
     }
+
+    /// Writes what the client is, or a lock of it with a name, for [`fmt::Debug`].
+    pub(super) fn describe(
+        &self,
+        what: &str,
+        name: Option<&str>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let mut told = f.debug_struct(what);
+        match name {
+            Some(name) => told.field("path", &name),
+            None => told.field("waiting", &self.turnstile.waiting()),
+        };
+        told.field("closed", &self.database.is_closed());
+        told.field("lease", &self.database.lease());
+        told.finish()
+    }
 }
 
 impl Drop for SharedClient {
@@ -45,11 +62,5 @@ impl Drop for SharedClient {
             return;
         }
         self.database.backlog().wait(CLEANUP_LIMIT);
-    }
-}
-
-impl fmt::Debug for SharedClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.database, f)
     }
 }

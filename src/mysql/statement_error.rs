@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::io;
 
-use ::mysql::DriverError::{Timeout, TlsNotSupported};
+use ::mysql::DriverError::{CouldNotConnect, Timeout, TlsNotSupported};
 use ::mysql::Error as DriverError;
 use log::warn;
 
@@ -30,12 +30,18 @@ pub(super) enum ErrorClass {
     InDoubt,
     /// The server rolled the statement back, and it may succeed when tried again.
     Busy,
+    /// As `Busy`, because others want the same row: that is what happens to a lock.
+    Contended,
     /// The server rolled the statement back, because another transaction has the row.
     Locked,
     /// The server takes no writes.
     ReadOnly,
     /// The server refused the credentials.
     Denied,
+    /// The user is known, and lacks a right.
+    NoRight,
+    /// The database is missing.
+    NoDatabase,
     /// The tables are missing.
     NoTable,
     /// Trying again does not help.
@@ -50,12 +56,12 @@ impl ErrorClass {
 
     /// Returns `true` if the server did not say that nothing was done.
     pub(super) fn may_be_done(self) -> bool {
-        matches!(self, Self::InDoubt | Self::Refused)
+        matches!(self, Self::InDoubt | Self::NoRight | Self::Refused)
     }
 
     /// Returns `true` if the server rolled the statement back, and is otherwise well.
     pub(super) fn is_rolled_back(self) -> bool {
-        matches!(self, Self::Busy | Self::Locked)
+        matches!(self, Self::Busy | Self::Contended | Self::Locked)
     }
 
     /// Returns `true` if the connection failed, whatever the statement.
@@ -67,9 +73,10 @@ impl ErrorClass {
     fn of_code(code: u16) -> Self {
         match code {
             1205 | 3572 => Self::Locked,
-            // A row that changed under a snapshot, a deadlock, a conflict between nodes; a full
-            // disk, lock table or list of transactions.
-            1020 | 1213 | 3101 | 1021 | 1114 | 1206 | 1637 => Self::Busy,
+            // A row that changed under a snapshot, a deadlock, a conflict between nodes.
+            1020 | 1213 | 3101 => Self::Contended,
+            // A full disk, lock table or list of transactions.
+            1021 | 1114 | 1206 | 1637 => Self::Busy,
             // Too many connections, a node that is not ready, a shutdown; errors in packets
             // and at the commit; a killed connection or statement, and one that ran too long;
             // a proxy without a server.
@@ -91,7 +98,9 @@ impl ErrorClass {
             | 4031
             | 9001 => Self::InDoubt,
             1290 | 1792 | 1836 => Self::ReadOnly,
-            1044 | 1045 | 1698 => Self::Denied,
+            1045 | 1698 => Self::Denied,
+            1044 | 1142 | 1143 | 1227 => Self::NoRight,
+            1049 => Self::NoDatabase,
             1146 => Self::NoTable,
             _ => Self::Refused,
         }
@@ -111,7 +120,9 @@ impl StatementError {
     pub(super) fn before_sending(error: &DriverError) -> Self {
         let sent = Self::after_sending(error);
         let class = match sent.class {
-            ErrorClass::InDoubt | ErrorClass::Busy | ErrorClass::Locked => ErrorClass::Unreachable,
+            class if class == ErrorClass::InDoubt || class.is_rolled_back() => {
+                ErrorClass::Unreachable
+            }
             class => class,
         };
         Self { class, ..sent }
@@ -142,6 +153,10 @@ impl StatementError {
                 warn!("{self}");
                 return Error::AuthFailed;
             }
+            ErrorClass::NoRight => {
+                "; grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"
+            }
+            ErrorClass::NoDatabase => "; create it, or correct its name at the end of the URL",
             ErrorClass::ReadOnly => "; this server takes no writes: connect to the primary",
             ErrorClass::NoTable => {
                 "; create the tables with Client::create_table or mysql::CREATE_TABLE"
@@ -199,6 +214,9 @@ fn message(error: &DriverError) -> String {
     }
     match error {
         DriverError::MySqlError(error) => format!("{} ({})", error.message, error.code),
+        DriverError::DriverError(error @ CouldNotConnect(_)) => {
+            format!("{error}; check host and port, and that the server runs")
+        }
         DriverError::DriverError(Timeout) => "no connection of the pool is free".to_owned(),
         DriverError::DriverError(error) => error.to_string(),
         other => other.to_string(),

@@ -210,7 +210,7 @@ impl Kind {
             Self::RecipeRead | Self::RecipeWrite => "the recipes' shared lock",
             Self::Apache => "the WriteLock of ZooKeeper's own recipes",
             Self::Latch => "Curator's LeaderLatch",
-            Self::Lease => "Curator's InterProcessSemaphoreV2",
+            Self::Lease => "a semaphore of this library or Curator's InterProcessSemaphoreV2",
             Self::KazooLease => "kazoo's Semaphore",
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Session;
 use super::caller::Caller;
-use super::proof::{Proof, judge};
+use super::proof::{Proof, failure, judge};
 use crate::error::Result;
 use crate::recipe::validity::Stamp;
 use crate::time::clock::Moment;
@@ -69,10 +69,7 @@ impl GrantProof {
                 Asked::Again
             }
             Proof::Gone(at) => Asked::Gone(at),
-            Proof::Unanswered => {
-                let failed = answers.into_iter().find_map(Result::err);
-                Asked::Unanswered(failed.unwrap_or(Failure::Lost))
-            }
+            Proof::Unanswered => Asked::Unanswered(failure(answers)),
         })
     }
 }

@@ -195,7 +195,9 @@ impl Lease {
             life.why.settle(why);
         } else if why != LostReason::NodeGone {
             self.why_lost();
-            life.why.explain(why);
+            if life.why.explain(why) {
+                log::warn!("the lock {} is Lost: {why}", life.path);
+            }
         }
         life.sent.store(LOST, Ordering::Release);
     }
@@ -210,7 +212,7 @@ impl Lease {
     fn why_lost(&self) -> LostReason {
         let (ended, why) = (self.life.bounds.ended(), &self.life.why);
         if ended == Some(LostReason::SessionExpired) {
-            why.explain(LostReason::SessionExpired);
+            let _ = why.explain(LostReason::SessionExpired);
         }
         why.settle(ended.unwrap_or(LostReason::NotConfirmed))
     }

@@ -86,6 +86,16 @@ pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     Proof::Confirmed
 }
 
+/// Why answers are no proof, of which nothing is known to be [`Gone`](Proof::Gone).
+///
+/// Where there is no `multi`, a refused delete is what a proof begins with.
+pub(crate) fn failure(answers: Vec<Answered>) -> Failure {
+    let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
+    let failures = answers.into_iter().filter_map(Result::err);
+    let mut others = failures.filter(|failure| !refusal.contains(failure));
+    others.next().unwrap_or(Failure::Lost)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,5 +148,16 @@ mod tests {
             judge(HANDLE, &[Err(Failure::Lost), there]),
             Proof::Unanswered
         );
+    }
+
+    #[test]
+    fn the_refusal_that_a_proof_begins_with_is_not_why_the_rest_has_no_answer() {
+        let no_node = || Err(Failure::Refused(ErrorCode::NO_NODE));
+        for lost in [Failure::Lost, Failure::NotSent, Failure::Closed] {
+            let answers = vec![no_node(), Err(lost)];
+            assert_eq!(judge(HANDLE, &answers), Proof::Unanswered);
+            assert_eq!(failure(answers), lost);
+        }
+        assert_eq!(failure(vec![no_node()]), Failure::Lost);
     }
 }

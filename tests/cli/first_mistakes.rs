@@ -1,12 +1,16 @@
 //! The first mistakes of new users of the program, and what it says.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use zklock::Client;
+use zklock::embedded::Server;
 
-use crate::program::{Lines, Zklock, command, embedded};
-use crate::support::fresh_path;
+use crate::program::{Lines, Log, Zklock, command, embedded};
+use crate::support::raw::Raw;
+use crate::support::{eventually, fresh_path};
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
@@ -24,12 +28,70 @@ fn a_command_without_dashes() {
 }
 
 #[test]
+fn no_command_and_two_paths() {
+    let message = "no command: write zklock run PATH -- COMMAND; see zklock run --help";
+    for args in ["run", "run /locks/x", "run /locks/x --"] {
+        says("127.0.0.1:1", args, 64, message);
+    }
+    let message =
+        "/b is one too many: there is one lock, and then -- COMMAND; see zklock run --help";
+    says("127.0.0.1:1", "run /a /b -- true", 64, message);
+}
+
+#[test]
+fn a_word_that_is_none() {
+    for (args, message) in [
+        (
+            "--host zk1 list /x",
+            "unexpected argument '--host' found; tip: a similar argument exists: '--hosts'; see zklock list --help",
+        ),
+        (
+            "ls /x",
+            "unrecognized subcommand 'ls'; tip: some similar subcommands exist: 'last', 'list'; see zklock --help",
+        ),
+        (
+            "run --permits x /x -- true",
+            "invalid value 'x' for '--permits <N>': write a number from 1 on; see zklock run --help",
+        ),
+        (
+            "run -E 300 /x -- true",
+            "invalid value '300' for '--conflict-exit-code <N>': write a status from 0 to 255; see zklock run --help",
+        ),
+        (
+            "serve --listen 2181",
+            "invalid value '2181' for '--listen <ADDR>': write an address and a port, such as 127.0.0.1:2181; see zklock serve --help",
+        ),
+        (
+            "list",
+            "the following required arguments were not provided: <PATH>; see zklock list --help",
+        ),
+    ] {
+        says("127.0.0.1:1", args, 64, message);
+    }
+    let missing =
+        "cannot write the manual page into /no/folder: No such file or directory (os error 2)";
+    says("127.0.0.1:1", "man --folder /no/folder", 70, missing);
+}
+
+#[test]
+fn a_lock_under_itself() {
+    let path = fresh_path("nested");
+    let program = command("").get_program().to_string_lossy().into_owned();
+    let script = format!("{program} run -w 0.5 -E 9 {path} -- true");
+    let ended = Zklock::run(embedded(), &format!("run {path}"), &script);
+    let said = format!(
+        "zklock: waiting for {path}, which the zklock run around this one holds: it ends after this one\n"
+    );
+    assert_eq!((ended.code, ended.err), (Some(9), said));
+}
+
+#[test]
 fn a_path_without_a_slash_and_one_that_cannot_be() {
     says(
         embedded(),
         "run locks/x -- true",
         64,
-        "invalid value 'locks/x' for '<PATH>': write an absolute path such as /locks/nightly; see zklock --help",
+        "invalid value 'locks/x' for '<PATH>': write an absolute path such as /locks/nightly; see zklock run --help",
     );
     says(
         embedded(),
@@ -95,6 +157,11 @@ fn credentials_that_others_may_read() {
     assert_eq!((refused.code, refused.err), (Some(64), warning));
     let private = run("--strict ", 0o600);
     assert_eq!((private.code, private.err), (Some(0), String::new()));
+    fs::write(&file, "secret\n").unwrap();
+    let told = format!(
+        "zklock: write scheme:credentials into {name}, one a line, such as digest:user:password\n"
+    );
+    assert_eq!(run("", 0o600).err, told);
     fs::remove_file(&file).unwrap();
 }
 
@@ -112,4 +179,121 @@ fn a_server_that_others_can_reach() {
         "{said:?}"
     );
     drop(command.arg("--version").status());
+}
+
+#[test]
+fn a_url_in_place_of_hosts() {
+    let ends = "write host:port,host:port/chroot";
+    for (hosts, reason) in [
+        ("http://zk1:2181/app", r#"leave "http://" out"#),
+        (
+            "zk1:2181;zk2:2181",
+            "has ';' in it, and a comma separates servers",
+        ),
+        (
+            "mysql://db/app",
+            "a database takes a zklock::mysql::Client (feature mysql)",
+        ),
+    ] {
+        let ended = Zklock::run(hosts, "list /locks/x", "");
+        assert_eq!(ended.code, Some(64));
+        assert!(
+            ended.err.contains(reason) && ended.err.trim_end().ends_with(ends),
+            "{}",
+            ended.err
+        );
+    }
+}
+
+#[test]
+fn seconds_with_a_unit_and_the_options_of_flock() {
+    let message = "invalid value '5s' for '--wait <SECS>': write a number of seconds, such as 1.5; see zklock run --help";
+    says("127.0.0.1:1", "run -w 5s /locks/x -- true", 64, message);
+    let negative = message.replace("5s", "-1");
+    says("127.0.0.1:1", "run -w -1 /locks/x -- true", 64, &negative);
+    let shell = "write -- sh -c before a line for the shell; see zklock run --help";
+    says("127.0.0.1:1", "run /locks/x -c true", 64, shell);
+    let path = fresh_path("flock");
+    for args in ["--timeout 5", "--nb", "-x", "--exclusive"] {
+        let ended = Zklock::run(embedded(), &format!("run {args} {path}"), "true");
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{args}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough() {
+    let path = fresh_path("pipe");
+    let client = Client::connect(embedded()).unwrap();
+    let _held = client.mutex(&path).unwrap().lock().unwrap();
+    for args in [
+        "completions bash",
+        "man",
+        "--help",
+        "run --help",
+        "--version",
+        &format!("list {path}"),
+        &format!("list --json {path}"),
+        &format!("list --watch {path}"),
+        &format!("revoke {path}"),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(embedded());
+        command.args(args.split(' ')).stdout(writer);
+        let ended = command.output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(
+            (ended.status.code(), said.as_str()),
+            (Some(0), ""),
+            "{args}"
+        );
+    }
+}
+
+#[test]
+fn one_question_for_the_chroot() {
+    let server = Server::start().unwrap();
+    Raw::connect(server.hosts()).create_all("/app");
+    let asked = |hosts: &str| {
+        let before = received(server.hosts());
+        assert_eq!(Zklock::run(hosts, "list /x", "").code, Some(0));
+        received(server.hosts()) - before
+    };
+    let without = asked(server.hosts());
+    let with = asked(&format!("{}/app", server.hosts()));
+    assert_eq!(with, without + 1);
+}
+
+/// How many packets a server has got.
+fn received(hosts: &str) -> u64 {
+    let mut socket = TcpStream::connect(hosts).unwrap();
+    socket.write_all(b"mntr").unwrap();
+    let mut said = String::new();
+    socket.read_to_string(&mut said).unwrap();
+    let line = said
+        .lines()
+        .find(|line| line.starts_with("zk_packets_received"));
+    let number = line.and_then(|line| line.split_whitespace().last());
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{said}"))
+}
+
+#[test]
+fn a_command_that_is_killed_because_somebody_evicted_it() {
+    let (path, log) = (fresh_path("evicted"), Log::new());
+    let script = format!("{}; sleep 30", log.write("begun"));
+    let run = Zklock::start(embedded(), &format!("run {path}"), &script);
+    let client = Client::connect(embedded()).unwrap();
+    log.await_word("begun");
+    client.contenders(&path).unwrap()[0].evict().unwrap();
+    let ended = run.end();
+    let begins = format!("zklock: the lock {path} is lost because ");
+    assert_eq!(ended.code, Some(75));
+    assert!(ended.err.starts_with(&begins), "{}", ended.err);
+    assert!(
+        ended.err.trim_end().ends_with(": killed the command"),
+        "{}",
+        ended.err
+    );
 }

@@ -118,7 +118,12 @@ public class JavaPeer {
         void obey(String[] words) throws Exception {
             switch (words[1]) {
                 case "lock":
-                    say(id, "held", lock(words[2], words[3]));
+                    String node = lock(words[2], words[3]);
+                    if (node == null) {
+                        say(id, "late");
+                    } else {
+                        say(id, "held", node);
+                    }
                     break;
                 case "release":
                     release.run();
@@ -155,7 +160,7 @@ public class JavaPeer {
                     both = new InterProcessReadWriteLock(client, path);
                     return mutex(both.writeLock());
                 case "semaphore":
-                    return semaphore(path, Integer.parseInt(parts[1]));
+                    return semaphore(path, parts);
                 case "semaphoreMutex":
                     InterProcessSemaphoreMutex lock = new InterProcessSemaphoreMutex(client, path);
                     lock.acquire();
@@ -192,11 +197,24 @@ public class JavaPeer {
             return node(both.readLock());
         }
 
-        String semaphore(String path, int permits) throws Exception {
+        /** One lease, or so many as the kind says, within its limit; null when that has passed. */
+        String semaphore(String path, String[] kind) throws Exception {
+            int permits = Integer.parseInt(kind[1]);
             InterProcessSemaphoreV2 semaphore = new InterProcessSemaphoreV2(client, path, permits);
-            Lease lease = semaphore.acquire();
-            release = () -> semaphore.returnLease(lease);
-            return path + "/leases/" + lease.getNodeName();
+            if (kind.length == 2) {
+                Lease lease = semaphore.acquire();
+                release = () -> semaphore.returnLease(lease);
+                return path + "/leases/" + lease.getNodeName();
+            }
+            int count = Integer.parseInt(kind[2]);
+            Collection<Lease> leases = kind.length == 3
+                    ? semaphore.acquire(count)
+                    : semaphore.acquire(count, Long.parseLong(kind[3]), TimeUnit.MILLISECONDS);
+            if (leases == null) {
+                return null;
+            }
+            release = () -> semaphore.returnAll(leases);
+            return path + "/leases/" + leases.iterator().next().getNodeName();
         }
 
         String leader(String path) throws Exception {

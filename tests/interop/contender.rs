@@ -16,6 +16,8 @@ pub(crate) enum Said {
     Held(String),
     /// It is in the queue; only ours say so.
     Waiting,
+    /// It does not hold: the limit has passed.
+    Late,
     Released,
     Done,
     /// Somebody asked it to let go.
@@ -43,6 +45,7 @@ impl Said {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
             "held" => Self::Held(rest.to_owned()),
+            "late" => Self::Late,
             "released" => Self::Released,
             "done" => Self::Done,
             "revoked" => Self::Revoked,

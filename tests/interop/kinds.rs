@@ -11,7 +11,8 @@ use super::peer::Peer;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Kind {
     pub(crate) side: Side,
-    /// What a contender is told.
+    /// What a contender is told; of a semaphore with how many permits it has, how many of
+    /// them are to be had at once, and the limit in milliseconds: `semaphore:4:3:500`.
     pub(crate) word: &'static str,
     pub(crate) label: &'static str,
 }
@@ -34,6 +35,11 @@ pub(crate) const fn of_ours(dialect: Dialect, word: &'static str) -> Kind {
         word,
         label: word,
     }
+}
+
+/// Returns one of Curator's semaphores that is in no table.
+pub(crate) const fn of_curator(word: &'static str) -> Kind {
+    of_theirs(Library::Java, word, word)
 }
 
 pub(crate) const CURATOR_MUTEX: Kind =
@@ -148,10 +154,24 @@ impl Kind {
         self.word.ends_with("read")
     }
 
-    /// Returns how many of the kind may hold at once, if none of them only reads.
+    /// Returns how many permits there are, if it does not only read.
     pub(crate) fn permits(self) -> usize {
-        let (_, permits) = self.word.split_once(':').unwrap_or((self.word, "1"));
-        permits.parse().expect("a number of permits")
+        self.number(1)
+    }
+
+    /// Returns how many permits one of the kind has.
+    pub(crate) fn count(self) -> usize {
+        self.number(2)
+    }
+
+    fn number(self, place: usize) -> usize {
+        let number = self.word.split(':').nth(place);
+        number.map_or(1, |number| number.parse().expect("a number of permits"))
+    }
+
+    /// Returns whether it gives up after a while.
+    pub(crate) fn is_limited(self) -> bool {
+        self.word.split(':').nth(3).is_some()
     }
 
     /// Returns whether it waits for the children of a directory rather than for a node.

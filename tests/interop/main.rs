@@ -7,6 +7,7 @@ mod crowd;
 mod deploy;
 mod kinds;
 mod libraries;
+mod many;
 mod meeting;
 mod ours;
 mod peer;
@@ -106,7 +107,7 @@ fn a_mixed_queue_of_readers_and_writers_lets_nobody_overtake() {
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_in_mixed_traffic() {
     // The WriteLock has a path for itself: it waits for Curator, but Curator not for it.
-    let paths: [&[Kind]; 8] = [
+    let paths: [&[Kind]; 9] = [
         &[
             MUTEX,
             RECIPE_MUTEX,
@@ -136,6 +137,7 @@ fn nobody_is_in_beside_another_in_mixed_traffic() {
         ],
         &[READ_AS_KAZOO, WRITE_AS_KAZOO, KAZOO_READ, KAZOO_WRITE],
         &[PERMIT, CURATOR_SEMAPHORE, CURATOR_SEMAPHORE_MUTEX],
+        &many::KINDS,
         &[TWO_AS_KAZOO, KAZOO_SEMAPHORE_OF_TWO],
     ];
     thread::scope(|scope| {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, unbounded};
 use zklock::{
@@ -75,7 +76,9 @@ fn obey(client: &Client, line: &str, held: &mut Option<Held>, say: &Sender<Said>
     let words: Vec<_> = line.split(' ').collect();
     match words[..] {
         ["lock", kind, path] => {
-            let guard = lock(client, kind, path, say)?;
+            let Some(guard) = lock(client, kind, path, say)? else {
+                return Ok(Said::Late);
+            };
             let node = guard.node().to_owned();
             *held = Some(guard);
             Ok(Said::Held(node))
@@ -106,27 +109,37 @@ fn obey(client: &Client, line: &str, held: &mut Option<Held>, say: &Sender<Said>
     }
 }
 
-fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<Held> {
+fn lock(client: &Client, kind: &str, path: &str, say: &Sender<Said>) -> Result<Option<Held>> {
+    let mut parts = kind.split(':');
+    let kind = parts.next().unwrap_or_default();
+    let mut numbers = parts.map(|part| part.parse().expect("a number"));
+    let permits = numbers.next().unwrap_or(1);
+    let count = numbers.next().unwrap_or(1);
+    let limit = numbers
+        .next()
+        .map(|limit| Duration::from_millis(limit.into()));
     let waits = || {
-        LockOptions::new().on_wait(|_| {
+        let options = LockOptions::new();
+        let options = match limit {
+            Some(limit) => options.deadline(Instant::now() + limit),
+            None => options,
+        };
+        options.on_wait(|_| {
             // As above.
             drop(say.send(Said::Waiting));
         })
     };
-    let (kind, permits) = kind.split_once(':').unwrap_or((kind, "1"));
-    let permits = permits.parse().expect("a number of permits");
-    let guard = match kind {
+    Ok(match kind {
         "mutex" => client.mutex(path)?.lock_with(waits())?.map(Held::Mutex),
-        "standby" => return lead(client, path, say).map(Held::Term),
+        "standby" => return lead(client, path, say).map(|term| Some(Held::Term(term))),
         "read" => client.rwlock(path)?.read_with(waits())?.map(Held::Read),
         "write" => client.rwlock(path)?.write_with(waits())?.map(Held::Write),
         "semaphore" => client
             .semaphore(path, permits)?
-            .acquire_with(waits())?
+            .acquire_many_with(count, waits())?
             .map(Held::Permit),
         other => panic!("unknown kind {other}"),
-    };
-    Ok(guard.expect("without a limit nothing ends the wait"))
+    })
 }
 
 /// Stands by until it leads.

@@ -4,6 +4,7 @@
 //! to the peer           from the peer
 //!                       ready LIBRARY=VERSION..
 //! ID lock KIND PATH     ID held NODE            (- where the library hides it)
+//!                       ID late                 if the kind has a limit, which has passed
 //! ID downgrade          ID held NODE
 //! ID release            ID released
 //! ID revoke NODE        ID done

@@ -13,6 +13,7 @@ mod database;
 mod disk;
 mod doubt;
 mod faults;
+mod first_mistakes;
 mod forked;
 #[allow(dead_code)]
 #[path = "../chaos/history.rs"]

@@ -1,10 +1,16 @@
 //! The first mistakes of new users, and the message each of them gets: it names the thing, the
 //! place and the next step.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::thread;
 use std::time::Duration;
 
 use zklock::embedded::Server;
 use zklock::{Acl, Client, Error, LockOptions, Mutex, Result};
+
+/// Long enough to try a server that is near.
+const LIMIT: Duration = Duration::from_millis(100);
 
 /// The message of something that fails, without what differs from run to run.
 #[track_caller]
@@ -19,7 +25,7 @@ fn said<T>(result: Result<T>) -> String {
 /// Replaces node names and numbers of ports.
 fn mask(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.rsplit_once("/_c_") {
-        Some((dir, _)) => format!("{dir}/#"),
+        Some((dir, node)) => format!("{dir}/#{}", &node[node.trim_end_matches(':').len()..]),
         None => word.to_owned(),
     });
     words.collect::<Vec<_>>().join(" ")
@@ -27,8 +33,7 @@ fn mask(text: &str) -> String {
 
 #[track_caller]
 fn connect(hosts: &str) -> Result<Client> {
-    let limit = Duration::from_millis(100);
-    Client::builder(hosts).connect_timeout(limit).connect()
+    Client::builder(hosts).connect_timeout(LIMIT).connect()
 }
 
 #[test]
@@ -48,7 +53,27 @@ fn a_wrong_list_of_servers() {
         ),
         (
             "http://zk1:2181",
-            r#"cannot read the servers "http://zk1:2181": "http:" has no port after the colon; write host:port,host:port/chroot"#,
+            r#"cannot read the servers "http://zk1:2181": leave "http://" out; write host:port,host:port/chroot"#,
+        ),
+        (
+            "mysql://app@db/app",
+            r#"cannot read the servers "mysql://app@db/app": a database takes a zklock::mysql::Client (feature mysql); write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:2181;zk2:2181",
+            r#"cannot read the servers "zk1:2181;zk2:2181": "zk1:2181;zk2:2181" has ';' in it, and a comma separates servers; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1 zk2",
+            r#"cannot read the servers "zk1 zk2": "zk1 zk2" has ' ' in it, and a comma separates servers; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:2181app",
+            r#"cannot read the servers "zk1:2181app": "zk1:2181app" has a bad port; write host:port,host:port/chroot"#,
+        ),
+        (
+            "zk1:2181/app/",
+            r#"cannot read the servers "zk1:2181/app/": the chroot "/app/" ends with a slash; write host:port,host:port/chroot"#,
         ),
         (
             "127.0.0.1:1",
@@ -118,7 +143,7 @@ fn a_wrong_argument() {
     );
     assert_eq!(
         said(builder().auth("no-such-scheme", "x").connect()),
-        "the server refused the credentials and closed the session: check scheme and password"
+        "the server refused the credentials: check the user or scheme, and the password"
     );
 }
 
@@ -160,6 +185,10 @@ fn two_kinds_of_lock_on_one_path() {
         "the contender /m/# looks like a mutex of this library, which would not wait for this client: use Dialect::Curator or another path"
     );
     let _permit = client.semaphore("/s", 2).unwrap().acquire().unwrap();
+    assert_eq!(
+        said(other.mutex("/s").unwrap().lock()),
+        "the contender /s/leases looks like a semaphore of this library or Curator's InterProcessSemaphoreV2, which would not wait for this client: use another path, or the same kind of lock on this one"
+    );
     let disagrees = said(other.semaphore("/s", 3).unwrap().acquire());
     let begins = "the semaphore /s has 2 permits for another client and 3 for this one, and ";
     assert!(disagrees.starts_with(begins), "{disagrees}");
@@ -175,6 +204,10 @@ fn a_guard_that_is_dropped_at_once_and_a_limit_that_is_over() {
     assert!(mutex.try_lock().unwrap().is_some());
     let past = LockOptions::new().deadline(std::time::Instant::now());
     assert!(mutex.lock_with(past).unwrap().is_none());
+    // Over before a server can answer, though the mutex is free.
+    assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
+    let soon = LockOptions::new().timeout(Duration::from_secs(30));
+    assert!(mutex.lock_with(soon).unwrap().is_some());
 }
 
 #[test]
@@ -218,4 +251,113 @@ fn somebody_elses_lock() {
         said(other.mutex("/m").unwrap().lock()),
         "the access control list of /m does not allow what the lock needs: add credentials or change it"
     );
+}
+
+/// A server that answers so, and then hears the client out.
+fn stub(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(|socket| socket.ok()) {
+            let _ = socket.read(&mut [0; 100]);
+            let _ = socket.write_all(answer);
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.read_to_end(&mut Vec::new());
+        }
+    });
+    hosts
+}
+
+#[test]
+fn a_port_of_another_service() {
+    for (answer, reason) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "its answer is not ZooKeeper's, as of another service's port: a frame of 1213486160 bytes was announced",
+        ),
+        (
+            // An alert of TLS.
+            &[0x15, 3, 3, 0, 2, 2, 0x46],
+            "it closed the connection instead of greeting, as a port for TLS does",
+        ),
+        (
+            b"",
+            "it closed the connection instead of greeting, as a port for TLS does",
+        ),
+    ] {
+        let hosts = stub(answer);
+        let told = said(connect(&hosts));
+        let expected = format!("({hosts}: {reason})");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_port_without_tls() {
+    let server = Server::start().unwrap();
+    let builder = Client::builder(server.hosts()).connect_timeout(LIMIT);
+    let told = said(builder.tls(zklock::Tls::new()).connect());
+    assert!(told.contains("TLS could not be agreed on: "), "{told}");
+    assert!(told.contains(", as with a port without TLS)"), "{told}");
+}
+
+/// What a `main` that returns the error shows, and `unwrap`.
+#[test]
+fn the_debug_of_an_error_has_its_message() {
+    let error = connect("zk1:port").unwrap_err();
+    assert_eq!(format!("{error:?}"), format!("BadHosts: {error}"));
+    assert_eq!(
+        format!("{:?}", Error::Closed),
+        "Closed: the client is closed: connect a new one"
+    );
+}
+
+#[test]
+fn a_contender_names_itself() {
+    let server = Server::start().unwrap();
+    let client = Client::builder(server.hosts())
+        .note("report")
+        .connect()
+        .unwrap();
+    let _held = client.mutex("/m").unwrap().lock().unwrap();
+    let named = client.contenders("/m").unwrap()[0].to_string();
+    let pid = std::process::id();
+    assert!(named.ends_with(&format!(" pid {pid} (report)")), "{named}");
+}
+
+#[test]
+fn a_lock_below_another_locks_node() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    let below = client.mutex(guard.node()).unwrap();
+    assert_eq!(
+        said(below.lock()),
+        "the server refused a request for /m/#: ephemeral nodes, such as those of the contenders for a lock, have nothing below them; use another path (-108)"
+    );
+}
+
+#[test]
+fn a_session_timeout_in_the_wrong_unit() {
+    let server = Server::start().unwrap();
+    // The server has its own limits, and the log says what they are.
+    for (asked, granted) in [(20_000_000, 40_000), (1, 4_000)] {
+        let builder = Client::builder(server.hosts());
+        let builder = builder.session_timeout(Duration::from_millis(asked));
+        let granted = Duration::from_millis(granted);
+        assert_eq!(builder.connect().unwrap().session_timeout(), granted);
+    }
+}
+
+#[test]
+fn a_guard_in_a_thread_that_outlives_the_client() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.mutex("/m").unwrap();
+    let guard = mutex.lock().unwrap().into_send();
+    let thread = thread::spawn(move || guard.unlock());
+    // The session lives as long as anything of it does.
+    drop((client, mutex));
+    assert_eq!(thread.join().unwrap(), Ok(()));
 }

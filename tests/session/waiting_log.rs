@@ -1,10 +1,10 @@
-//! A waiter says what it waits for.
+//! A waiter says what it waits for, and a holder why it lost its lock.
 
 use std::thread;
 use std::time::Duration;
 
-use zklock::Client;
 use zklock::embedded::Server;
+use zklock::{Client, LostReason};
 
 use crate::logs;
 use crate::support::worker::alone;
@@ -70,5 +70,35 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
         // The third one may find the lock free when it looks.
         expected.retain(|line| !line.contains("(second) holds") || told.iter().any(|t| t == line));
         assert_eq!(told, expected);
+    });
+}
+
+#[test]
+fn the_log_says_of_an_evicted_lock_what_its_guard_says_and_that_a_client_is_back() {
+    alone(|| {
+        logs::keep();
+        let server = Server::start().unwrap();
+        let client = Client::connect(server.hosts()).unwrap();
+        let path = fresh_path("evicted");
+        let guard = client.mutex(&path).unwrap().lock().unwrap();
+        server.disconnect_all();
+        eventually("it is back", || client.metrics().reconnects == 1);
+        for contender in client.contenders(&path).unwrap() {
+            contender.evict().unwrap();
+        }
+        eventually("it knows why", || {
+            guard.lost_reason() == Some(LostReason::Evicted)
+        });
+        let logged = || logs::take().into_iter();
+        let mut lines = Vec::new();
+        eventually("the log knows why, too", || {
+            lines.extend(logged());
+            let of_loss = |line: &&String| line.contains(&format!("{path} is Lost"));
+            let last = lines.iter().rfind(of_loss);
+            last.is_some_and(|line| line.ends_with("another client evicted it"))
+        });
+        let back = format!("{}: connected, session", server.hosts());
+        let back = |line: &&String| line.starts_with("INFO") && line.contains(&back);
+        assert_eq!(lines.iter().filter(back).count(), 1, "{lines:?}");
     });
 }

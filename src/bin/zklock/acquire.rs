@@ -5,17 +5,20 @@
 //! hold one beside the other. So `run` queues as a writer if there are readers or writers
 //! already, and `run -s` waits until the mutexes have gone.
 
+use std::env;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use zklock::{
     Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
-    RwLockReadGuard, RwLockWriteGuard,
+    RwLockReadGuard, RwLockWriteGuard, Waiting,
 };
 
 use crate::args::Run;
 use crate::failure::Failure;
+use crate::plain::plain;
 use crate::status_line::StatusLine;
+use crate::stderr::say;
 
 /// How many attempts are made even without a wait: one finds out which kind of lock is
 /// there, one is for that kind, and one for what has changed meanwhile.
@@ -224,12 +227,27 @@ impl AcquireRequest<'_> {
         let options = LockOptions::new()
             .cancel(self.cancel.clone())
             .on_wait(|waiting| {
+                if !*waited {
+                    self.look_around(waiting);
+                }
                 *waited = true;
                 self.status_line.tell(waiting);
             });
         match self.limit {
             WaitLimit::Until(deadline) => options.deadline(deadline),
             WaitLimit::OneTry | WaitLimit::Forever => options,
+        }
+    }
+
+    /// Says so if the `zklock run` around this one has the lock.
+    fn look_around(&self, waiting: &Waiting) {
+        let outer = env::var("ZKLOCK_NODE").ok();
+        let node = waiting.ahead().map(Contender::node);
+        if node.is_some() && node == outer.as_deref() {
+            let path = plain(&self.run.what.path);
+            say(&format!(
+                "waiting for {path}, which the zklock run around this one holds: it ends after this one"
+            ));
         }
     }
 

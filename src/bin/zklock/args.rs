@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::values::{absolute, address, duration, number, seconds, status};
+
 const EXAMPLES: &str = "\
 Examples:
   export ZKLOCK_HOSTS=zk1:2181,zk2:2181,zk3:2181
@@ -61,30 +63,32 @@ Examples:
   zklock standby --restart on-failure /services/importer -- ./importer
 
 When the lock is in doubt the command is stopped, and this machine stands in line again.";
+/// The heading of what concerns the servers.
+const SERVERS: &str = "Options for the servers";
 
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]
 #[command(name = "zklock", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
     /// The ZooKeeper servers: host:port,host:port/chroot.
-    #[arg(long, global = true, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
+    #[arg(long, global = true, help_heading = SERVERS, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
     pub(crate) hosts: Option<String>,
 
     /// How long the servers keep the lock of a client that has gone silent.
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "20")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
     /// How long to wait for a server.
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds, default_value = "15")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
     /// Reads credentials from a file, one scheme:credentials a line; without it, from
     /// the variable ZKLOCK_AUTH.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) auth_file: Option<PathBuf>,
 
     /// Refuses a file of credentials that others may read; without it, warns.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) strict: bool,
 
     #[cfg(feature = "tls")]
@@ -92,12 +96,12 @@ pub(crate) struct Args {
     pub(crate) tls: TlsArgs,
 
     /// Who may read and change the nodes of the lock.
-    #[arg(long, global = true, value_name = "WHO", default_value = "open")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "WHO", default_value = "open")]
     pub(crate) acl: Protection,
 
     /// Whose locks to exclude: those of Curator and go-zookeeper, of kazoo, of ZooKeeper's
     /// recipes page, or Curator's LeaderLatch.
-    #[arg(long, global = true, value_name = "NAME", default_value = "curator")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "NAME", default_value = "curator")]
     pub(crate) dialect: LockDialect,
 
     /// Logs to stderr; given twice, logs more.
@@ -128,19 +132,19 @@ impl Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct TlsArgs {
     /// Encrypts the connection.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) tls: bool,
 
     /// Trusts the authorities in this PEM file instead of the system's; implies --tls.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 
     /// Shows the servers the certificate in this PEM file; implies --tls.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// The key of that certificate.
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 }
 
@@ -182,20 +186,24 @@ pub(crate) struct Run {
     #[arg(short, long, conflicts_with = "permits")]
     pub(crate) shared: bool,
 
+    /// As without it: nobody else has the lock. For those who come from flock(1).
+    #[arg(short = 'x', short_alias = 'e', long, hide = true, conflicts_with_all = ["shared", "permits"])]
+    pub(crate) exclusive: bool,
+
     /// Does not wait for the lock.
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long, aliases = ["nb", "nonblocking"], conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
     /// Waits at most this long for the lock.
-    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    #[arg(short, long, alias = "timeout", value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if the lock is taken.
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 1, value_parser = status)]
     pub(crate) conflict_exit_code: u8,
 
     /// Lets this many run at a time; every user of the lock must give the same number.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub(crate) permits: Option<u32>,
 
     /// Keeps the lock for at least this long, for commands that end before the clock of
@@ -334,7 +342,7 @@ pub(crate) struct Revoke {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// Where to listen.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:2181", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// How often the directories of unused locks are removed.
@@ -364,40 +372,6 @@ pub(crate) enum LockDialect {
     LeaderLatch,
 }
 
-/// The library checks the rest of the path.
-fn absolute(text: &str) -> Result<String, String> {
-    match text.strip_prefix('/') {
-        None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),
-        Some(_) => Ok(text.to_owned()),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "write a number of seconds, such as 1.5".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-/// Seconds, or a number with one of the units s, m, h and d.
-fn duration(text: &str) -> Result<Duration, String> {
-    let unit = |unit: char| match unit {
-        's' => Some(1.0),
-        'm' => Some(60.0),
-        'h' => Some(3_600.0),
-        'd' => Some(86_400.0),
-        _ => None,
-    };
-    let (number, factor) = match text.chars().next_back().and_then(unit) {
-        Some(factor) => (&text[..text.len() - 1], factor),
-        None => (text, 1.0),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "write a time such as 20h, 90m or 3600".to_owned())?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -419,30 +393,5 @@ mod tests {
         assert_eq!(run.what.command, ["ls", "-n", "--", "-w"]);
         assert_eq!(run.conflict_exit_code, 7);
         assert!(run.nonblock);
-    }
-
-    #[test]
-    fn a_time_has_a_unit_or_is_in_seconds() {
-        let table = [
-            ("20h", 72_000),
-            ("90m", 5_400),
-            ("1d", 86_400),
-            ("7s", 7),
-            ("60", 60),
-        ];
-        for (text, seconds) in table {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-        }
-        for text in ["", "h", "-1h", "1w", "1e99d", "é"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn seconds_are_not_negative_and_end_somewhere() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["-1", "x", "1e30", "NaN", "inf", ""] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
     }
 }

@@ -21,14 +21,13 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    let client = builder
+    let (client, lacks_chroot) = builder
         .connect_timeout(args.connect_timeout.min(limit))
-        .connect()?;
+        .connect_and_look()?;
     let hosts = args.hosts.as_deref().unwrap_or_default();
     match hosts.split_once('/') {
-        Some((_, chroot)) if client.lacks_chroot()? => Err(Failure::other(format!(
-            "the chroot /{} of {hosts} does not exist: create it",
-            chroot
+        Some((_, chroot)) if lacks_chroot => Err(Failure::other(format!(
+            "the chroot /{chroot} of {hosts} does not exist: create it"
         ))),
         _ => Ok(client),
     }
@@ -110,8 +109,11 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
             Err(_) => return Err(Failure::usage(format!("{AUTH} is not a text"))),
         },
     };
-    parse(&text)
-        .ok_or_else(|| Failure::usage(format!("write scheme:credentials into {place}, one a line")))
+    parse(&text).ok_or_else(|| {
+        Failure::usage(format!(
+            "write scheme:credentials into {place}, one a line, such as digest:user:password"
+        ))
+    })
 }
 
 /// Warns if others may read the credentials, or fails if the user wants that.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use zklock::{GuardEvent, GuardState, LockGuard, Run, Term};
+use zklock::{GuardEvent, GuardState, LockGuard, LostReason, Run, Term};
 
 /// See the module's documentation.
 pub(crate) trait Held {
     fn state(&self) -> GuardState;
+    fn lost_reason(&self) -> Option<LostReason>;
     fn valid_for(&self) -> Duration;
     fn events(&self) -> &Receiver<GuardEvent>;
 }
@@ -18,6 +19,10 @@ macro_rules! held {
             impl Held for $held {
                 fn state(&self) -> GuardState {
                     <$held>::state(self)
+                }
+
+                fn lost_reason(&self) -> Option<LostReason> {
+                    <$held>::lost_reason(self)
                 }
 
                 fn valid_for(&self) -> Duration {
@@ -37,6 +42,10 @@ held!(Run<'_> Term<'_>);
 impl Held for Box<dyn LockGuard> {
     fn state(&self) -> GuardState {
         (**self).state()
+    }
+
+    fn lost_reason(&self) -> Option<LostReason> {
+        (**self).lost_reason()
     }
 
     fn valid_for(&self) -> Duration {

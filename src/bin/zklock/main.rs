@@ -3,7 +3,7 @@
 //! | File | What it does |
 //! |---|---|
 //! | `args`, `connect` | reads the command line, connects |
-//! | `failure`, `stderr`, `plain` | tells the user what happens |
+//! | `misuse`, `failure`, `stderr`, `plain` | tells the user what happens |
 //! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
 //! | `acquire`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
@@ -31,6 +31,7 @@ mod held;
 mod helper;
 mod last;
 mod list;
+mod misuse;
 mod once;
 mod outage;
 mod plain;
@@ -47,19 +48,17 @@ mod supervisor;
 mod table;
 mod terminal;
 mod terminal_listener;
+mod values;
 
-use std::env;
 use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Task};
 use crate::ending::Ending;
-use crate::failure::{Failure, USAGE};
+use crate::failure::Failure;
 
 fn main() -> ExitCode {
     if let Some(code) = helper::entry::main() {
@@ -67,7 +66,7 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return misused(&error),
+        Err(error) => return misuse::tell(&error),
     };
     log_to_stderr(args.verbose);
     // The default hook could block on stderr while the command goes on.
@@ -76,39 +75,6 @@ fn main() -> ExitCode {
         Ok(ending) => ending.end(),
         Err(failure) => failure.report(),
     }
-}
-
-/// Prints help and versions, or says in one line what is wrong.
-fn misused(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
-        drop(error.print());
-        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
-    }
-    if let Some((task, word)) = misplaced_command(error) {
-        return Failure::usage(format!(
-            "write -- before the command: zklock {task} PATH -- {word} ..; see zklock {task} --help"
-        ))
-        .report();
-    }
-    let text = error.render().to_string();
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let said: Vec<_> = lines
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .collect();
-    let said = said.join(" ");
-    let said = said.strip_prefix("error: ").unwrap_or(&said);
-    Failure::usage(format!("{said}; see zklock --help")).report()
-}
-
-/// Returns the task, and the first word of its command that stands where flock(1) would take it.
-fn misplaced_command(error: &clap::Error) -> Option<(String, String)> {
-    let runs = |arg: &String| ["run", "once", "standby"].contains(&arg.as_str());
-    let task = env::args().skip(1).find(runs)?;
-    let ContextValue::String(word) = error.get(ContextKind::InvalidArg)? else {
-        return None;
-    };
-    let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
-    is_word.then(|| (task, word.clone()))
 }
 
 fn perform(args: &Args) -> Result<Ending, Failure> {
@@ -148,7 +114,11 @@ fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),
     });
-    written.map_err(|error| Failure::other(format!("cannot write the manual page: {error}")))?;
+    written.map_err(|error| {
+        let place = folder.map(|folder| format!(" into {}", folder.display()));
+        let place = place.unwrap_or_default();
+        Failure::other(format!("cannot write the manual page{place}: {error}"))
+    })?;
     Ok(0)
 }
 

@@ -244,7 +244,7 @@ impl<'a> Supervisor<'a> {
                 self.child.signal(Signal::CONT);
                 self.term_sent = Some(Instant::now());
                 say(&format!(
-                    "the lock {path} is in doubt, stopping the command"
+                    "the lock {path} is in doubt, no server confirms it: stopping the command"
                 ));
                 return Duration::ZERO;
             }
@@ -255,7 +255,9 @@ impl<'a> Supervisor<'a> {
             GuardState::Lost => "is lost",
             _ => "is about to be lost",
         };
-        say(&format!("the lock {path} {what}, killed the command"));
+        let why = self.lock.lost_reason().map(|why| format!(" because {why}"));
+        let why = why.unwrap_or_default();
+        say(&format!("the lock {path} {what}{why}: killed the command"));
         REST_POLL
     }
 
@@ -266,7 +268,7 @@ impl<'a> Supervisor<'a> {
         self.warned = state;
         let what = match state {
             GuardState::Held => return,
-            GuardState::Suspect => "is in doubt",
+            GuardState::Suspect => "is in doubt: no server confirms it",
             GuardState::Lost => "is lost: another may run now",
         };
         say(&format!("the lock {} {what}", self.what.path));

@@ -61,7 +61,12 @@ impl Channel {
             return Ok(());
         };
         let agreed = cipher.shake_hands(&self.stream, limit);
-        agreed.map_err(|error| format!("TLS could not be agreed on: {error}"))
+        agreed.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
+                format!("TLS could not be agreed on: {error}, as with a port without TLS")
+            }
+            _ => format!("TLS could not be agreed on: {error}"),
+        })
     }
 
     /// Whether TLS has something to write that no request queued.

@@ -103,6 +103,13 @@ fn parse(text: &str) -> std::result::Result<Hosts, String> {
     if list.trim().is_empty() {
         return Err("it names no server".to_owned());
     }
+    if let (Some(scheme), true) = (list.strip_suffix(':'), chroot.starts_with("//")) {
+        let begin = format!("{scheme}://");
+        return Err(match scheme {
+            "mysql" => "a database takes a zklock::mysql::Client (feature mysql)".to_owned(),
+            _ => format!("leave {begin:?} out"),
+        });
+    }
     let servers = list.split(',').map(|entry| server(entry.trim()));
     Ok(Hosts {
         servers: servers.collect::<std::result::Result<_, _>>()?,
@@ -147,6 +154,12 @@ fn bracketed<'a>(entry: &str, rest: &'a str) -> std::result::Result<Split<'a>, S
 }
 
 fn plain(entry: &str) -> std::result::Result<Split<'_>, String> {
+    let separates = |c: char| c == ';' || c.is_whitespace();
+    if let Some(other) = entry.chars().find(|c| separates(*c)) {
+        return Err(format!(
+            "{entry:?} has {other:?} in it, and a comma separates servers"
+        ));
+    }
     let (host, digits) = match entry.split_once(':') {
         Some((host, digits)) => (host, Some(digits)),
         None => (entry, None),
@@ -182,6 +195,9 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
     };
     if names.is_empty() {
         return Ok(String::new());
+    }
+    if names.ends_with('/') && !names.ends_with("//") {
+        return Err(format!("the chroot {chroot:?} ends with a slash"));
     }
     for name in names.split('/') {
         let reason = match name {
@@ -231,7 +247,7 @@ mod tests {
 
     /// Connect strings, and what the reason of their refusal says.
     #[rustfmt::skip]
-    const NONSENSE: [(&str, &str); 31] = [
+    const NONSENSE: [(&str, &str); 33] = [
         ("",               "names no server"),
         ("  ",             "names no server"),
         ("/app",           "names no server"),
@@ -251,11 +267,13 @@ mod tests {
         ("[::1]2181",      "after the closing bracket"),
         ("[::1]:",         "bad port"),
         ("[zk]:2181",      "not an IPv6 address"),
-        ("a b:2181",       "is not a host name"),
+        ("a b:2181",       "a comma separates servers"),
+        ("a:1;b:1",        "a comma separates servers"),
         ("me@zk:2181",     "is not a host name"),
-        ("zk://zk:2181",   "no port after the colon"),
+        ("zk://zk:2181",   "leave \"zk://\" out"),
+        ("mysql://db/app", "mysql::Client"),
         ("zk//a",          "empty name"),
-        ("zk/a/",          "empty name"),
+        ("zk/a/",          "ends with a slash"),
         ("zk/a//b",        "empty name"),
         ("zk/a/../b",      "relative name"),
         ("zk/./b",         "relative name"),

@@ -10,17 +10,17 @@
 //!                    │                           │
 //! ```
 
-use std::io::ErrorKind;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::channel::{Channel, is_timeout};
+use super::channel::Channel;
 use super::end::End;
+use super::greeting::{HUNG_UP, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
-use super::inbox::{Frame, Inbox};
+use super::inbox::Inbox;
 use super::receive::{Connection, ConnectionReader};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
@@ -30,15 +30,11 @@ use crate::transport::Failure;
 
 /// How much longer than a request a reply may be: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;
-/// The longest greeting.
-const GREETING_LIMIT: usize = 4 * 1024;
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
 /// The shortest, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 
-/// The complaint about a server that gives neither a session nor a reason.
-const HUNG_UP: &str = "it closed the connection instead of greeting";
 /// How much longer than its timeout a session may last: servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -132,6 +128,12 @@ impl Io {
             }
             match attempted {
                 Ok(round) => return round,
+                Err(reason) if hung_up && self.may_lack_tls() => {
+                    self.turned_away(
+                        &target.to_string(),
+                        &format!("{reason}, as a port for TLS does"),
+                    );
+                }
                 Err(reason) => self.turned_away(&target.to_string(), &reason),
             }
             if !self.shared.rest(Duration::ZERO) {
@@ -152,8 +154,17 @@ impl Io {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
         let away = Moment::now().saturating_since(until);
-        let has_past = self.session.id != 0 || self.session.last_zxid != 0;
-        has_past && hung_up && away > timeout + MARGIN
+        self.has_past() && hung_up && away > timeout + MARGIN
+    }
+
+    /// Whether a server has ever given a session.
+    fn has_past(&self) -> bool {
+        self.session.id != 0 || self.session.last_zxid != 0
+    }
+
+    /// Whether it may be for want of TLS that no server has given a session.
+    fn may_lack_tls(&self) -> bool {
+        !self.has_past() && self.shared.config.tls.is_none()
     }
 
     fn turned_away(&self, host: &str, reason: &str) {
@@ -228,10 +239,18 @@ impl Io {
             return Ok(Round::Expired);
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
-        self.last = Some(target.clone());
-        log::debug!(
-            "{target}: session {:#x}, timeout {timeout:?}",
-            self.session.id
+        let asked = self.shared.config.session_timeout;
+        if self.last.is_none() && granted != asked {
+            log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
+        }
+        let level = match self.last.replace(target.clone()) {
+            Some(_) => log::Level::Info,
+            None => log::Level::Debug,
+        };
+        let session = self.session.id;
+        log::log!(
+            level,
+            "{target}: connected, session {session:#x}, timeout {timeout:?}"
         );
         self.restore();
         let connection = Connection::new(&self.shared, channel, &self.session, timeout);
@@ -361,34 +380,5 @@ impl Io {
             pending.answer(Err(failure));
         }
         round
-    }
-}
-
-/// Waits for a server's answer to a connect request.
-fn greeting(channel: &Channel, inbox: &mut Inbox, limit: Duration) -> Result<ConnectReply, String> {
-    let deadline = Moment::now() + limit;
-    loop {
-        match inbox.fill(channel) {
-            Ok(0) => return Err(HUNG_UP.to_owned()),
-            Ok(_) => {}
-            Err(error) if is_timeout(&error) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                return Err(HUNG_UP.to_owned());
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-        match inbox.frame_within(GREETING_LIMIT) {
-            Ok(None) => {}
-            Ok(Some(Frame::Whole(frame))) => {
-                return ConnectReply::decode(frame).map_err(|error| error.to_string());
-            }
-            Ok(Some(Frame::TooLong { length, .. })) => {
-                return Err(format!("it greeted with {length} bytes"));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-        if Moment::now() >= deadline {
-            return Err(format!("it did not greet within {limit:?}"));
-        }
     }
 }

@@ -26,6 +26,7 @@ mod cipher;
 mod cipher;
 mod config;
 mod end;
+mod greeting;
 mod hosts;
 mod identity;
 mod inbox;

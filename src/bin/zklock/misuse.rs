@@ -1,0 +1,86 @@
+//! What is said of arguments that cannot be used.
+
+use std::env;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Error};
+
+use crate::args::Args;
+use crate::failure::{Failure, USAGE};
+
+/// Prints help and versions, or says in one line what is wrong.
+pub(crate) fn tell(error: &Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(error.print());
+        return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+    }
+    let task = task();
+    let runs = |task: &&str| ["run", "once", "standby"].contains(task);
+    let of_run = task
+        .as_deref()
+        .filter(runs)
+        .and_then(|task| of_run(task, error));
+    let said = of_run.or_else(|| lacks_tls(error));
+    let said = said.unwrap_or_else(|| in_one_line(&error.render().to_string()));
+    let help = task.map(|task| format!("{task} ")).unwrap_or_default();
+    Failure::usage(format!("{said}; see zklock {help}--help")).report()
+}
+
+/// The subcommand that the user named.
+fn task() -> Option<String> {
+    let command = Args::command();
+    let known = |arg: &String| command.find_subcommand(arg).is_some();
+    env::args().skip(1).find(known)
+}
+
+/// What is wrong for those who write as for flock(1), if they do.
+fn of_run(task: &str, error: &Error) -> Option<String> {
+    let dashes = env::args().any(|arg| arg == "--");
+    match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => missing
+            .iter()
+            .any(|arg| arg.contains("COMMAND"))
+            .then(|| format!("no command: write zklock {task} PATH -- COMMAND")),
+        (ErrorKind::UnknownArgument, ContextValue::String(word)) if word == "-c" => {
+            Some("write -- sh -c before a line for the shell".to_owned())
+        }
+        (ErrorKind::UnknownArgument, ContextValue::String(word)) if !word.starts_with('-') => {
+            Some(match dashes {
+                true => format!("{word} is one too many: there is one lock, and then -- COMMAND"),
+                false => {
+                    format!("write -- before the command: zklock {task} PATH -- {word} ..")
+                }
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Says so if the user asks for what this program has been built without.
+fn lacks_tls(error: &Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let unknown = !cfg!(feature = "tls") && error.kind() == ErrorKind::UnknownArgument;
+    (unknown && word.starts_with("--tls"))
+        .then(|| "this zklock was built without TLS: build it with --features cli,tls".to_owned())
+}
+
+/// The message of the parser, which has several lines, without usage and help.
+fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut said = String::new();
+    for line in
+        lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+    {
+        said += match (said.is_empty(), line.starts_with("tip:")) {
+            (true, _) => "",
+            (false, true) => "; ",
+            (false, false) => " ",
+        };
+        said += line;
+    }
+    said.strip_prefix("error: ").unwrap_or(&said).to_owned()
+}
