@@ -10,7 +10,7 @@ use zklock::embedded::Server;
 
 use crate::program::{Lines, Log, Zklock, command, embedded};
 use crate::support::raw::Raw;
-use crate::support::{eventually, fresh_path};
+use crate::support::fresh_path;
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
