@@ -363,6 +363,24 @@ fn a_statement_that_the_server_cuts_short_ends_no_wait() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_row_that_the_server_has_not_deleted_is_deleted_again() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(60));
+    // As MariaDB answers a DELETE that was ended with KILL QUERY.
+    let delete = "DELETE FROM `database_lock` ";
+    let guard = mutex.lock().unwrap();
+    proxy.ignore(delete);
+    guard.unlock().unwrap();
+    assert_eq!(database.rows(), 0);
+    let guard = mutex.lock().unwrap();
+    proxy.ignore(delete);
+    drop(guard);
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     const T: Duration = Duration::from_secs(2);
     let database = Database::new();
