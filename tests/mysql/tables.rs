@@ -93,6 +93,13 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "MODIFY `owner` CHAR(20) CHARACTER SET ascii COLLATE ascii_bin NULL",
             "owner",
         ),
+        // A hidden column instead of an index: a statement would lock every row.
+        (
+            "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
+            "unique",
+        ),
+        // Of two locks at a time the second would be told as taken.
+        ("MODIFY `id` BIGINT NOT NULL DEFAULT 0", "AUTO_INCREMENT"),
     ];
     for (change, why) in wrong {
         let database = Database::new();
@@ -103,10 +110,17 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             .to_string();
         assert!(refused.contains(why), "{change}: {refused}");
         assert!(
-            refused.contains("ALTER_TABLE") || why == "unique",
+            refused.contains("ALTER_TABLE") || ["unique", "AUTO_INCREMENT"].contains(&why),
             "{refused}"
         );
     }
+    // Every grant would have the same token.
+    let database = Database::new();
+    let alter = "ALTER TABLE database_lock_token DROP PRIMARY KEY";
+    database.conn().query_drop(alter).unwrap();
+    let refused = Client::connect(&database.url()).map(|_| ());
+    let refused = refused.expect_err(alter).to_string();
+    assert!(refused.contains("`slot`"), "{refused}");
     for change in [
         "MODIFY `lock` VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL",
         "MODIFY `lock` VARBINARY(255) NOT NULL",
