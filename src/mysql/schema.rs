@@ -53,9 +53,14 @@ const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
 
-/// Whether a commit survives a failure of the server, and whether other servers have it too.
-const DURABILITY: &str = "\
-SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'wsrep_on')";
+/// Whether a commit survives a failure of the server, and whether other servers have it too; and
+/// how long a packet of statements may be.
+const VARIABLES: &str = "\
+SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+('innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_allowed_packet')";
+
+/// More bytes than the renewals that are sent together have.
+const PACKET: u64 = 128 * 1024;
 
 /// The table and the columns of each unique key; a column of which only the beginning is compared
 /// has no name. One USING HASH is no index in MariaDB's InnoDB.
@@ -100,8 +105,16 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
     }
-    let variables: Vec<(String, String)> = conn.query(DURABILITY)?;
+    let variables: Vec<(String, String)> = conn.query(VARIABLES)?;
     let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    let mut packet = variables
+        .iter()
+        .filter(|(name, _)| name == "max_allowed_packet");
+    if packet.any(|(_, bytes)| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
+        return Ok(Schema::Wrong(
+            "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
+        ));
+    }
     if !is("wsrep_on", "ON") {
         if is("innodb_flush_log_at_trx_commit", "0") {
             return Ok(Schema::Wrong(
