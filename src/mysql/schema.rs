@@ -184,6 +184,15 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
     if !is_unique("database_lock", "lock") {
         return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
     }
+    let admits_all = |(table, columns): &(String, String)| {
+        let mut columns = columns.split(',');
+        table != "database_lock" || columns.any(|column| ["id", "lock"].contains(&column))
+    };
+    if !keys.iter().all(admits_all) {
+        return Schema::Wrong(
+            "database_lock has one more unique key, so free locks seem taken: drop it",
+        );
+    }
     if engines.len() < 2 {
         return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
     }

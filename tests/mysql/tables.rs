@@ -95,6 +95,9 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "MODIFY `owner` CHAR(20) CHARACTER SET ascii COLLATE ascii_bin NULL",
             "owner",
         ),
+        // Names that begin alike would be one, and so would locks with tokens that are alike.
+        ("ADD UNIQUE KEY (`lock`(10))", "unique"),
+        ("ADD UNIQUE KEY (`token`)", "unique"),
         // A hidden column instead of an index: a statement would lock every row.
         (
             "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
