@@ -403,6 +403,31 @@ fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_client_that_stops_after_an_error_keeps_a_free_lock_for_a_second() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let stops = mutex(&database.url_through(&proxy), seconds(20));
+    let other = mutex(&database.url(), seconds(20));
+    other.lock().unwrap().unlock().unwrap();
+    let mut foreign = database.conn();
+    foreign.query_drop("START TRANSACTION").unwrap();
+    let counter = "SELECT 1 FROM database_lock_token FOR UPDATE";
+    foreign.query_drop(counter).unwrap();
+    // It has the row, waits for the counter, is told that this took too long, and says no more.
+    proxy.hold("ROLLBACK");
+    let stops = thread::spawn(move || stops.try_lock_for(seconds(20)).map(|guard| guard.is_some()));
+    eventually("it stops", || proxy.is_holding());
+    foreign.query_drop("ROLLBACK").unwrap();
+    let begun = Instant::now();
+    let guard = other.try_lock_for(seconds(20)).unwrap().unwrap();
+    assert!(begun.elapsed() < seconds(1) + LATE, "{:?}", begun.elapsed());
+    guard.unlock().unwrap();
+    proxy.release();
+    assert!(stops.join().unwrap().unwrap());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_server_that_forgets_commits_is_refused() {
     let option = |value| format!("--innodb-flush-log-at-trx-commit={value}");
     let server = Arc::new(Server::start(&[&option(0)]));
