@@ -31,6 +31,8 @@ const BUSY_SERVER: &str = "the server still works on earlier statements of this 
 const OTHER_ANSWER: &str =
     "the connection has an answer outstanding to what somebody else has asked";
 
+const OTHER_TRANSACTION: &str = "the connection is in a transaction that is somebody else's";
+
 const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
 
 /// The connection of one worker, if it is open at the moment.
@@ -60,6 +62,8 @@ pub(super) struct ConnectionCount {
 #[derive(Debug)]
 struct OpenConnection {
     conn: Connected,
+    /// The server may be waiting for a password.
+    logs_in: bool,
     /// The driver can make it as new.
     can_reset: bool,
     _counted: Arc<()>,
@@ -185,18 +189,23 @@ impl DatabaseConnection {
 
     fn prepare(&self, open: &mut OpenConnection) -> Result<()> {
         let is_pooled = matches!(open.conn, Connected::Pooled(_));
-        let conn = open.conn();
         if is_pooled {
-            if !statement::answers(conn)? {
+            if !statement::answers(open.conn())? {
                 return Err(io::Error::other(OTHER_ANSWER).into());
             }
-            // What an application may have left: another database, an open transaction, settings.
-            conn.change_user(ChangeUserOpts::DEFAULT)?;
+            // In an XA transaction this is an error. MariaDB 10.11 carries out no write in a session that
+            // leaves a prepared one behind by a new login.
+            let ended = open.conn().query_drop("ROLLBACK AND NO CHAIN NO RELEASE");
+            ended.map_err(|_| io::Error::other(OTHER_TRANSACTION))?;
+            // What an application may have left: another database, settings.
+            open.logs_in = true;
+            open.conn().change_user(ChangeUserOpts::DEFAULT)?;
+            open.logs_in = false;
             // This runs the pool's first statements.
-            conn.reset()?;
+            open.conn().reset()?;
         }
-        let to = statement::prepare(conn)?;
-        open.can_reset = can_reset(conn, &to);
+        let to = statement::prepare(open.conn())?;
+        open.can_reset = can_reset(open.conn(), &to);
         match &*self.source {
             Source::Pool(shared) if !shared.is_same(&to.schema) => {
                 Err(io::Error::other(OTHER_DATABASE).into())
@@ -216,6 +225,7 @@ impl DatabaseConnection {
         };
         Ok(OpenConnection {
             conn,
+            logs_in: false,
             can_reset: false,
             _counted: counted,
         })
@@ -296,8 +306,16 @@ impl OpenConnection {
     fn end(mut self) {
         let mut answers = 0;
         while answers < MOST_ANSWERS {
-            // Read after all that was sent before; the end of the connection is its answer.
-            match self.conn().query_drop("KILL CONNECTION_ID()") {
+            let asked = match answers {
+                // What is outstanding may be of a login. The driver would take it for the beginning
+                // of rows, and panic; what comes after a ping it does not look into.
+                0 => self.conn().ping(),
+                // Read after all that was sent before; the end of the connection is its answer.
+                _ => self.conn().query_drop("KILL CONNECTION_ID()"),
+            };
+            match asked {
+                // It has taken that for a password. Nor does it answer the pool, which lets go.
+                Err(error) if is_silence(&error) && self.logs_in && answers > 0 => return,
                 Err(error) if is_silence(&error) => {}
                 // A pool lets go of a connection that it cannot reset.
                 Err(error) if is_broken(&error) => return,

@@ -46,22 +46,29 @@ ALTER TABLE `database_lock`
 
 const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
-COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0) FROM information_schema.COLUMNS \
+COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), LOWER(EXTRA) FROM information_schema.COLUMNS \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock'";
 
 const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
 
-/// Whether a commit survives a failure of the server, and whether other servers have it too.
-const DURABILITY: &str = "\
-SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'wsrep_on')";
+/// Whether a commit survives a failure of the server, and whether other servers have it too; and
+/// how long a packet of statements may be.
+const VARIABLES: &str = "\
+SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+('innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_allowed_packet')";
 
-/// The columns of each unique key; one of which only the beginning is compared has no name.
+/// More bytes than the renewals that are sent together have.
+const PACKET: u64 = 128 * 1024;
+
+/// The table and the columns of each unique key; a column of which only the beginning is compared
+/// has no name. One USING HASH is no index in MariaDB's InnoDB.
 const KEYS: &str = "\
-SELECT GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) FROM information_schema.STATISTICS \
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock' AND NON_UNIQUE = 0 \
-GROUP BY INDEX_NAME";
+SELECT LOWER(TABLE_NAME), GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) \
+FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
+AND TABLE_NAME IN ('database_lock', 'database_lock_token') \
+AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
 
 /// What the database has under the names of the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,8 +105,16 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
     }
-    let variables: Vec<(String, String)> = conn.query(DURABILITY)?;
+    let variables: Vec<(String, String)> = conn.query(VARIABLES)?;
     let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    let mut packet = variables
+        .iter()
+        .filter(|(name, _)| name == "max_allowed_packet");
+    if packet.any(|(_, bytes)| bytes.parse().is_ok_and(|bytes: u64| bytes < PACKET)) {
+        return Ok(Schema::Wrong(
+            "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
+        ));
+    }
     if !is("wsrep_on", "ON") {
         if is("innodb_flush_log_at_trx_commit", "0") {
             return Ok(Schema::Wrong(
@@ -117,12 +132,12 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
         return Ok(Schema::Missing);
     }
     let columns: Vec<Column> = conn.query(COLUMNS)?;
-    let keys: Vec<Option<String>> = conn.query(KEYS)?;
+    let keys: Vec<(String, String)> = conn.query(KEYS)?;
     Ok(verdict(&engines, &columns, &keys))
 }
 
-/// Name, type, collation, length in characters, fractional digits.
-type Column = (String, String, String, u64, u64);
+/// Name, type, collation, length in characters, fractional digits, what else there is to say.
+type Column = (String, String, String, u64, u64, String);
 
 /// The longest name of a lock, and as many characters at most.
 const LONGEST_NAME: u64 = 255;
@@ -130,13 +145,13 @@ const LONGEST_NAME: u64 = 255;
 /// The length of a UUID.
 const OWNER: u64 = 36;
 
-fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<String>]) -> Schema {
+fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, String)]) -> Schema {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
     if columns.is_empty() {
         return Schema::Wrong("there is no table database_lock: run CREATE_TABLE");
     }
-    let Some((_, data_type, collation, length, _)) = column("lock") else {
+    let Some((_, data_type, collation, length, ..)) = column("lock") else {
         return Schema::Wrong("database_lock has no column `lock`: it is some other table");
     };
     // Otherwise names that differ in case, in characters that the column does not have, or
@@ -158,11 +173,33 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[Option<Stri
     if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.4 != 6) {
         return Schema::Wrong("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
     }
-    if !keys.iter().flatten().any(|columns| columns == "lock") {
+    // A second row with the same `id` would be taken for a second one with the same `lock`.
+    if !column("id").is_some_and(|id| id.5.contains("auto_increment")) {
+        return Schema::Wrong("`id` must be AUTO_INCREMENT, as in CREATE_TABLE");
+    }
+    let is_unique = |table: &str, column: &str| {
+        let mut keys = keys.iter();
+        keys.any(|(name, columns)| name == table && columns == column)
+    };
+    if !is_unique("database_lock", "lock") {
         return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
+    }
+    let admits_all = |(table, columns): &(String, String)| {
+        let mut columns = columns.split(',');
+        table != "database_lock" || columns.any(|column| ["id", "lock"].contains(&column))
+    };
+    if !keys.iter().all(admits_all) {
+        return Schema::Wrong(
+            "database_lock has one more unique key, so free locks seem taken: drop it",
+        );
     }
     if engines.len() < 2 {
         return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
+    }
+    if !is_unique("database_lock_token", "slot") {
+        return Schema::Wrong(
+            "`slot` of database_lock_token has no unique key of its own, so tokens repeat: add it",
+        );
     }
     let is_innodb = |table: &(String, String)| table.1.eq_ignore_ascii_case("innodb");
     if !engines.iter().all(is_innodb) {

@@ -290,13 +290,23 @@ pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
 }
 
 /// Deletes the row; returns whether it was there.
+///
+/// MariaDB may answer a DELETE that it was told to end (KILL QUERY) as if there had been no row. So
+/// that is asked for.
 pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
-    conn.query_drop(format!(
-        "DELETE FROM `database_lock` WHERE `lock` = {} AND `owner` = {}",
+    let ours = format!(
+        "FROM `database_lock` WHERE `lock` = {} AND `owner` = {}",
         text(key.name),
         text(key.owner),
-    ))?;
-    Ok(conn.affected_rows() > 0)
+    );
+    conn.query_drop(format!("DELETE {ours}"))?;
+    if conn.affected_rows() > 0 {
+        return Ok(true);
+    }
+    match conn.query_first::<u8, _>(format!("SELECT 1 {ours}"))? {
+        None => Ok(false),
+        Some(_) => Err(in_doubt("the server has not deleted the row")),
+    }
 }
 
 /// Deletes rows whose lease ended at least `ago` ago; returns how many.

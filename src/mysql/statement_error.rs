@@ -83,7 +83,8 @@ impl ErrorClass {
             1040
             | 1047
             | 1053
-            | 1152..=1161
+            | 1152
+            | 1154..=1161
             | 1180
             | 1203
             | 1226
@@ -137,6 +138,7 @@ impl StatementError {
             | DriverError::FromRowError(_)
             | DriverError::TlsError(_)
             | DriverError::DriverError(TlsNotSupported) => ErrorClass::Refused,
+            _ if is_too_large(error) => ErrorClass::Refused,
             _ if io_error(error).is_some_and(is_of_certificate) => ErrorClass::Refused,
             _ => ErrorClass::InDoubt,
         };
@@ -192,6 +194,15 @@ fn io_error(error: &DriverError) -> Option<&io::Error> {
         DriverError::CodecError(error) => error.source()?.downcast_ref(),
         _ => None,
     }
+}
+
+/// Returns `true` if statements are longer than the URL or the server allows, by what the driver
+/// says of it: it does not show the type.
+fn is_too_large(error: &DriverError) -> bool {
+    let DriverError::CodecError(error) = error else {
+        return false;
+    };
+    error.to_string().contains("max_allowed_packet")
 }
 
 /// Returns `true` if the server's certificate is not trusted, by what rustls says of it.

@@ -363,6 +363,24 @@ fn a_statement_that_the_server_cuts_short_ends_no_wait() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_row_that_the_server_has_not_deleted_is_deleted_again() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(60));
+    // As MariaDB answers a DELETE that was ended with KILL QUERY.
+    let delete = "DELETE FROM `database_lock` ";
+    let guard = mutex.lock().unwrap();
+    proxy.ignore(delete);
+    guard.unlock().unwrap();
+    assert_eq!(database.rows(), 0);
+    let guard = mutex.lock().unwrap();
+    proxy.ignore(delete);
+    drop(guard);
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     const T: Duration = Duration::from_secs(2);
     let database = Database::new();
@@ -381,6 +399,31 @@ fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     guard.unlock().unwrap();
     proxy.release_answer();
     assert!(waits.join().unwrap().unwrap());
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_client_that_stops_after_an_error_keeps_a_free_lock_for_a_second() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let stops = mutex(&database.url_through(&proxy), seconds(20));
+    let other = mutex(&database.url(), seconds(20));
+    other.lock().unwrap().unlock().unwrap();
+    let mut foreign = database.conn();
+    foreign.query_drop("START TRANSACTION").unwrap();
+    let counter = "SELECT 1 FROM database_lock_token FOR UPDATE";
+    foreign.query_drop(counter).unwrap();
+    // It has the row, waits for the counter, is told that this took too long, and says no more.
+    proxy.hold("ROLLBACK");
+    let stops = thread::spawn(move || stops.try_lock_for(seconds(20)).map(|guard| guard.is_some()));
+    eventually("it stops", || proxy.is_holding());
+    foreign.query_drop("ROLLBACK").unwrap();
+    let begun = Instant::now();
+    let guard = other.try_lock_for(seconds(20)).unwrap().unwrap();
+    assert!(begun.elapsed() < seconds(1) + LATE, "{:?}", begun.elapsed());
+    guard.unlock().unwrap();
+    proxy.release();
+    assert!(stops.join().unwrap().unwrap());
 }
 
 #[test]

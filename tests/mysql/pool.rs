@@ -1,5 +1,7 @@
 //! A pool that the application uses as well.
 
+use std::panic;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -166,6 +168,37 @@ fn a_connection_that_the_application_has_left_an_answer_on_is_not_used() {
         assert_locks_hold(&database, &pool);
         assert_writes_stay(&database, &pool);
     }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_login_that_is_answered_late_panics_nobody_and_costs_the_pool_no_place() {
+    static PANICS: AtomicU32 = AtomicU32::new(0);
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        if thread.name().is_some_and(|name| name.starts_with("zklock")) {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+        }
+        others(info);
+    }));
+    let database = Database::new();
+    for reset in [false, true] {
+        let proxy = Proxy::new(&database.server);
+        let pool = pool(&database.url_through(&proxy), reset);
+        drop(pool.get_conn().unwrap());
+        // The locks log in again on a connection of the pool; this is not the answer to a question.
+        proxy.hold_answer_to("root\0");
+        let ours = pool.clone();
+        let client = thread::spawn(move || Client::from_pool(ours).unwrap());
+        eventually("it is sent", || proxy.is_holding_answer());
+        thread::sleep(Duration::from_millis(700));
+        proxy.release_answer();
+        drop(client.join().unwrap());
+        assert_writes_stay(&database, &pool);
+        assert_locks_hold(&database, &pool);
+    }
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -22,8 +22,8 @@ struct Rules {
     closed: bool,
     /// After this text the answer is swallowed, and the connection cut.
     swallow_after: Option<&'static str>,
-    /// A statement with this text is answered with this error, and not passed on.
-    refuse: Option<(&'static str, u16)>,
+    /// A statement with this text is answered with this packet, and not passed on.
+    answer: Option<(&'static str, Vec<u8>)>,
     /// A statement with this text is held back.
     hold: Option<&'static str>,
     /// What follows a statement with this text on its connection is held back.
@@ -88,11 +88,16 @@ impl Proxy {
 
     /// The next statement with this text is answered with an error of this code, as by a proxy.
     pub(crate) fn refuse(&self, text: &'static str, code: u16) {
-        locked(&self.rules).refuse = Some((text, code));
+        locked(&self.rules).answer = Some((text, error_packet(code)));
     }
 
     pub(crate) fn has_refused(&self) -> bool {
-        locked(&self.rules).refuse.is_none()
+        locked(&self.rules).answer.is_none()
+    }
+
+    /// The next statement with this text is answered as if it had found no row, and not passed on.
+    pub(crate) fn ignore(&self, text: &'static str) {
+        locked(&self.rules).answer = Some((text, NOTHING_FOUND.to_vec()));
     }
 
     /// The next statement with this text waits for [`release`](Self::release).
@@ -183,9 +188,9 @@ fn pump(
             thread::sleep(Duration::from_millis(5));
         }
         hold_next = false;
-        let refused = locked(rules).refuse.take_if(|(text, _)| is_in(Some(text)));
-        if let Some((_, code)) = refused {
-            if from.write_all(&error_packet(code)).is_err() {
+        let answered = locked(rules).answer.take_if(|(text, _)| is_in(Some(text)));
+        if let Some((_, packet)) = answered {
+            if from.write_all(&packet).is_err() {
                 break;
             }
             continue;
@@ -224,6 +229,9 @@ fn pump(
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }
+
+/// The answer to a statement that has changed no row.
+const NOTHING_FOUND: &[u8] = &[7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
 
 /// The answer to the first packet of a request.
 fn error_packet(code: u16) -> Vec<u8> {

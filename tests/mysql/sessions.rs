@@ -74,6 +74,31 @@ fn a_transaction_that_the_application_has_left_open_is_not_committed() {
     }
 }
 
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_prepared_transaction_that_the_application_has_left_is_in_nobodys_way() {
+    let database = Database::new();
+    let mut root = database.conn();
+    root.query_drop("CREATE TABLE app (i INT)").unwrap();
+    let pool = pool(&database.url(), 6, false);
+    let id = format!("'{}'", database.name);
+    let mut conn = pool.get_conn().unwrap();
+    conn.query_drop(format!("XA START {id}")).unwrap();
+    conn.query_drop("INSERT INTO app VALUES (1)").unwrap();
+    conn.query_drop(format!("XA END {id}; XA PREPARE {id}"))
+        .unwrap();
+    drop(conn);
+    let client = Client::from_pool(pool).unwrap();
+    for name in ["a", "b", "c"] {
+        let guard = client.mutex(name).unwrap().lock().unwrap();
+        guard.verify().unwrap();
+        guard.unlock().unwrap();
+    }
+    root.query_drop(format!("XA COMMIT {id}")).unwrap();
+    let there: Option<u8> = root.query_first("SELECT COUNT(*) FROM app").unwrap();
+    assert_eq!(there, Some(1));
+}
+
 /// What an application may set for its sessions, and what would be in the way of the locks.
 const SETTINGS: &[&str] = &[
     "SET SESSION TRANSACTION READ ONLY",

@@ -1,5 +1,6 @@
 //! The tables, the programs that share them, and the way to the server.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -7,6 +8,7 @@ use zklock::Error;
 use zklock::mysql::{ALTER_TABLE, CREATE_TABLE, Client};
 
 use crate::database::{Database, Server};
+use crate::proxy::Proxy;
 use crate::{LATE, mutex, seconds, try_lock};
 
 #[test]
@@ -93,6 +95,16 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "MODIFY `owner` CHAR(20) CHARACTER SET ascii COLLATE ascii_bin NULL",
             "owner",
         ),
+        // Names that begin alike would be one, and so would locks with tokens that are alike.
+        ("ADD UNIQUE KEY (`lock`(10))", "unique"),
+        ("ADD UNIQUE KEY (`token`)", "unique"),
+        // A hidden column instead of an index: a statement would lock every row.
+        (
+            "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
+            "unique",
+        ),
+        // Of two locks at a time the second would be told as taken.
+        ("MODIFY `id` BIGINT NOT NULL DEFAULT 0", "AUTO_INCREMENT"),
     ];
     for (change, why) in wrong {
         let database = Database::new();
@@ -103,10 +115,17 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             .to_string();
         assert!(refused.contains(why), "{change}: {refused}");
         assert!(
-            refused.contains("ALTER_TABLE") || why == "unique",
+            refused.contains("ALTER_TABLE") || ["unique", "AUTO_INCREMENT"].contains(&why),
             "{refused}"
         );
     }
+    // Every grant would have the same token.
+    let database = Database::new();
+    let alter = "ALTER TABLE database_lock_token DROP PRIMARY KEY";
+    database.conn().query_drop(alter).unwrap();
+    let refused = Client::connect(&database.url()).map(|_| ());
+    let refused = refused.expect_err(alter).to_string();
+    assert!(refused.contains("`slot`"), "{refused}");
     for change in [
         "MODIFY `lock` VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL",
         "MODIFY `lock` VARBINARY(255) NOT NULL",
@@ -123,6 +142,30 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
         }
         assert_eq!(database.rows(), 0);
     }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_server_or_a_url_with_too_small_a_packet_is_told_at_once() {
+    let server = Arc::new(Server::start(&["--max-allowed-packet=65536"]));
+    let database = Database::empty_on(server);
+    database.conn().query_drop(CREATE_TABLE).unwrap();
+    let refused = Client::connect(&database.url()).map(|_| ());
+    let refused = refused.expect_err("a small server").to_string();
+    assert!(refused.contains("max_allowed_packet"), "{refused}");
+    let database = Database::new();
+    let url = format!("{}&max_allowed_packet=1024", database.url());
+    let client = Client::connect(&url).unwrap();
+    let begun = Instant::now();
+    let limit = Duration::from_secs(20);
+    let refused = client.mutex("a").unwrap().try_lock_for(limit).map(|_| ());
+    let refused = refused.expect_err("a small URL").to_string();
+    assert!(refused.contains("max_allowed_packet"), "{refused}");
+    assert!(begun.elapsed() < seconds(5), "{:?}", begun.elapsed());
+    let proxy = Proxy::new(&database.server);
+    let client = Client::connect(&database.url_through(&proxy)).unwrap();
+    proxy.refuse("INSERT INTO `database_lock` ", 1153);
+    assert!(client.mutex("a").unwrap().try_lock_for(limit).is_err());
 }
 
 #[test]

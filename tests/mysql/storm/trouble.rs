@@ -29,7 +29,7 @@ const LOCKS: &[&str] = &[
     "ALTER TABLE database_lock FORCE",
 ];
 
-/// Locks rows, gaps, counters and tables, and kills connections.
+/// Locks rows, gaps, counters and tables, and kills connections and statements.
 pub(super) fn lock_and_kill(storm: &Storm) {
     let journal = storm.journal("locks");
     let mut conn = None;
@@ -39,7 +39,8 @@ pub(super) fn lock_and_kill(storm: &Storm) {
         let Some(other) = &mut conn else { continue };
         if fastrand::u8(..3) == 0 {
             if let Ok(Some(id)) = other.query_first::<u64, _>(KILL) {
-                let _ = other.query_drop(format!("KILL {id}"));
+                let what = ["CONNECTION", "QUERY"][fastrand::usize(..2)];
+                let _ = other.query_drop(format!("KILL {what} {id}"));
             }
             continue;
         }
