@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, LimitReached};
 
 /// One run of a job, and the way to it.
 pub(super) struct JobDriver<'a, 'q> {
@@ -111,10 +111,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         loop {
             let event = match self.once.action() {
                 Action::End(data) => self.write_end(data),
-                Action::Read => match self.read()? {
-                    Event::Cancel => return Err(Error::Unconfirmed { limit: timeout }),
-                    event => event,
-                },
+                Action::Read => self.read()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::Unconfirmed { limit: timeout });
@@ -154,7 +151,12 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     fn read(&self) -> Result<Event> {
         let mut caller = self.session().caller();
         let (path, limit) = (&**self.path, &self.request.limit);
-        Ok(match caller.call(&Request::get(path), path, limit) {
+        let answered = caller.call(&Request::get(path), path, limit);
+        // In another session it says nothing of our lock, which is gone.
+        if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
+            return Ok(Event::Lost);
+        }
+        Ok(match answered {
             Ok(Reply::Data { data, stat }) => Event::Data(data.into(), stat.version, stat.mtime),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(_) => Event::Cancel,
@@ -234,8 +236,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let recorded = raw.release_writing(data, &self.request.limit);
         drop(turn);
         match recorded {
-            true => Event::Recorded,
-            false => Event::Gone,
+            Ok(true) => Event::Recorded,
+            Ok(false) => Event::Gone,
+            Err(LimitReached) => Event::Cancel,
         }
     }
 
