@@ -138,6 +138,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
     }
 
+    /// Who has the lock now, if a server says so in time.
+    pub(super) fn holder(&self) -> Result<Option<Contender>> {
+        let limit = || self.request.limit.clone();
+        match self.session().contenders_within(self.path, limit) {
+            Ok(contenders) => Ok(contenders.into_iter().next()),
+            Err(error) => error.or(self.path, None),
+        }
+    }
+
     fn step(&mut self, action: Action) -> Result<Event> {
         match action {
             Action::Read => self.read(),
