@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use zklock::Error;
 use zklock::recipe::journal::{self, Outcome};
 use zklock::sim::ensemble::{Change, What};
 
@@ -112,7 +113,9 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<Summary, String> {
             .ran
             .as_ref()
             .and_then(|ran| misrun(&call, ran, &written));
-        if let Some(wrong) = wrong.or_else(|| misled(&call, &written)) {
+        let wrong = wrong.or_else(|| misled(&call, &written));
+        let calm = plan.is_calm().then(|| unwritten(&call, &written)).flatten();
+        if let Some(wrong) = wrong.or(calm) {
             return Err(format!("{wrong}: {call:#?}\n{written:#?}"));
         }
     }
@@ -258,9 +261,23 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
         }
         Told::NotNow => call.ran.is_some(),
         Told::Failed | Told::Panicked | Told::Unconfirmed => call.ran.is_none(),
-        Told::Error(_) => false,
+        // That nobody deletes a node where nobody should is seen elsewhere.
+        Told::Error(why) => {
+            let known = [
+                &Error::Closed.to_string(),
+                "another client deleted the node",
+            ];
+            !known.iter().any(|known| why.contains(*known))
+        }
     };
     wrong.then_some("its caller is told what is not so")
+}
+
+/// Where nothing breaks, every end is written down.
+fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
+    let token = call.ran.as_ref()?.token;
+    let ends = |run: &Written| run.token == token && run.end.is_some();
+    (!written.iter().any(ends)).then_some("its end is not written down")
 }
 
 impl Written {
