@@ -111,7 +111,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         loop {
             let event = match self.once.action() {
                 Action::End(data) => self.write_end(data),
-                Action::Read => self.read()?,
+                Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::Unconfirmed { limit: timeout });
@@ -165,11 +165,29 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
             return Ok(Event::Lost);
         }
+        self.data(answered)
+    }
+
+    /// Reads from a server that has caught up: a session of its own need not know how the lock's
+    /// session ended.
+    fn confirm(&self) -> Result<Event> {
+        let mut caller = self.session().caller();
+        let (path, limit) = (&**self.path, &self.request.limit);
+        let sync = self.session().transport.capabilities().sync(path);
+        let answers = caller.call_all(&[sync, Request::get(path)], path, limit);
+        self.data(answers.and_then(|mut answers| match answers.pop() {
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(code)) => Err(CallError::Refused(code)),
+            None => Err(CallError::LimitReached),
+        }))
+    }
+
+    fn data(&self, answered: std::result::Result<Reply, CallError>) -> Result<Event> {
         Ok(match answered {
             Ok(Reply::Data { data, stat }) => Event::Data(data.into(), stat.version, stat.mtime),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(_) => Event::Cancel,
-            Err(error) => return error.or(path, Event::Cancel),
+            Err(error) => return error.or(self.path, Event::Cancel),
         })
     }
 

@@ -183,7 +183,7 @@ impl Job {
                     run.token == token && run.outcome != Ending::Unknown
                 };
                 let done = journal.done.as_ref().filter(ended);
-                if done.or(journal.failed.as_ref().filter(ended)).is_some() {
+                if done.is_some() || journal.failed.as_ref().is_some_and(|run| ended(&run)) {
                     self.past.ended.push(token);
                 }
                 let begun = self.past.begun.iter_mut();
