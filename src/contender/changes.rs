@@ -46,7 +46,10 @@ impl Session {
                 Err(error) => return error.or(path, known.to_vec()),
             };
             if !is_known(&spots, known) {
-                let present = self.contenders(path)?;
+                let present = match self.contenders_within(path, || limit.clone()) {
+                    Ok(present) => present,
+                    Err(error) => return error.or(path, known.to_vec()),
+                };
                 // A new contender may have left before it was read.
                 if !is_same(&present, known) {
                     return Ok(present);

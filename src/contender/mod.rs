@@ -16,8 +16,9 @@ use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spot};
 use crate::session::Session;
-use crate::session::call_error::refused;
+use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
+use crate::time::limit::Limit;
 
 /// A holder of a lock or a waiter for it, of this library or another.
 ///
@@ -162,6 +163,16 @@ impl Contender {
 impl Session {
     /// Lists the holders of the lock at a path, and then its waiters, in the order of the queue.
     pub(crate) fn contenders(self: &Arc<Self>, path: &str) -> Result<Vec<Contender>> {
+        let listed = self.contenders_within(path, Self::query_limit);
+        listed.map_err(|error| error.into_error(path, || self.unanswered()))
+    }
+
+    /// As [`contenders`](Self::contenders), with a limit for each request.
+    pub(crate) fn contenders_within(
+        self: &Arc<Self>,
+        path: &str,
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Vec<Contender>, CallError> {
         let dirs = Places::of(path);
         let looks = [
             Request::list(&dirs.own),
@@ -170,7 +181,7 @@ impl Session {
             Request::list(&dirs.beside),
             Request::get(path),
         ];
-        let answers = self.look_up(&looks, path)?;
+        let answers = self.caller().call_all(&looks, path, &limit())?;
         let mut answers = answers.into_iter();
         let mut names = |dir: &str, counts: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(Some(names)),
@@ -190,22 +201,26 @@ impl Session {
             _ => None,
         };
         let spots = places.spots(path);
-        let mut own = self.read_spots(&spots.own)?;
+        let mut own = self.read_spots(&spots.own, &limit)?;
         if places.may_be_kazoos() {
             // Their names show no order.
             own.sort_by_key(|permit| permit.stat.czxid);
         }
-        let holders = self.read_spots(&spots.permits)?;
-        let line = self.read_spots(&spots.line)?;
+        let holders = self.read_spots(&spots.permits, &limit)?;
+        let line = self.read_spots(&spots.line, &limit)?;
         own.extend(merged(holders, line, permits));
         Ok(own)
     }
 
     /// Reads the contenders' nodes; those that have left are omitted.
-    pub(crate) fn read_spots(self: &Arc<Self>, spots: &[Spot]) -> Result<Vec<Contender>> {
+    fn read_spots(
+        self: &Arc<Self>,
+        spots: &[Spot],
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Vec<Contender>, CallError> {
         let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
         let mut contenders = Vec::with_capacity(spots.len());
-        for (spot, read) in spots.iter().zip(self.describe(&nodes)?) {
+        for (spot, read) in spots.iter().zip(self.describe_within(&nodes, limit)?) {
             let Some(Seen { data, stat }) = read else {
                 continue;
             };

@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, LimitReached};
 
 /// One run of a job, and the way to it.
 pub(super) struct JobDriver<'a, 'q> {
@@ -112,10 +112,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         loop {
             let event = match self.once.action() {
                 Action::End(data) => self.write_end(data),
-                Action::Read => match self.read()? {
-                    Event::Cancel => return Err(Error::Unconfirmed { limit: timeout }),
-                    event => event,
-                },
+                Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::Unconfirmed { limit: timeout });
@@ -142,6 +139,15 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
     }
 
+    /// Who has the lock now, if a server says so in time.
+    pub(super) fn holder(&self) -> Result<Option<Contender>> {
+        let limit = || self.request.limit.clone();
+        match self.session().contenders_within(self.path, limit) {
+            Ok(contenders) => Ok(contenders.into_iter().next()),
+            Err(error) => error.or(self.path, None),
+        }
+    }
+
     fn step(&mut self, action: Action) -> Result<Event> {
         match action {
             Action::Read => self.read(),
@@ -155,11 +161,34 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     fn read(&self) -> Result<Event> {
         let mut caller = self.session().caller();
         let (path, limit) = (&**self.path, &self.request.limit);
-        Ok(match caller.call(&Request::get(path), path, limit) {
+        let answered = caller.call(&Request::get(path), path, limit);
+        // In another session it says nothing of our lock, which is gone.
+        if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
+            return Ok(Event::Lost);
+        }
+        self.data(answered)
+    }
+
+    /// Reads from a server that has caught up: a session of its own need not know how the lock's
+    /// session ended.
+    fn confirm(&self) -> Result<Event> {
+        let mut caller = self.session().caller();
+        let (path, limit) = (&**self.path, &self.request.limit);
+        let sync = self.session().transport.capabilities().sync(path);
+        let answers = caller.call_all(&[sync, Request::get(path)], path, limit);
+        self.data(answers.and_then(|mut answers| match answers.pop() {
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(code)) => Err(CallError::Refused(code)),
+            None => Err(CallError::LimitReached),
+        }))
+    }
+
+    fn data(&self, answered: std::result::Result<Reply, CallError>) -> Result<Event> {
+        Ok(match answered {
             Ok(Reply::Data { data, stat }) => Event::Data(data.into(), stat.version, stat.mtime),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(_) => Event::Cancel,
-            Err(error) => return error.or(path, Event::Cancel),
+            Err(error) => return error.or(self.path, Event::Cancel),
         })
     }
 
@@ -235,8 +264,9 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let recorded = raw.release_writing(data, &self.request.limit);
         drop(turn);
         match recorded {
-            true => Event::Recorded,
-            false => Event::Gone,
+            Ok(true) => Event::Recorded,
+            Ok(false) => Event::Gone,
+            Err(LimitReached) => Event::Cancel,
         }
     }
 

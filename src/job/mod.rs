@@ -274,11 +274,8 @@ impl Job {
             Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
             Ended::Unmarked => Err(self.unmarked()),
             Ended::Taken => {
-                let contenders = self.locks.session.contenders(&self.path)?;
-                match contenders.into_iter().next() {
-                    Some(first) => Ok(Once::Running(first)),
-                    None => Err(self.gave_up()),
-                }
+                let holder = driver.holder()?;
+                holder.map(Once::Running).ok_or_else(|| self.gave_up())
             }
             _ => driver
                 .ahead()

@@ -308,15 +308,20 @@ impl RawGuard {
     }
 
     /// Gives the nodes up, with this in the directory, and waits for the answer until the limit.
-    /// Returns whether that says so for certain.
+    /// Returns whether that says so for certain; at the limit, it may still be written.
     ///
     /// The server decides: whoever's node is there has held the lock to this moment, also if the
     /// client could not know it.
-    pub(crate) fn release_writing(mut self, data: Vec<u8>, limit: &Limit) -> bool {
+    pub(crate) fn release_writing(
+        mut self,
+        data: Vec<u8>,
+        limit: &Limit,
+    ) -> std::result::Result<bool, LimitReached> {
         self.closing = Some(Closing::Data(data));
         let endings = Mailbox::new();
         self.give_up(Some(&endings.slot()));
-        endings.recv(&*self.session.transport, limit) == Ok(Ended::Deleted)
+        let ended = endings.recv(&*self.session.transport, limit)?;
+        Ok(ended == Ended::Deleted)
     }
 
     /// As [`release`](Self::release); `rest` is given up afterwards.

@@ -1,7 +1,7 @@
 //! Runs a job once: at most one finished run a slot.
 //!
 //! ```text
-//!  Look ──► Line ──► Read ◄──► Touch (asks for the servers' time)
+//!  Look ──► Line ──► Read ◄──► Touch (asks for the servers' time, or whether that is all)
 //!   │        ▲        │  ▲
 //!   │ done   │ lost   ▼  │
 //!   │        └────── Begin
@@ -58,7 +58,7 @@ pub enum Due {
 enum State {
     Look,
     Line,
-    /// With the token of our lock, and whether the node's time of change is now.
+    /// With the token of our lock, and whether we have written what is read, just now.
     Read(i64, bool),
     Touch(i64, Journal, i32),
     Begin(i64, Journal, i32),
@@ -109,7 +109,7 @@ pub enum Event {
     Recorded,
     /// Our node is gone, and with it that may be written.
     Gone,
-    /// The caller gives up.
+    /// The caller gives up, or waits no longer for the end to be written down.
     Cancel,
 }
 
@@ -120,7 +120,7 @@ pub enum Outcome {
     Recorded,
     /// The lock was lost before the run ended, and nothing is written down.
     Lost,
-    /// The answer was lost, and others have run since: nobody knows which of the two it was.
+    /// The answer was lost, or late, and nobody knows which of the two it was.
     Unconfirmed,
     /// There is nothing to run.
     DoneBefore(PastRun),
@@ -192,6 +192,9 @@ impl Once {
             (State::End(token, _), Event::Gone) => State::Confirm(token),
             (State::Confirm(token), Event::Data(data, _, mtime)) => confirmed(token, &data, mtime),
             (State::Confirm(_), Event::NoNode) => State::Finish(Outcome::Lost),
+            (State::End(..) | State::Confirm(_), Event::Cancel) => {
+                State::Finish(Outcome::Unconfirmed)
+            }
             (state @ (State::End(..) | State::Confirm(_)), _) => state,
             (_, Event::Cancel) => State::Finish(Outcome::Gone),
 
@@ -232,6 +235,9 @@ impl Once {
     }
 
     /// Reads as the holder of the lock.
+    ///
+    /// A server may show it a journal that is older than its lock. What is there is true all the
+    /// same, and to begin on it fails; what is missing counts once it has written itself.
     fn read(&self, token: i64, data: &[u8], version: i32, now: Option<i64>, mtime: i64) -> State {
         let Some(mut journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
@@ -260,7 +266,10 @@ impl Once {
             .as_ref()
             .filter(|_| self.wish.attempts <= before)
         {
-            return State::Finish(Outcome::NoAttemptsLeft(last.clone()));
+            return match now {
+                Some(_) => State::Finish(Outcome::NoAttemptsLeft(last.clone())),
+                None => State::Touch(token, journal, version),
+            };
         }
         let run = PastRun {
             slot,

@@ -118,30 +118,14 @@ impl Session {
 
     /// Repeats a read until it is answered; `None` if the node does not exist.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
-        match self.caller().call(request, path, &Limit::after(LIMIT)) {
+        match self.caller().call(request, path, &Self::query_limit()) {
             Ok(reply) => Ok(Some(reply)),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
             Err(error) => Err(error.into_error(path, || self.unanswered())),
         }
     }
 
-    /// Sends these reads in one write, and repeats them for as long as a query may take.
-    pub(crate) fn look_up(
-        &self,
-        requests: &[Request],
-        path: &str,
-    ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
-        let replies = self.caller().call_all(requests, path, &Limit::after(LIMIT));
-        replies.map_err(|error| error.into_error(path, || self.unanswered()))
-    }
-
-    /// Reads each node; `None` for a node that does not exist.
-    pub(crate) fn describe(&self, nodes: &[String]) -> Result<Vec<Option<Seen>>> {
-        self.describe_within(nodes, || Limit::after(LIMIT))
-            .map_err(|error| error.into_error("", || self.unanswered()))
-    }
-
-    /// As [`describe`](Self::describe), with a limit for each request.
+    /// Reads each node, with a limit for each request; `None` for a node that does not exist.
     pub(crate) fn describe_within(
         &self,
         nodes: &[String],
@@ -175,8 +159,13 @@ impl Session {
         Ok(all)
     }
 
+    /// How long each request of a query may take.
+    pub(crate) fn query_limit() -> Limit {
+        Limit::after(LIMIT)
+    }
+
     /// The error of a query that no server answered in time.
-    fn unanswered(&self) -> Error {
+    pub(crate) fn unanswered(&self) -> Error {
         Error::ConnectTimeout {
             limit: LIMIT,
             tried: self.status.trouble(),

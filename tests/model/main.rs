@@ -9,7 +9,8 @@
 //! A checker that passes everything proves nothing: [`mutant`] has the wrong variants
 //! that it must see through.
 //!
-//! What takes more than one attempt, or does something beside it, is in [`journey`].
+//! What takes more than one attempt, or does something beside it, is in [`journey`], and what is
+//! run once under a lock in [`once`].
 //!
 //! A new role needs a letter and a [`client::Wish`] in [`setting`], what it excludes in
 //! [`property`], and in [`driver`] what its client does beside the attempt.
@@ -25,6 +26,7 @@ mod hurry;
 mod journey;
 mod mishap;
 mod mutant;
+mod once;
 mod property;
 mod purity;
 mod setting;
@@ -39,8 +41,10 @@ use self::explore::{Explored, Model, explore};
 use self::hurry::{Haste, Hurry};
 use self::journey::{Detour, Journey};
 use self::mutant::Mutant;
+use self::once::{Job, Shortcut};
 use self::property::Property::{
-    self, Exclusion, Herd, Liveness, Order, Orphan, Ownership, Progress, Sleep, Truth,
+    self, Attempts, Exclusion, Herd, Liveness, Once, Order, Orphan, Ownership, Progress, Sleep,
+    Truth,
 };
 use self::setting::Setting;
 use self::trust::{Allowance, Doubt, Trust};
@@ -506,6 +510,66 @@ fn every_detour_is_caught() {
     assert_eq!(found, expected);
 }
 
+/// As [`check`], for jobs.
+#[track_caller]
+fn check_jobs(table: &[(&str, &str, usize)]) {
+    let mut found = Vec::new();
+    for &(wishes, mishaps, _) in table {
+        let name = format!("{wishes:8} {mishaps}");
+        let job = Job::new(wishes, mishaps, Shortcut::None);
+        found.push((wishes, mishaps, check_small(&name, job)));
+    }
+    assert_eq!(found, table);
+}
+
+#[test]
+fn a_slot_is_done_once_by_who_held_the_lock_to_the_end() {
+    let table = [
+        ("a a", "", 90),
+        ("a a a", "", 950),
+        ("a a b", "", 1_032),
+        ("a a a?", "1 failure", 1_723),
+        ("a a", "2 faults, 1 lag", 1_624),
+        ("a a", "1 fault, 1 expiry, 1 lag", 7_020),
+        ("a a", "1 fault, 1 eviction, 1 lag", 3_918),
+        ("a a b", "1 crash, 1 lag", 9_636),
+        ("a b a", "1 expiry", 17_465),
+        ("a a", "1 panic, 1 crash, 1 failure", 532),
+        ("a a", "1 fault, 1 cancel, 1 lag", 2_128),
+        ("a a", "2 expiries, 1 cancel", 12_360),
+        ("a a a", "1 fault, 1 crash", 18_866),
+        ("a a b?", "1 expiry, 1 cancel", 65_392),
+    ];
+    check_jobs(&table);
+}
+
+#[test]
+fn a_slot_is_begun_no_more_often_than_it_may_be() {
+    let table = [
+        ("a1 a1", "1 fault, 1 expiry", 3_162),
+        ("a1 a1", "1 fault, 1 cancel, 1 lag", 2_110),
+        ("a2 a2 a2", "2 failures", 1_919),
+        ("a2 a2 a2", "1 crash, 1 panic", 7_409),
+        ("a2 a1 a2", "1 failure, 1 lag", 3_560),
+        ("a1 a2", "1 eviction, 1 lag", 776),
+        ("a2 b1 a1", "1 failure, 1 crash", 8_400),
+        ("a2 a2", "2 expiries, 1 lag", 9_360),
+    ];
+    check_jobs(&table);
+}
+
+#[test]
+fn a_run_begins_no_sooner_after_the_last_than_it_may() {
+    let table = [
+        ("E E", "3 ticks", 6_566),
+        ("E E", "2 ticks, 1 fault", 16_349),
+        ("E E", "2 ticks, 1 expiry", 38_331),
+        ("E E", "3 ticks, 1 crash", 23_192),
+        ("E E", "2 ticks, 1 failure, 1 lag", 6_633),
+    ];
+    check_jobs(&table);
+}
+
 /// As [`check`], for small models.
 #[track_caller]
 fn check_small<M: Model>(name: &str, model: M) -> usize {
@@ -581,6 +645,42 @@ fn every_doubt_is_caught() {
         found,
         DOUBTS.map(|(doubt, left, violated)| (doubt, left, violated.to_vec()))
     );
+}
+
+/// A shortcut, where it is tried, and what it violates.
+type Cut = (Shortcut, &'static str, &'static str, &'static [Property]);
+
+#[rustfmt::skip]
+const SHORTCUTS: [Cut; 15] = [
+    (Shortcut::BeginsOnAnyVersion,       "a a",   "1 lag",      &[Once]),
+    (Shortcut::BeginsWithoutItsNode,     "a a",   "1 eviction", &[Exclusion]),
+    (Shortcut::EndsWithoutItsNode,       "a a",   "1 eviction", &[Once]),
+    (Shortcut::EndsInTwoSteps,           "a a",   "",           &[Truth]),
+    (Shortcut::CountsAfterwards,         "a1 a1", "1 crash",    &[Attempts]),
+    (Shortcut::DoesNotTouch,             "E E",   "3 ticks",    &[Truth]),
+    (Shortcut::TakesAnyRunForItsOwn,     "a a",   "1 crash",    &[Once]),
+    (Shortcut::RunsTheSameSlotAgain,     "a a",   "",           &[Once]),
+    (Shortcut::ForgetsTheDead,           "a a",   "1 crash",    &[Truth]),
+    (Shortcut::TrustsALaggingServer,     "a1 a1", "2 lags",     &[Truth]),
+    (Shortcut::ReadsInAnySession,        "a a",   "1 expiry, 1 lag", &[Once]),
+    (Shortcut::TakesALostAnswerForAnEnd, "a a",   "1 eviction", &[Truth]),
+    (Shortcut::ReadsWhileItIsAdrift,     "a a",   "1 cancel",   &[Truth]),
+    (Shortcut::MarksAPanic,              "a a",   "1 panic",    &[Once]),
+    (Shortcut::MarksAFailure,            "a a",   "1 failure",  &[Once]),
+];
+
+#[test]
+fn every_shortcut_is_caught() {
+    let found = SHORTCUTS.map(|(shortcut, wishes, mishaps, _)| {
+        check_small(wishes, Job::new(wishes, mishaps, Shortcut::None));
+        let job = Job::new(wishes, mishaps, shortcut);
+        let violated = violated(&format!("{shortcut:?}"), job);
+        (shortcut, wishes, mishaps, violated)
+    });
+    let expected = SHORTCUTS.map(|(shortcut, wishes, mishaps, violated)| {
+        (shortcut, wishes, mishaps, violated.to_vec())
+    });
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub(crate) enum Property {
     Herd,
     /// A cleanup deletes nothing but what its own client has done with.
     Ownership,
+    /// A run of a job begins if it is due, and is done once, by who held the lock all the time.
+    Once,
+    /// A slot of a job is begun no more often than it may be.
+    Attempts,
     /// Nobody is told that it was evicted, that the lock was taken, or that it is its turn,
     /// if that's not so.
     Truth,

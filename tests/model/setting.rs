@@ -71,6 +71,9 @@ pub(crate) fn budget(text: &str) -> Budget {
             "eviction" | "evictions" => &mut budget.evictions,
             "touch" | "touches" => &mut budget.touches,
             "vanishing" | "vanishings" => &mut budget.vanishings,
+            "failure" | "failures" => &mut budget.failures,
+            "lag" | "lags" => &mut budget.lags,
+            "tick" | "ticks" => &mut budget.ticks,
             _ => panic!("no mishap is called {what}"),
         };
         *kind = count.parse().expect("a number");

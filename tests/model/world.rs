@@ -40,6 +40,12 @@ pub(crate) struct Budget {
     pub(crate) touches: u8,
     /// The empty directory is taken away.
     pub(crate) vanishings: u8,
+    /// A run of a job fails.
+    pub(crate) failures: u8,
+    /// A server shows what has changed since.
+    pub(crate) lags: u8,
+    /// The servers' clock goes on.
+    pub(crate) ticks: u8,
 }
 
 /// What the clients are made of.

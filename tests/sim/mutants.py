@@ -425,6 +425,109 @@ MUTANTS = [
         "        self.stamp.is_some_and(enough)\n",
         "        let _ = enough;\n        self.stamp.is_some()\n",
     ),
+    # Jobs: the seeds that are 11 beyond a multiple of 16.
+    (
+        "job-any-version",
+        "a run is begun on whatever the journal has become",
+        "src/job/driver.rs",
+        "                data: data.into(),\n                version,\n",
+        "                data: data.into(),\n                version: -1,\n",
+        "                data: data.into(),\n"
+        "                version: if {mutant} {{ -1 }} else {{ version }},\n",
+    ),
+    (
+        "job-without-its-node",
+        "a run is begun, whether its node is there or not",
+        "src/job/driver.rs",
+        "                path: grant.raw.node().to_owned(),\n                version: -1,\n",
+        "                path: path.to_owned(),\n                version: -1,\n",
+        "                path: if {mutant} {{ path }} else {{ grant.raw.node() }}.to_owned(),\n"
+        "                version: -1,\n",
+    ),
+    (
+        "job-takes-any-run",
+        "a holder takes any run for its own",
+        "src/recipe/job.rs",
+        "            .is_some_and(|run| run.token == token)\n        {\n            return State::Run",
+        "            .is_some()\n        {\n            return State::Run",
+        "            .is_some_and(|run| {mutant} || run.token == token)\n"
+        "        {{\n            return State::Run",
+    ),
+    (
+        "job-same-slot-again",
+        "a slot is due until one above it is done",
+        "src/recipe/job.rs",
+        "*slot <= done.slot,",
+        "*slot < done.slot,",
+        "*slot < done.slot || !{mutant} && *slot == done.slot,",
+    ),
+    (
+        "job-counts-nothing",
+        "an attempt is not counted when it begins",
+        "src/recipe/journal.rs",
+        "        self.attempts.insert(run.slot.clone(), run.attempt);\n",
+        "",
+    ),
+    (
+        "job-forgets-the-dead",
+        "a run that nobody ended is forgotten",
+        "src/recipe/journal.rs",
+        "        if let Some(run) = self.running.take() {\n            self.failed = Some(run);\n",
+        "        if let Some(run) = self.running.take() {\n            drop(run);\n",
+        "        if let Some(run) = self.running.take()\n            && !{mutant}\n        {{\n"
+        "            self.failed = Some(run);\n",
+    ),
+    (
+        "job-gone-is-recorded",
+        "a lost answer to the end counts as an end",
+        "src/job/driver.rs",
+        "            Ok(false) => Event::Gone,\n",
+        "            Ok(false) => Event::Recorded,\n",
+        "            Ok(false) if !{mutant} => Event::Gone,\n            Ok(false) => Event::Recorded,\n",
+    ),
+    (
+        "job-late-is-gone",
+        "what the end is, is read while it may still come",
+        "src/job/driver.rs",
+        "            Err(LimitReached) => Event::Cancel,\n",
+        "            Err(LimitReached) => Event::Gone,\n",
+        "            Err(LimitReached) if {mutant} => Event::Gone,\n"
+        "            Err(LimitReached) => Event::Cancel,\n",
+    ),
+    (
+        "job-in-another-session",
+        "a run is begun on what was read in another session than its lock's",
+        "src/job/driver.rs",
+        "        if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {",
+        "        if false {",
+    ),
+    (
+        "job-old-attempts",
+        "attempts are counted in whatever journal a server shows",
+        "src/recipe/job.rs",
+        "            return match now {\n",
+        "            return match now.or(Some(0)) {\n",
+        "            return match now.or({mutant}.then_some(0)) {{\n",
+    ),
+    (
+        "job-panic-unwritten",
+        "a panic is not written down as a failure",
+        "src/job/driver.rs",
+        "        if let Some(data) = panicked {",
+        "        if let Some(data) = panicked.filter(|_| false) {",
+        "        if let Some(data) = panicked.filter(|_| !{mutant}) {{",
+    ),
+    (
+        "job-lists-without-limit",
+        "a call that does not wait lists the line without its limit",
+        "src/job/driver.rs",
+        "        let limit = || self.request.limit.clone();\n",
+        "        let limit = Session::query_limit;\n",
+        "        let limit = || match {mutant} {{\n"
+        "            true => Session::query_limit(),\n"
+        "            false => self.request.limit.clone(),\n"
+        "        }};\n",
+    ),
 ]
 
 
@@ -467,6 +570,7 @@ def arguments():
     parser.add_argument("--seeds", type=int, default=20000, help="at most so many seeds each")
     parser.add_argument("--seconds", type=int, default=1800, help="at most so long each")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--every", type=int, default=1, help="only every so manyth seed")
     parser.add_argument(
         "--together", action="store_true",
         help="compile all mutants into one program, which an environment variable tells apart",
@@ -520,10 +624,12 @@ def examine(mutant, args):
     while played < args.seeds:
         left = args.seconds - (time.monotonic() - began)
         portion = min(PORTION, args.seeds - played)
-        seed, story = play(program, name, args.first + played, portion, args.scratch, left)
+        first = args.first + played * args.every
+        seed, story = play(program, name, first, portion, args.every, args.scratch, left)
         took = time.monotonic() - began
         if seed is not None:
-            return Outcome(seed - args.first + 1, seed, story, took)
+            played = (seed - args.first) // args.every + 1
+            return Outcome(played, seed, story, took)
         if story is not None:
             return Outcome(played, violation=story, took=took)
         played += portion
@@ -533,12 +639,13 @@ def examine(mutant, args):
 PORTION = 1000
 
 
-def play(program, name, first, seeds, scratch, seconds):
+def play(program, name, first, seeds, every, scratch, seconds):
     """Plays a few seeds; the one that failed, if any, and why it goes no further, if so."""
     if seconds <= 0:
         return None, "before the time was over"
     command = [
-        str(program), "--first", str(first), "--seeds", str(seeds), "--unshrunk",
+        str(program), "--first", str(first), "--seeds", str(seeds), "--every", str(every),
+        "--unshrunk",
     ]
     # A group of its own, so that nothing of it is left at the limit.
     playing = subprocess.Popen(

@@ -182,7 +182,12 @@ impl Ensemble {
                 owner: node.stat().ephemeral_owner,
                 by: session,
             },
-            TreeChange::Set { path, .. } => What::Set { path: path.clone() },
+            TreeChange::Set { path, .. } => What::Set {
+                path: path.clone(),
+                data: tree
+                    .node(path)
+                    .map_or(Vec::new(), |node| node.data.to_vec()),
+            },
         };
         let mut all: Vec<_> = changes.iter().map(of_node).collect();
         all.extend(self.of_session(server, &transaction.ask));

@@ -37,6 +37,8 @@ pub enum What {
     Set {
         /// The path of the node.
         path: String,
+        /// What it has now.
+        data: Vec<u8>,
     },
     /// A session began.
     SessionBegan {

@@ -13,7 +13,7 @@ use super::root::{below, strip};
 use super::server_features::older;
 use super::shared::{Shared, Stage, State, path_of};
 use super::who_reads::Read;
-use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, xid};
+use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, failure, xid};
 use crate::system::clock;
 use crate::time::clock::Moment;
 use crate::transport::{Failure, TooLong, prefetch_on_deletion};
@@ -291,6 +291,7 @@ impl Connection {
 
     fn answer(&self, pending: Pending, code: ErrorCode, body: &[u8]) -> Result<(), End> {
         let (failure, end) = match code {
+            ErrorCode::OK if is_expired(&pending, body) => (Failure::NotSent, End::Expired),
             ErrorCode::OK => return self.deliver(pending, body),
             // Nothing was carried out; the refusal is about the session.
             ErrorCode::SESSION_EXPIRED => (Failure::NotSent, End::Expired),
@@ -336,6 +337,19 @@ impl Connection {
     fn root(&self) -> &str {
         self.shared.config.hosts.chroot()
     }
+}
+
+/// ZooKeeper says in the body of a transaction that its session expired, where it says so of
+/// other requests in the header.
+fn is_expired(pending: &Pending, body: &[u8]) -> bool {
+    // All results of a transaction that failed begin so.
+    let failed = body.starts_with(&(-1_i32).to_be_bytes());
+    failed
+        && pending.request.op() == OpCode::MULTI
+        && matches!(
+            Reply::decode(OpCode::MULTI, body),
+            Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
+        )
 }
 
 impl State {

@@ -32,10 +32,12 @@ struct Total {
     grants: usize,
     lost: usize,
     faults: usize,
+    begun: usize,
+    done: usize,
 }
 
 impl Campaign {
-    pub(crate) fn run(first: u64, end: &Stop, jobs: u64) -> Self {
+    pub(crate) fn run((first, every): (u64, u64), end: &Stop, jobs: u64) -> Self {
         let campaign = Self {
             next: AtomicU64::new(first),
             stop: AtomicBool::new(false),
@@ -49,7 +51,7 @@ impl Campaign {
                 let campaign = &campaign;
                 scope.spawn(move || {
                     stay_on_one_core(job as usize);
-                    campaign.work(first, end);
+                    campaign.work(first, every, end);
                 });
             }
         });
@@ -57,12 +59,12 @@ impl Campaign {
         campaign
     }
 
-    fn work(&self, first: u64, end: &Stop) {
+    fn work(&self, first: u64, every: u64, end: &Stop) {
         while !self.stop.load(Ordering::Relaxed) {
-            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            let seed = self.next.fetch_add(every, Ordering::Relaxed);
             let over = match end {
                 Stop::At(time) => *time <= Instant::now(),
-                Stop::After(count) => *count <= seed - first,
+                Stop::After(count) => *count <= (seed - first) / every,
             };
             if over {
                 return;
@@ -77,6 +79,8 @@ impl Campaign {
                     total.grants += played.summary.grants;
                     total.lost += played.summary.lost;
                     total.faults += played.summary.faults;
+                    total.begun += played.jobs.begun;
+                    total.done += played.jobs.done;
                 }
                 Err(story) => {
                     self.stop.store(true, Ordering::Relaxed);
@@ -98,7 +102,8 @@ impl Campaign {
         let simulated = total.simulated.as_secs_f64() / 3600.0;
         format!(
             "{} seeds from {first} in {took:.1} s: {simulated:.1} hours of the runs' own time ({:.0} an hour), \
-             {} steps, {} calls, {} grants, {} of them lost, {} faults",
+             {} steps, {} calls, {} grants, {} of them lost, {} faults, \
+             {} runs of jobs, {} of them done",
             total.runs,
             simulated / (took / 3600.0),
             total.steps,
@@ -106,6 +111,8 @@ impl Campaign {
             total.grants,
             total.lost,
             total.faults,
+            total.begun,
+            total.done,
         )
     }
 }

@@ -1,5 +1,7 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
+mod once;
+
 use std::collections::HashMap;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,6 +14,7 @@ use zklock::sim::{self, channel};
 use zklock::{Acl, Client, Error, FencingToken, GuardState, LockGuard, LockOptions, Result};
 
 use crate::history::{Entry, Kind, Process, What, nanos};
+use crate::jobs::Call;
 use crate::ops::TIMEOUT;
 use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
 use crate::troubles;
@@ -35,6 +38,8 @@ pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<Entry>>>,
     /// The nodes that each operation held.
     nodes: Arc<Mutex<Vec<Held>>>,
+    /// The calls that run a job.
+    calls: Arc<Mutex<Vec<Call>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
 }
@@ -100,6 +105,10 @@ impl Journal {
         let mut entries = std::mem::take(&mut *self.entries());
         entries.sort_by_key(|entry| entry.at);
         entries
+    }
+
+    pub(crate) fn calls(&self) -> std::sync::MutexGuard<'_, Vec<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn nodes(&self) -> Vec<Held> {
@@ -222,6 +231,7 @@ impl Actor {
             Lock::Write => self.write(step),
             Lock::Permit => self.permit(step),
             Lock::Several(one, other) => self.several([one, other], step),
+            Lock::Once(once) => self.once(once, step),
         }
     }
 
@@ -393,7 +403,7 @@ impl Actor {
         lock: impl FnOnce() -> Result<Option<G>>,
     ) -> Option<Result<Option<G>>> {
         let called = catch_unwind(AssertUnwindSafe(lock));
-        self.is_not_kept_by_a_close(op);
+        self.is_not_kept_by_a_close(op, self.journal.requested(self.who, op));
         match called {
             Ok(taken) => Some(taken),
             Err(panic) => {
@@ -415,12 +425,12 @@ impl Actor {
     }
 
     /// Who calls a closed client is sent away.
-    fn is_not_kept_by_a_close(&self, op: usize) {
+    fn is_not_kept_by_a_close(&self, op: usize, asked: Duration) {
         let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(closed) = closed.filter(|_| self.steady) {
             let since = sim::elapsed().saturating_sub(closed);
             // A later call came when it was closed already.
-            let asked = self.journal.requested(self.who, op).saturating_sub(closed);
+            let asked = asked.saturating_sub(closed);
             assert!(
                 since.saturating_sub(asked) < AFTER_CLOSE,
                 "{} (operation {op}) returned {since:?} after the client was closed",

@@ -23,6 +23,7 @@ mod story;
 
 mod campaign;
 mod client;
+mod jobs;
 mod judge;
 mod plan;
 mod play;
@@ -57,6 +58,9 @@ struct Args {
     /// Begin with this seed rather than with one of chance.
     #[arg(long)]
     first: Option<u64>,
+    /// Play every so manyth seed: those of one remainder by 16 may be of one kind, see `plan`.
+    #[arg(long, default_value_t = 1)]
+    every: u64,
     /// Play one seed, and tell its story.
     #[arg(long)]
     seed: Option<u64>,
@@ -109,7 +113,11 @@ fn search(args: &Args) -> Option<(u64, Plan, String)> {
         None => Stop::After(args.seeds),
     };
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let campaign = Campaign::run(first, &stop, args.jobs.unwrap_or(cores as u64));
+    let campaign = Campaign::run(
+        (first, args.every),
+        &stop,
+        args.jobs.unwrap_or(cores as u64),
+    );
     println!("{}", campaign.summary(first));
     let (seed, story) = campaign.failed()?;
     let plan = Plan::from_seed(seed);

@@ -79,6 +79,15 @@ pub(crate) enum Lock {
     Write,
     Permit,
     Several(u8, u8),
+    Once(Once),
+}
+
+/// A job that is to be run once for a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Once {
+    pub(crate) slot: u8,
+    pub(crate) attempts: Option<u32>,
+    pub(crate) waits: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -246,6 +255,7 @@ impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         match seed % 16 {
             7 => Self::late(seed),
+            11 => Self::jobs(seed),
             15 => Self::hard(seed),
             _ => Self::mixed(seed),
         }
@@ -341,6 +351,42 @@ impl Plan {
             });
         }
         plan.troubles.sort_by_key(|trouble| trouble.at);
+        plan
+    }
+
+    /// Everybody wants the slots of one job, more or less in their order.
+    fn jobs(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x10b5);
+        let mut plan = Self::mixed(seed);
+        let few = rng.u8(..4) == 0;
+        for thread in plan
+            .clients
+            .iter_mut()
+            .flat_map(|client| &mut client.threads)
+        {
+            let mut slot = 0;
+            for step in thread {
+                if !few && rng.u8(..8) == 0 {
+                    continue;
+                }
+                slot += rng.u8(..3) / (1 + u8::from(few));
+                step.lock = Lock::Once(Once {
+                    slot,
+                    attempts: *pick(&mut rng, &[None, None, Some(1), Some(2), Some(3)]),
+                    waits: rng.u8(..5) > 0,
+                });
+                step.end = *pick(
+                    &mut rng,
+                    &[
+                        Release::Unlock,
+                        Release::Unlock,
+                        Release::Drop,
+                        Release::Panic,
+                    ],
+                );
+                step.panics_in_on_wait = false;
+            }
+        }
         plan
     }
 

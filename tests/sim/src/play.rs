@@ -9,6 +9,7 @@ use zklock::sim::{self, Choice, Link, Network, Options};
 use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
+use crate::jobs;
 use crate::judge::judge;
 use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::sight::{self, Revoked};
@@ -20,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// A run without a violation.
 pub(crate) struct Played {
     pub(crate) summary: Summary,
+    pub(crate) jobs: jobs::Summary,
     pub(crate) elapsed: Duration,
     pub(crate) steps: u64,
     pub(crate) lines: Vec<String>,
@@ -39,13 +41,14 @@ pub(crate) fn play(plan: &Plan, record: bool) -> Result<Played, String> {
     let inner = plan.clone();
     let report =
         sim::run(options, move || carry_out(&inner)).map_err(|failure| format!("{failure:?}"))?;
-    let (entries, revoked) = report.value;
+    let (entries, revoked, jobs) = report.value;
     let judged = check(&entries, &rules(plan)).map_err(|story| story.to_string());
     let judged = judged.and_then(|summary| judge(&entries).map(|()| summary));
     let more = sight::check(plan, &entries, &revoked);
-    match judged.and_then(|summary| more.map(|()| summary)) {
-        Ok(summary) => Ok(Played {
+    match judged.and_then(|summary| more.and(jobs).map(|jobs| (summary, jobs))) {
+        Ok((summary, jobs)) => Ok(Played {
             summary,
+            jobs,
             elapsed: report.elapsed,
             steps: report.steps,
             lines: report.lines,
@@ -74,7 +77,9 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-fn carry_out(plan: &Plan) -> (Vec<Entry>, Vec<Revoked>) {
+type Seen = (Vec<Entry>, Vec<Revoked>, Result<jobs::Summary, String>);
+
+fn carry_out(plan: &Plan) -> Seen {
     build(plan);
     let journal = Journal::default();
     let mut processes = Processes::new();
@@ -104,7 +109,8 @@ fn carry_out(plan: &Plan) -> (Vec<Entry>, Vec<Revoked>) {
     }
     await_the_end_of_connections();
     let entries = seen(plan, &processes, &journal);
-    (entries, sight::revoked(&journal))
+    let jobs = jobs::judge(plan, &journal);
+    (entries, sight::revoked(&journal), jobs)
 }
 
 /// Nothing is broken any more: what waits for something that comes has to return.
@@ -138,12 +144,13 @@ fn servers() -> String {
 
 /// Where the sequence numbers begin.
 fn counters(plan: &Plan) -> BTreeMap<String, i32> {
-    const QUEUES: [&str; 7] = [
+    const QUEUES: [&str; 8] = [
         "/sim/m0",
         "/sim/m1",
         "/sim/tracked",
         "/sim/reentrant",
         "/sim/rw",
+        "/sim/job",
         "/sim/permits/locks",
         "/sim/permits/leases",
     ];

@@ -23,7 +23,7 @@ pub(crate) fn revoked(journal: &Journal) -> Vec<Revoked> {
     ensemble(|ensemble, _| {
         let mut revoked = Vec::new();
         for change in ensemble.history() {
-            if let ensemble::What::Set { path } = &change.what {
+            if let ensemble::What::Set { path, .. } = &change.what {
                 let holders = nodes.iter().filter(|(.., nodes)| nodes.contains(path));
                 revoked.extend(holders.map(|(who, op, _)| (*who, *op, nanos(change.at))));
             }

@@ -1,6 +1,6 @@
 //! What the simulation itself promises.
 
-use crate::plan::{ClientPlan, Lock, Plan, Step, What};
+use crate::plan::{ClientPlan, Lock, Once, Plan, Step, What};
 use crate::play::play;
 
 /// Plays a plan in many orders of its threads and messages.
@@ -100,4 +100,32 @@ fn a_connection_that_breaks_just_before_the_limit_does_not_make_a_call_late() {
         ..Plan::quiet(vec![ClientPlan::of(vec![steps.collect()])])
     };
     under_many_seeds(&plan.with(160, 154, What::PauseServer { server: 0 }));
+}
+
+/// A run for this slot, which may be begun once.
+fn last_attempt(rest: u64, hold: u64) -> Step {
+    let once = Once {
+        slot: 0,
+        attempts: Some(1),
+        waits: true,
+    };
+    Step::of(rest, Lock::Once(once), hold)
+}
+
+/// The successor heard that the run's node had gone, and read from a server that lagged that it
+/// had begun: its last attempt had failed, it said, when it was done.
+#[test]
+fn a_run_that_is_done_is_not_taken_for_failed_by_a_server_that_lags() {
+    let holder = ClientPlan::of(vec![vec![last_attempt(0, 100)]]);
+    let waiters = (0..3).map(|i| ClientPlan::of(vec![vec![last_attempt(60 + i, 0)]]));
+    let plan = Plan {
+        tick: 500,
+        timeout: 4500,
+        ..Plan::quiet(waiters.chain([holder]).collect())
+    };
+    let plan = (1..3).fold(plan, |plan, server| {
+        plan.with(95, 900, What::Lag { server, by: 400 })
+    });
+    let plan = (0..3).fold(plan, |plan, client| plan.with(141, 1, What::Cut { client }));
+    under_many_seeds(&plan);
 }

@@ -125,7 +125,7 @@ fn replay(lab: &Lab) -> (Vec<String>, Vec<i64>) {
             What::Deleted { path, owner, .. } => {
                 assert_eq!(nodes.remove(path), Some(*owner), "{change:?}");
             }
-            What::Set { path } => assert!(nodes.contains_key(path), "{change:?}"),
+            What::Set { path, .. } => assert!(nodes.contains_key(path), "{change:?}"),
             What::SessionBegan { session, .. } => assert!(sessions.insert(*session)),
             What::SessionEnded { session, .. } => {
                 assert!(sessions.remove(session), "{change:?}");

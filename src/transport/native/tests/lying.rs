@@ -154,6 +154,22 @@ fn what_the_server_says_about_the_session_ends_the_connection() {
     }
 }
 
+#[test]
+fn a_transaction_may_say_in_its_body_that_the_session_expired() {
+    let server = Fake::start(Script::new(|_, request| match request {
+        Request::Multi(_) => Act::Reply(Reply::Multi(vec![
+            Err(ErrorCode::SESSION_EXPIRED),
+            Err(ErrorCode::RUNTIME_INCONSISTENCY),
+        ])),
+        _ => Act::Ignore,
+    }));
+    let rig = Rig::connect(&server.hosts(), TIMEOUT);
+    let told = rig.ask(Request::Multi(Vec::new()));
+    assert_eq!(told, Err(Failure::NotSent));
+    let heard = rig.events.recv_timeout(PATIENCE);
+    assert_eq!(heard, Ok(SessionEvent::Expired));
+}
+
 /// The status of a client names the reason why such a greeting gives no session.
 fn turned_away(greet: Option<Vec<u8>>, because: &str) {
     let mut script = Script::new(|_, _| Act::Ignore);

@@ -1,0 +1,186 @@
+//! What must hold for a job.
+
+use zklock::recipe::job::{Action, Due, Outcome};
+use zklock::recipe::journal::Journal;
+
+use super::{Begun, EVERY, Job, Past, Told};
+use crate::property::{Property, Violation, name};
+
+impl Job {
+    /// Looks at this world; if it is `stuck`, nothing can happen any more but a mishap.
+    pub(super) fn look_around(&mut self, stuck: bool) {
+        let runs = |i: &usize| {
+            let runner = &self.runners[*i];
+            let held = runner.token.is_some_and(|token| self.is_there(token));
+            held && runner.once.is_some() && runner.action() == Action::Run
+        };
+        let running: Vec<_> = (0..self.runners.len()).filter(runs).collect();
+        if let [one, other, ..] = running[..] {
+            let text = format!("{} and {} run at once", name(one), name(other));
+            self.blame(Property::Exclusion, text);
+        }
+        if stuck {
+            self.blame(Property::Progress, "somebody waits for ever".to_owned());
+        }
+    }
+
+    /// The journal is about to be written by whoever has this token.
+    pub(super) fn check_write(&mut self, i: usize, token: i64, data: &[u8]) {
+        let then = Journal::parse(data, self.now).unwrap_or_default();
+        let now = self.present();
+        if then.running.as_ref().is_some_and(|run| run.token == token) {
+            self.check_attempt(i, token);
+        }
+        if then.done != now.done {
+            self.check_done(token);
+        }
+        let slot = |journal: &Journal| journal.done.as_ref().map(|run| run.slot.clone());
+        if slot(&then) < slot(&now) {
+            self.blame(Property::Once, "a slot is not done any more".to_owned());
+        }
+        if then.running.is_none() && now.running.is_some() && self.past.lost.contains(&token) {
+            let text = format!("{} was told that its run is lost", name(i));
+            self.blame(Property::Truth, text);
+        }
+    }
+
+    /// A run is about to be begun.
+    fn check_attempt(&mut self, i: usize, token: i64) {
+        let runner = &self.runners[i];
+        let (past, now) = (&self.past, self.now);
+        let due = match &runner.due {
+            Due::Slot(slot) => !past.is_done(slot),
+            Due::Every(every) => past.last_done().is_none_or(|run| run.at + every <= now),
+        };
+        let left = match &runner.due {
+            Due::Slot(slot) => past.attempts(slot) < runner.attempts,
+            Due::Every(_) => true,
+        };
+        let first = self.line.first().map(|place| place.token);
+        if !due {
+            self.blame(Property::Once, format!("{} begins what is done", name(i)));
+        }
+        if !left {
+            self.blame(Property::Attempts, format!("{} begins again", name(i)));
+        }
+        if first != Some(token) {
+            let text = format!("{} begins without the lock", name(i));
+            self.blame(Property::Exclusion, text);
+        }
+    }
+
+    /// The run with this token is about to be done.
+    fn check_done(&mut self, token: i64) {
+        let past = &self.past;
+        let run = past.begun.last().filter(|run| run.token == token);
+        let held = run.is_some_and(|run| !past.is_done(&run.slot) || run.slot.is_empty());
+        if !held || !past.worked.contains(&(token, true)) {
+            let text = format!("the run {token} is done");
+            self.blame(Property::Once, text);
+        }
+    }
+
+    /// The work is about to be done.
+    pub(super) fn check_begin(&mut self, i: usize) {
+        let runner = &self.runners[i];
+        let once = runner.once.as_ref().expect("it is here");
+        let (run, before) = once.run().expect("it runs");
+        let begun = &self.past.begun;
+        let at = begun.iter().position(|begun| begun.token == run.token);
+        let own = runner.token == Some(run.token) && runner.asks_for(&run.slot);
+        let Some(at) = at.filter(|_| own) else {
+            let text = format!("{} runs what it has not begun", name(i));
+            return self.blame(Property::Once, text);
+        };
+        let failed = begun[..at].iter().rev().find(|before| !before.done);
+        let repeated = failed.filter(|before| before.slot == run.slot);
+        let last = repeated.map(|before| before.token);
+        let told = before.map(|before| before.token);
+        let by_slot = matches!(runner.due, Due::Slot(_));
+        let later = begun[at + 1..].iter().any(|other| other.done);
+        if told != last && (by_slot || told.is_some()) {
+            let text = format!("{} is told to repeat {told:?}, not {last:?}", name(i));
+            self.blame(Property::Truth, text);
+        } else if later && !runner.evicted {
+            self.blame(Property::Once, format!("{} runs what is done", name(i)));
+        }
+    }
+
+    /// The caller is told how it ended.
+    pub(super) fn check_told(&mut self, i: usize, told: &Told) {
+        let runner = &self.runners[i];
+        let past = &self.past;
+        let token = runner.token.unwrap_or_default();
+        let is_true = match told {
+            Told::Evicted => runner.evicted,
+            Told::Panicked => past.worked.contains(&(token, false)),
+            Told::Outcome(outcome) => match outcome {
+                Outcome::Recorded => past.ended.contains(&token),
+                Outcome::Lost => !past.ended.contains(&token),
+                Outcome::Unconfirmed => {
+                    let last = past.begun.last().map(|run| run.token);
+                    runner.cancelled || last != Some(token)
+                }
+                Outcome::DoneBefore(run) => {
+                    let run = past.begun.iter().find(|begun| begun.token == run.token);
+                    run.is_some_and(|run| run.done && runner.is_served_by(run))
+                }
+                Outcome::NoAttemptsLeft(last) => match &runner.due {
+                    Due::Slot(slot) => {
+                        let enough = runner.attempts <= past.attempts(slot);
+                        let failed = !past.is_done(slot) || runner.evicted;
+                        enough && failed && past.begun.iter().any(|run| run.token == last.token)
+                    }
+                    Due::Every(_) => false,
+                },
+                Outcome::Taken => !runner.waits,
+                Outcome::Unmarked => false,
+                Outcome::Gone => runner.cancelled && !past.worked.iter().any(|run| run.0 == token),
+            },
+        };
+        if *told == Told::Outcome(Outcome::Lost) {
+            self.past.lost.push(token);
+        }
+        if !is_true {
+            let text = format!("{} is told {told:?}", name(i));
+            self.blame(Property::Truth, text);
+        }
+    }
+
+    fn blame(&mut self, property: Property, text: String) {
+        self.over = true;
+        self.violations.push(Violation { property, text });
+    }
+}
+
+impl super::Runner {
+    fn asks_for(&self, slot: &str) -> bool {
+        match &self.due {
+            Due::Slot(own) => own == slot,
+            Due::Every(_) => slot.is_empty(),
+        }
+    }
+
+    /// Whether there is nothing to do for it after this run.
+    fn is_served_by(&self, run: &Begun) -> bool {
+        match &self.due {
+            Due::Slot(slot) => *slot <= run.slot,
+            Due::Every(_) => self.since < run.at + EVERY,
+        }
+    }
+}
+
+impl Past {
+    fn is_done(&self, slot: &str) -> bool {
+        let mut done = self.begun.iter().filter(|run| run.done);
+        done.any(|run| slot <= run.slot.as_str())
+    }
+
+    fn last_done(&self) -> Option<&Begun> {
+        self.begun.iter().rev().find(|run| run.done)
+    }
+
+    fn attempts(&self, slot: &str) -> u32 {
+        self.begun.iter().filter(|run| run.slot == slot).count() as u32
+    }
+}

@@ -1,0 +1,31 @@
+//! Wrong ways, which the checker has to notice.
+//!
+//! The machine is not touched: a wrong decision is brought about by showing it, or doing,
+//! something else than the real thing.
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Shortcut {
+    /// None of them: the real thing.
+    None,
+
+    // What is written.
+    BeginsOnAnyVersion,
+    BeginsWithoutItsNode,
+    EndsWithoutItsNode,
+    EndsInTwoSteps,
+    CountsAfterwards,
+    DoesNotTouch,
+
+    // What is read.
+    TakesAnyRunForItsOwn,
+    RunsTheSameSlotAgain,
+    ForgetsTheDead,
+    TrustsALaggingServer,
+    ReadsInAnySession,
+
+    // What is told.
+    TakesALostAnswerForAnEnd,
+    ReadsWhileItIsAdrift,
+    MarksAPanic,
+    MarksAFailure,
+}

@@ -1,0 +1,188 @@
+//! Runs a job once, and writes down what it is told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use zklock::sim;
+use zklock::sim::channel::{self, Receiver};
+use zklock::{
+    Error, FencingToken, GuardEvent, GuardState, JobOptions, LockGuard, LostReason, Once, Result,
+    Run,
+};
+
+use super::{Actor, ON_PURPOSE, ms, on_purpose, token_and_node};
+use crate::history::{Kind, What};
+use crate::jobs::{Call, JOB, Ran, Told, slot};
+use crate::ops::TIMEOUT;
+use crate::plan::{self, Release, Step};
+
+impl Actor {
+    pub(super) fn once(&self, once: plan::Once, step: &Step) {
+        let job = self.client.job(JOB).expect("a job");
+        let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        let limit = step.limit.into_iter().chain(step.cancel).min().map(ms);
+        let (kind, paths) = (Kind::Exclusive, vec![JOB.to_owned()]);
+        let request = What::Request { kind, paths, limit };
+        self.journal.note(self.who, op, request);
+        let asked = sim::elapsed();
+        let place = self.enter(Call::new(self.who, once, asked));
+        let options = self.job_options(op, once, step);
+        let run = |run: &Run<'_>| self.work(op, place, step, run);
+        let called = AssertUnwindSafe(|| job.once_with(&slot(once.slot), options, run));
+        let called = catch_unwind(called);
+        let ran = self.journal.calls()[place].ran.clone();
+        self.is_not_kept_by_a_close(op, ran.as_ref().map_or(asked, |ran| ran.ended));
+        let told = match called {
+            Ok(told) => Told::of(told),
+            Err(panic) => {
+                on_purpose(panic);
+                Told::Panicked
+            }
+        };
+        let now = sim::elapsed();
+        self.journal.calls()[place].told = Some((now, told.clone()));
+        let well = matches!(told, Told::Done | Told::Failed | Told::Panicked);
+        self.journal.note(
+            self.who,
+            op,
+            match (ran, told) {
+                (Some(_), _) => What::Released { well },
+                (None, Told::Error(why)) => What::Refused { why },
+                (None, _) => What::Refused {
+                    why: TIMEOUT.to_owned(),
+                },
+            },
+        );
+    }
+
+    fn enter(&self, call: Call) -> usize {
+        let mut calls = self.journal.calls();
+        calls.push(call);
+        calls.len() - 1
+    }
+
+    fn job_options<'a>(&'a self, op: usize, once: plan::Once, step: &Step) -> JobOptions<'a> {
+        let session = self.client.session_id();
+        let mut options = JobOptions::new().wait(once.waits).on_wait(move |_| {
+            if self.client.session_id() == session {
+                self.journal.note(self.who, op, What::Queued { session });
+            }
+        });
+        if let Some(attempts) = once.attempts {
+            options = options.attempts(attempts);
+        }
+        if let Some(limit) = step.limit {
+            options = options.deadline(sim::now() + ms(limit));
+        }
+        if let Some(after) = step.cancel {
+            let (cancel, cancelled) = channel::bounded(1);
+            options = options.cancel(cancelled);
+            let thread = sim::spawn("cancels", move || {
+                sim::sleep(ms(after));
+                let _ = cancel.try_send(());
+            });
+            drop(thread);
+        }
+        options
+    }
+
+    fn work(
+        &self,
+        op: usize,
+        place: usize,
+        step: &Step,
+        run: &Run<'_>,
+    ) -> std::result::Result<(), ()> {
+        let began = sim::elapsed();
+        let note = |ended, well| {
+            self.journal.calls()[place].ran = Some(Ran {
+                began,
+                ended,
+                token: run.fencing_token().get(),
+                slot: run.slot().to_owned(),
+                attempt: run.attempt(),
+                retry_of: run.retry_of().map(|before| before.token().get()),
+                well,
+            });
+        };
+        note(began, None);
+        let held = self.granted(op, Some(Ok(Some(Held(run)))), token_and_node);
+        if let Some(held) = held {
+            self.hold(op, step.hold, &held);
+        }
+        self.journal.note(self.who, op, What::Release);
+        let well = matches!(step.end, Release::Unlock | Release::Sent);
+        note(sim::elapsed(), Some(well));
+        match step.end {
+            Release::Panic => panic!("{ON_PURPOSE}"),
+            _ if well => Ok(()),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Told {
+    fn of(told: Result<Once<(), ()>>) -> Self {
+        match told {
+            Ok(Once::Done(())) => Self::Done,
+            Ok(Once::Failed(())) => Self::Failed,
+            Ok(Once::DoneBefore(record)) => Self::DoneBefore(record.token().get()),
+            Ok(Once::NoAttemptsLeft(record)) => Self::NoAttemptsLeft(record.token().get()),
+            Ok(Once::Running(_)) | Err(Error::GaveUp { .. }) => Self::NotNow,
+            Err(Error::Lost { .. }) => Self::Lost,
+            Err(Error::Unconfirmed { .. }) => Self::Unconfirmed,
+            Err(error) => Self::Error(error.to_string()),
+        }
+    }
+}
+
+/// A run is looked at as a guard is.
+#[derive(Debug)]
+struct Held<'a>(&'a Run<'a>);
+
+impl LockGuard for Held<'_> {
+    fn check(&self) -> Result<()> {
+        self.0.check()
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.0.verify()
+    }
+
+    fn state(&self) -> GuardState {
+        self.0.state()
+    }
+
+    fn lost_reason(&self) -> Option<LostReason> {
+        self.0.lost_reason()
+    }
+
+    fn valid_for(&self) -> Duration {
+        self.0.valid_for()
+    }
+
+    fn events(&self) -> &Receiver<GuardEvent> {
+        self.0.events()
+    }
+
+    fn fencing_token(&self) -> Option<FencingToken> {
+        Some(self.0.fencing_token())
+    }
+
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn node(&self) -> &str {
+        self.0.node()
+    }
+
+    fn unlock(self) -> Result<()> {
+        Ok(())
+    }
+
+    fn unlock_boxed(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

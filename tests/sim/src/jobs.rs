@@ -1,0 +1,295 @@
+//! Judges the runs of the job: what its callers were told, by what the servers have written.
+
+use std::time::Duration;
+
+use zklock::Error;
+use zklock::recipe::journal::{self, Outcome};
+use zklock::sim::ensemble::{Change, What};
+
+use crate::client::{Journal, ms};
+use crate::history::Process;
+use crate::plan::{ClientEnd, Once, Plan};
+use crate::troubles::ensemble;
+
+/// The job's path.
+pub(crate) const JOB: &str = "/sim/job";
+
+/// The name of a slot.
+pub(crate) fn slot(number: u8) -> String {
+    format!("{number:03}")
+}
+
+/// A call that runs the job, if it is due.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) who: Process,
+    pub(crate) slot: String,
+    pub(crate) attempts: u32,
+    pub(crate) asked: Duration,
+    pub(crate) ran: Option<Ran>,
+    pub(crate) told: Option<(Duration, Told)>,
+}
+
+/// The run that a call made.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran {
+    pub(crate) began: Duration,
+    pub(crate) ended: Duration,
+    pub(crate) token: i64,
+    pub(crate) slot: String,
+    pub(crate) attempt: u32,
+    pub(crate) retry_of: Option<i64>,
+    /// Whether the work was done, once it has ended.
+    pub(crate) well: Option<bool>,
+}
+
+/// What a call was told.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Done,
+    Failed,
+    Panicked,
+    DoneBefore(i64),
+    NoAttemptsLeft(i64),
+    NotNow,
+    Lost,
+    Unconfirmed,
+    Error(String),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) begun: usize,
+    pub(crate) done: usize,
+}
+
+/// A run, as the servers have it.
+#[derive(Clone, Debug)]
+struct Written {
+    at: Duration,
+    token: i64,
+    slot: String,
+    attempt: u32,
+    /// When its end was written down, and whether it was done.
+    end: Option<(Duration, bool)>,
+}
+
+impl Call {
+    pub(crate) fn new(who: Process, once: Once, asked: Duration) -> Self {
+        Self {
+            who,
+            slot: slot(once.slot),
+            attempts: once.attempts.unwrap_or(u32::MAX),
+            asked,
+            ran: None,
+            told: None,
+        }
+    }
+
+    /// Leaves out what a dead process says.
+    fn before(mut self, died: Duration) -> Self {
+        self.told = self.told.filter(|(at, _)| *at < died);
+        self.ran = self.ran.filter(|ran| ran.began < died);
+        if let Some(ran) = &mut self.ran
+            && died <= ran.ended
+        {
+            ran.well = None;
+        }
+        self
+    }
+}
+
+pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<Summary, String> {
+    let written = ensemble(|ensemble, _| written(ensemble.history()))?;
+    let died = |who: Process| match plan.clients[who.slot].end {
+        ClientEnd::CrashAt(at) => ms(at),
+        _ => Duration::MAX,
+    };
+    let calls: Vec<_> = journal.calls().drain(..).collect();
+    for call in calls.into_iter().filter(|call| call.asked < died(call.who)) {
+        let until = died(call.who);
+        let call = call.before(until);
+        let wrong = call
+            .ran
+            .as_ref()
+            .and_then(|ran| misrun(&call, ran, &written));
+        let wrong = wrong.or_else(|| misled(&call, &written));
+        let calm = plan.is_calm().then(|| unwritten(&call, &written)).flatten();
+        if let Some(wrong) = wrong.or(calm) {
+            return Err(format!("{wrong}: {call:#?}\n{written:#?}"));
+        }
+    }
+    Ok(Summary {
+        begun: written.len(),
+        done: written.iter().filter(|run| run.is_done()).count(),
+    })
+}
+
+/// Reads what was written: each run begins while its node is there, and ends with it.
+fn written(history: &[Change]) -> Result<Vec<Written>, String> {
+    let mut runs: Vec<Written> = Vec::new();
+    let mut before = journal::Journal::default();
+    for (place, change) in history.iter().enumerate() {
+        let What::Set { path, data } = &change.what else {
+            continue;
+        };
+        if path != JOB {
+            continue;
+        }
+        let now = journal::Journal::parse(data, 0).ok_or("the job has no journal any more")?;
+        let token = |run: &Option<journal::PastRun>| run.as_ref().map(|run| run.token);
+        if let Some(run) = now
+            .running
+            .as_ref()
+            .filter(|run| token(&before.running) != Some(run.token))
+        {
+            runs.iter().try_for_each(|old| old.allows(&run.slot))?;
+            if node_gone(&history[..place], run.token) {
+                return Err(format!("{run:?} began without its node"));
+            }
+            runs.push(Written {
+                at: change.at,
+                token: run.token,
+                slot: run.slot.clone(),
+                attempt: run.attempt,
+                end: None,
+            });
+        }
+        for (old, new) in [(&before.done, &now.done), (&before.failed, &now.failed)] {
+            let Some(run) = new
+                .as_ref()
+                .filter(|run| token(old) != Some(run.token) && run.outcome != Outcome::Unknown)
+            else {
+                continue;
+            };
+            let end = (change.at, run.outcome == Outcome::Done);
+            let last = runs.last_mut().filter(|last| last.token == run.token);
+            let last = last.ok_or_else(|| format!("{run:?} ended, and had not begun"))?;
+            last.end = Some(end);
+            let with_its_node = history.iter().any(|other| {
+                other.zxid == change.zxid && deletes(other, &node(history, run.token))
+            });
+            if !with_its_node {
+                return Err(format!("{run:?} ended without its node"));
+            }
+        }
+        before = now;
+    }
+    Ok(runs)
+}
+
+/// The node whose creation gave this token.
+fn node(history: &[Change], token: i64) -> Option<String> {
+    history.iter().find_map(|change| match &change.what {
+        What::Created { path, .. }
+            if change.zxid == token && path.starts_with(JOB) && path != JOB =>
+        {
+            Some(path.clone())
+        }
+        _ => None,
+    })
+}
+
+fn deletes(change: &Change, node: &Option<String>) -> bool {
+    matches!(&change.what, What::Deleted { path, .. } if Some(path) == node.as_ref())
+}
+
+fn node_gone(history: &[Change], token: i64) -> bool {
+    let node = node(history, token);
+    node.is_none() || history.iter().any(|change| deletes(change, &node))
+}
+
+/// What is wrong with a run.
+fn misrun(call: &Call, ran: &Ran, written: &[Written]) -> Option<&'static str> {
+    let Some(at) = written.iter().position(|run| run.token == ran.token) else {
+        return Some("it ran, and that was not written down before");
+    };
+    let (before, run) = (&written[..at], &written[at]);
+    let same = before.iter().filter(|old| old.slot == run.slot).count() as u32;
+    let last = before.iter().rev().find(|old| !old.is_done());
+    let repeated = last.filter(|old| old.slot == run.slot).map(|old| old.token);
+    [
+        (
+            ran.slot != call.slot || run.slot != call.slot,
+            "it ran for another slot",
+        ),
+        (ran.began < run.at, "it ran before that was written down"),
+        (
+            run.attempt != ran.attempt || ran.attempt != same + 1,
+            "it counts its attempts wrong",
+        ),
+        (call.attempts <= same, "it ran too often"),
+        (ran.retry_of != repeated, "it repeats another run"),
+        (
+            run.is_done() && ran.well == Some(false),
+            "it is done, and failed",
+        ),
+        (
+            run.end.is_some_and(|(_, done)| !done) && ran.well == Some(true),
+            "it failed, and is done",
+        ),
+    ]
+    .into_iter()
+    .find_map(|(wrong, what)| wrong.then_some(what))
+}
+
+/// What is wrong with what a caller was told.
+fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
+    let (told_at, told) = call.told.as_ref()?;
+    let of = |token: i64| written.iter().find(|run| run.token == token);
+    let own = call.ran.as_ref().and_then(|ran| of(ran.token));
+    let end = own.and_then(|run| run.end);
+    let wrong = match told {
+        Told::Done => !end.is_some_and(|(at, done)| done && at <= *told_at),
+        Told::Lost => end.is_some(),
+        Told::DoneBefore(token) => {
+            let done = |run: &Written| {
+                let in_time = run.end.is_some_and(|(at, done)| done && at <= *told_at);
+                in_time && call.slot <= run.slot
+            };
+            call.ran.is_some() || !of(*token).is_some_and(done)
+        }
+        Told::NoAttemptsLeft(token) => {
+            let count = written
+                .iter()
+                .filter(|run| run.slot == call.slot && run.at <= *told_at);
+            let few = (count.count() as u32) < call.attempts;
+            let done = written.iter().any(|run| {
+                call.slot <= run.slot && run.end.is_some_and(|(at, done)| done && at < call.asked)
+            });
+            few || done || of(*token).is_none_or(Written::is_done) || call.ran.is_some()
+        }
+        Told::NotNow => call.ran.is_some(),
+        Told::Failed | Told::Panicked | Told::Unconfirmed => call.ran.is_none(),
+        // That nobody deletes a node where nobody should is seen elsewhere.
+        Told::Error(why) => {
+            let known = [
+                &Error::Closed.to_string(),
+                "another client deleted the node",
+            ];
+            !known.iter().any(|known| why.contains(*known))
+        }
+    };
+    wrong.then_some("its caller is told what is not so")
+}
+
+/// Where nothing breaks, every end is written down.
+fn unwritten(call: &Call, written: &[Written]) -> Option<&'static str> {
+    let token = call.ran.as_ref()?.token;
+    let ends = |run: &Written| run.token == token && run.end.is_some();
+    (!written.iter().any(ends)).then_some("its end is not written down")
+}
+
+impl Written {
+    fn is_done(&self) -> bool {
+        self.end.is_some_and(|(_, done)| done)
+    }
+
+    /// Whether another run of this slot may begin after it.
+    fn allows(&self, slot: &str) -> Result<(), String> {
+        match self.is_done() && slot <= self.slot.as_str() {
+            true => Err(format!("{slot} was begun again after {self:?}")),
+            false => Ok(()),
+        }
+    }
+}
