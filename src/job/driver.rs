@@ -84,6 +84,8 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let (Some(grant), Some((this, before))) = (self.grant.as_mut(), self.once.run()) else {
             return Err(self.lost());
         };
+        // Whoever knows that its lock is lost begins nothing; the attempt counts.
+        grant.raw.check()?;
         if let Some(data) = panicked {
             grant.raw.close_with(Closing::IfPanicking(data));
         }

@@ -86,7 +86,7 @@ pub enum Once<T, E> {
     Running(Contender),
     /// We ran it, and it returned an error: it is not done.
     Failed(E),
-    /// It was begun as often as [`JobOptions::attempts`] allows; the last time so.
+    /// It was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
     NoAttemptsLeft(RunRecord),
 }
 
@@ -156,8 +156,8 @@ impl Job {
     ///
     /// No machine's own clock decides. Costs two writes more than [`once`](Self::once), because
     /// only a transaction tells the servers' time. [`JobOptions::attempts`] counts for that long
-    /// after the last attempt. Blocks as [`once`](Self::once). Use one of the two for a job: a run of
-    /// the one does not count as a slot of the other.
+    /// after the last attempt. Blocks as [`once`](Self::once). Use one of the two for a job: a run
+    /// of the one takes the place of the other's record, and its slot would be run again.
     ///
     /// # Errors
     ///

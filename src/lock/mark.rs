@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};
 use crate::recipe::mark::{Action, Event, Mark, Outcome};
-use crate::session::call_error::CallError;
+use crate::session::call_error::{CallError, refused};
 use crate::time::limit::{Limit, LimitReached};
 
 pub(crate) use crate::recipe::mark::CLEAN;
@@ -88,14 +88,21 @@ impl RawGuard {
         }
     }
 
+    /// Reads the mark on a server that has caught up: a grant comes with the event of a deletion,
+    /// which another server may not have heard of, nor of the mark that was cleared with it.
     fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
+        let sync = self.session().transport.capabilities().sync(dir);
         let mut caller = self.session().caller();
-        Ok(match caller.call(&Request::get(dir), dir, limit) {
-            Ok(Reply::Data { data, .. }) => Event::Data(data.into()),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
-            Ok(_) => Event::Cancel,
+        let mut answers = match caller.call_all(&[sync, Request::get(dir)], dir, limit) {
+            Ok(answers) => answers,
             Err(error) => return error.or(dir, Event::Cancel),
-        })
+        };
+        match answers.pop() {
+            Some(Ok(Reply::Data { data, .. })) => Ok(Event::Data(data.into())),
+            Some(Err(ErrorCode::NO_NODE)) => Ok(Event::NoNode),
+            Some(Err(code)) => Err(refused(dir, code)),
+            Some(Ok(_)) | None => Ok(Event::Cancel),
+        }
     }
 
     /// Sets the mark if our node is still there.
