@@ -157,11 +157,13 @@ fn credentials_that_others_may_read() {
     assert_eq!((refused.code, refused.err), (Some(64), warning));
     let private = run("--strict ", 0o600);
     assert_eq!((private.code, private.err), (Some(0), String::new()));
-    fs::write(&file, "secret\n").unwrap();
     let told = format!(
         "zklock: write scheme:credentials into {name}, one a line, such as digest:user:password\n"
     );
-    assert_eq!(run("", 0o600).err, told);
+    for mistake in ["secret\n", "digest:ann\n"] {
+        fs::write(&file, mistake).unwrap();
+        assert_eq!(run("", 0o600).err, told);
+    }
     fs::remove_file(&file).unwrap();
 }
 

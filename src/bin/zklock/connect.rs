@@ -139,7 +139,9 @@ fn parse(text: &str) -> Option<Vec<(String, String)>> {
         .map(|line| {
             let (scheme, credentials) = line.split_once(':')?;
             let scheme = scheme.trim();
-            (!scheme.is_empty()).then(|| (scheme.to_owned(), credentials.to_owned()))
+            // Servers take a user without a password, who then has no rights.
+            let is_whole = scheme != "digest" || credentials.contains(':');
+            (!scheme.is_empty() && is_whole).then(|| (scheme.to_owned(), credentials.to_owned()))
         })
         .collect()
 }
@@ -168,9 +170,10 @@ mod tests {
             .lines()
             .filter(|line| !line.trim().is_empty())
             .collect();
-        let is_good = |line: &&str| {
-            let scheme = line.split_once(':').map(|(scheme, _)| scheme.trim());
-            scheme.is_some_and(|scheme| !scheme.is_empty())
+        let is_good = |line: &&str| match line.split_once(':') {
+            Some((scheme, rest)) if scheme.trim() == "digest" => rest.contains(':'),
+            Some((scheme, _)) => !scheme.trim().is_empty(),
+            None => false,
         };
         let Some(read) = parse(text) else {
             return assert!(!lines.iter().all(is_good));
@@ -217,5 +220,6 @@ mod tests {
         assert_eq!(parse(""), Some(vec![]));
         assert_eq!(parse("secret"), None);
         assert_eq!(parse(":secret"), None);
+        assert_eq!(parse("digest:ann"), None);
     }
 }
