@@ -9,8 +9,8 @@ use zklock::Client;
 use zklock::embedded::Server;
 
 use crate::program::{Lines, Log, Zklock, command, embedded};
-use crate::support::raw::Raw;
 use crate::support::fresh_path;
+use crate::support::raw::Raw;
 
 #[track_caller]
 fn says(hosts: &str, args: &str, code: i32, message: &str) {
