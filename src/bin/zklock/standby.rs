@@ -27,7 +27,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         }
     });
     stage.signals.waiting();
-    let mut last = None;
+    let (mut last, mut late) = (None, None);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         stage.settle();
@@ -37,6 +37,9 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
             .is_ok_and(|ended| again(standby.restart, *ended));
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
+        // One that came after the command, and before a signal ended the wait.
+        late = stage.signals.ended_by();
+        let again = again && late.is_none();
         if again {
             *line.lock() = Some(stage.status_line(&standby.what));
         }
@@ -45,7 +48,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
             false => ControlFlow::Break(()),
         }
     });
-    let signal = stage.signals.ended_by();
+    let signal = late.or_else(|| stage.signals.ended_by());
     drop(stage.client.close());
     done?;
     match (signal, last) {
