@@ -15,6 +15,7 @@ on_every_server! {
     a_signal_ends_whoever_waits_and_whoever_leads
     a_signal_right_after_the_wait_starts_no_command
     a_signal_right_after_the_daemon_has_ended_ends_the_standby
+    a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone
 }
 
 fn standby(path: &str) -> String {
@@ -143,4 +144,22 @@ fn a_signal_right_after_the_daemon_has_ended_ends_the_standby(hosts: &str) {
         second.signal("TERM");
         second.end();
     }
+}
+
+fn a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone(hosts: &str) {
+    let (path, log) = (fresh_path("early"), Log::new());
+    let first = Zklock::start(hosts, &standby(&path), &log.beat("first"));
+    log.await_word("first");
+    let second = Zklock::start(hosts, &standby(&path), &log.beat("second"));
+    await_queue(hosts, &path, 2);
+    first.signal("TERM");
+    await_queue(hosts, &path, 1);
+    // It has heard that it leads, and its daemon is held back for a moment.
+    thread::sleep(Duration::from_millis(60));
+    let node = children(hosts, &path).remove(0);
+    let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));
+    assert_eq!(deleted, Ok(()));
+    log.await_word("second");
+    second.signal("TERM");
+    assert_eq!(second.end().signal, Some(15));
 }

@@ -32,9 +32,14 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         drop(line.lock().take());
         stage.settle();
         let ended = run(standby, &stage, term);
-        let again = ended
-            .as_ref()
-            .is_ok_and(|ended| again(standby.restart, *ended));
+        let again = match &ended {
+            Ok(ended) => again(standby.restart, *ended),
+            // Before the command began.
+            Err(failure) => failure.is_loss(),
+        };
+        if let (Err(failure), true) = (&ended, again) {
+            failure.tell();
+        }
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
         // One that came after the command, and before a signal ended the wait.
