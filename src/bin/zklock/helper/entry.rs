@@ -128,6 +128,10 @@ fn end_session(args: &Args, key: &str, gone: impl Fn() -> bool) {
         }
         thread::sleep(GONE_POLL);
     }
+    // Another process may wait for what comes out of a pipe.
+    if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
+        return;
+    }
     let Ok(builder) = connect::builder(args) else {
         return;
     };
