@@ -33,6 +33,7 @@ on_every_server! {
     nothing_of_a_command_is_left_when_it_was_evicted
     nothing_of_a_command_is_left_when_zklock_is_killed
     a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end
+    a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
     a_killed_zklock_takes_no_credentials_from_a_pipe
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
@@ -177,6 +178,30 @@ fn watch_of(path: &str) -> String {
         fs::read(file).is_ok_and(|text| text.starts_with(arguments.as_bytes()))
     });
     name.expect("a process").into_string().expect("a number")
+}
+
+fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: &str) {
+    let (path, log) = (fresh_path("headless"), Log::new());
+    let python = "import ctypes, threading, time\n\
+        def beat():\n  \
+        while True:\n    \
+        open(\"FILE\", \"a\").write(\"beat\\n\")\n    \
+        time.sleep(0.02)\n\
+        threading.Thread(target=beat).start()\n\
+        ctypes.CDLL(None).pthread_exit(None)";
+    let python = python.replace("FILE", &log.file().display().to_string());
+    let script = format!("setsid -w python3 -c '{python}'");
+    let mut zklock = Zklock::start(hosts, &format!("run {LONG} {path}"), &script);
+    log.await_word("beat");
+    // Its first thread ends.
+    thread::sleep(Duration::from_millis(300));
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, &path, 2);
+    zklock.kill();
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    assert!(log.is_still());
+    assert_eq!(log.words().last().unwrap(), "next");
 }
 
 /// They may be for another process, and whoever opens it waits.

@@ -68,15 +68,29 @@ fn with_variable(name: &str, value: &str) -> Vec<ProcessStat> {
     let variable = format!("{name}={value}").into_bytes();
     let me = getpid();
     let has_it = |process: &ProcessStat| {
-        let file = format!("/proc/{}/environ", process.id.as_raw_pid());
-        let environment = fs::read(file).unwrap_or_default();
-        environment
+        environment(process.id)
             .split(|byte| *byte == 0)
             .any(|one| one == variable)
     };
     let mut found = all().unwrap_or_default();
     found.retain(|process| process.lives && process.id != me && has_it(process));
     found
+}
+
+/// Returns what the process was started with; empty where the system does not tell.
+fn environment(process: Pid) -> Vec<u8> {
+    let folder = format!("/proc/{}", process.as_raw_pid());
+    let read = |folder: &Path| fs::read(folder.join("environ")).unwrap_or_default();
+    let environment = read(Path::new(&folder));
+    if !environment.is_empty() {
+        return environment;
+    }
+    // The first thread may have ended before the others.
+    let threads = fs::read_dir(format!("{folder}/task"));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads
+        .find_map(|thread| Some(read(&thread.path())).filter(|read| !read.is_empty()))
+        .unwrap_or_default()
 }
 
 /// Returns whether there was any.
