@@ -33,6 +33,7 @@ on_every_server! {
     nothing_of_a_command_is_left_when_it_was_evicted
     nothing_of_a_command_is_left_when_zklock_is_killed
     a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end
+    a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
     a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
     a_killed_zklock_takes_no_credentials_from_a_pipe
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
@@ -168,6 +169,27 @@ fn a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end(hosts: &st
     }
 }
 
+/// Nothing else ends the command of the inner one.
+fn a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside(hosts: &str) {
+    let (path, inner, log) = (fresh_path("outer"), fresh_path("inner"), Log::new());
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let script = format!(
+        "{zklock} run {inner} -- setsid -w sh -c '{}'",
+        log.beat("beat")
+    );
+    let mut outer = Zklock::start(hosts, &format!("run {LONG} {path}"), &script);
+    log.await_word("beat");
+    let watch = watch_of(&inner);
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, &path, 2);
+    kill(&watch);
+    outer.kill();
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    assert_eq!(log.writers("beat"), 0);
+    assert_eq!(log.words().last().unwrap(), "next");
+}
+
 /// Returns the process that looks after the command under this lock.
 fn watch_of(path: &str) -> String {
     let arguments = format!("zklock\0__watch\0{path}/");
@@ -178,6 +200,11 @@ fn watch_of(path: &str) -> String {
         fs::read(file).is_ok_and(|text| text.starts_with(arguments.as_bytes()))
     });
     name.expect("a process").into_string().expect("a number")
+}
+
+fn kill(process: &str) {
+    let sent = Command::new("kill").args(["-9", process]).status();
+    assert!(sent.expect("kill").success());
 }
 
 fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: &str) {
