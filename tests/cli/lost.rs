@@ -3,7 +3,10 @@
 //! All commands of a test write to one file, so what comes first there happened first,
 //! whatever the clocks say.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -30,6 +33,9 @@ on_every_server! {
     nothing_of_a_command_is_left_when_it_was_evicted
     nothing_of_a_command_is_left_when_zklock_is_killed
     a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end
+    a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
+    a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
+    a_killed_zklock_takes_no_credentials_from_a_pipe
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
     a_connection_that_breaks_and_comes_back_costs_nothing
@@ -161,6 +167,89 @@ fn a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end(hosts: &st
         assert_eq!(log.writers("beat"), 0);
         assert_eq!(log.words().last().unwrap(), "next");
     }
+}
+
+/// Nothing else ends the command of the inner one.
+fn a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside(hosts: &str) {
+    let (path, inner, log) = (fresh_path("outer"), fresh_path("inner"), Log::new());
+    let zklock = env!("CARGO_BIN_EXE_zklock");
+    let script = format!(
+        "{zklock} run {inner} -- setsid -w sh -c '{}'",
+        log.beat("beat")
+    );
+    let mut outer = Zklock::start(hosts, &format!("run {LONG} {path}"), &script);
+    log.await_word("beat");
+    let watch = watch_of(&inner);
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, &path, 2);
+    kill(&watch);
+    outer.kill();
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    assert_eq!(log.writers("beat"), 0);
+    assert_eq!(log.words().last().unwrap(), "next");
+}
+
+/// Returns the process that looks after the command under this lock.
+fn watch_of(path: &str) -> String {
+    let arguments = format!("zklock\0__watch\0{path}/");
+    let processes = fs::read_dir("/proc").expect("a list of processes");
+    let mut names = processes.flatten().map(|one| one.file_name());
+    let name = names.find(|name| {
+        let file = Path::new("/proc").join(name).join("cmdline");
+        fs::read(file).is_ok_and(|text| text.starts_with(arguments.as_bytes()))
+    });
+    name.expect("a process").into_string().expect("a number")
+}
+
+fn kill(process: &str) {
+    let sent = Command::new("kill").args(["-9", process]).status();
+    assert!(sent.expect("kill").success());
+}
+
+fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: &str) {
+    let (path, log) = (fresh_path("headless"), Log::new());
+    let python = "import ctypes, threading, time\n\
+        def beat():\n  \
+        while True:\n    \
+        open(\"FILE\", \"a\").write(\"beat\\n\")\n    \
+        time.sleep(0.02)\n\
+        threading.Thread(target=beat).start()\n\
+        ctypes.CDLL(None).pthread_exit(None)";
+    let python = python.replace("FILE", &log.file().display().to_string());
+    let script = format!("setsid -w python3 -c '{python}'");
+    let mut zklock = Zklock::start(hosts, &format!("run {LONG} {path}"), &script);
+    log.await_word("beat");
+    // Its first thread ends.
+    thread::sleep(Duration::from_millis(300));
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, &path, 2);
+    zklock.kill();
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    assert!(log.is_still());
+    assert_eq!(log.words().last().unwrap(), "next");
+}
+
+/// They may be for another process, and whoever opens it waits.
+fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
+    let (path, log) = (fresh_path("pipe"), Log::new());
+    let file = log.file().with_file_name("credentials");
+    let made = Command::new("mkfifo")
+        .args(["-m", "600"])
+        .arg(&file)
+        .status();
+    assert!(made.expect("mkfifo").success());
+    let args = format!("{SHORT} --auth-file {} run {path}", file.display());
+    let mut zklock = Zklock::start(hosts, &args, &log.beat("beat"));
+    fs::write(&file, "digest:ann:secret").expect("writing");
+    log.await_word("beat");
+    let watch = watch_of(&path);
+    zklock.kill();
+    eventually("nothing waits for the pipe", || {
+        !Path::new("/proc").join(&watch).exists()
+    });
+    await_queue(hosts, &path, 0);
 }
 
 fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {

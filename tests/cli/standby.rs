@@ -1,5 +1,8 @@
 //! `zklock standby`.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::program::{Log, Zklock, await_queue, on_every_server};
 use crate::support::fresh_path;
 use crate::support::raw::{Raw, children};
@@ -10,6 +13,9 @@ on_every_server! {
     a_revoked_daemon_stands_in_line_again
     a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again
     a_signal_ends_whoever_waits_and_whoever_leads
+    a_signal_right_after_the_wait_starts_no_command
+    a_signal_right_after_the_daemon_has_ended_ends_the_standby
+    a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone
 }
 
 fn standby(path: &str) -> String {
@@ -98,4 +104,62 @@ fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
     leads.end();
     assert!(!log.words().contains(&"waits".to_owned()));
     await_queue(hosts, &path, 0);
+}
+
+/// A command that comes after a wait is held back for a moment.
+fn a_signal_right_after_the_wait_starts_no_command(hosts: &str) {
+    for task in ["run", "standby", "once --slot a"] {
+        let (path, log) = (fresh_path("between"), Log::new());
+        let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
+        log.await_word("first");
+        let deaf = format!("trap '' TERM; {}; sleep 1", log.write("second"));
+        let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
+        await_queue(hosts, &path, 2);
+        first.signal("TERM");
+        await_queue(hosts, &path, 1);
+        // It has heard that it is its turn.
+        thread::sleep(Duration::from_millis(60));
+        second.signal("TERM");
+        assert_eq!(second.end().signal, Some(15), "{task}");
+        assert!(!log.words().contains(&"second".to_owned()), "{task}");
+        await_queue(hosts, &path, 0);
+    }
+}
+
+/// Another one leads by then, so nothing else ends it.
+fn a_signal_right_after_the_daemon_has_ended_ends_the_standby(hosts: &str) {
+    for delay in [1, 3, 5, 7, 9] {
+        let (path, log) = (fresh_path("after"), Log::new());
+        let again = format!("{} --restart always", standby(&path));
+        let script = format!("{}; read line; {}", log.write("begun"), log.write("ended"));
+        let mut first = Zklock::start(hosts, &again, &script);
+        log.await_word("begun");
+        let second = Zklock::start(hosts, &standby(&path), "sleep 60");
+        await_queue(hosts, &path, 2);
+        first.feed("");
+        while log.words().len() < 2 {}
+        thread::sleep(Duration::from_millis(delay));
+        first.signal("TERM");
+        assert_eq!(first.end().signal, Some(15));
+        second.signal("TERM");
+        second.end();
+    }
+}
+
+fn a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone(hosts: &str) {
+    let (path, log) = (fresh_path("early"), Log::new());
+    let first = Zklock::start(hosts, &standby(&path), &log.beat("first"));
+    log.await_word("first");
+    let second = Zklock::start(hosts, &standby(&path), &log.beat("second"));
+    await_queue(hosts, &path, 2);
+    first.signal("TERM");
+    await_queue(hosts, &path, 1);
+    // It has heard that it leads, and its daemon is held back for a moment.
+    thread::sleep(Duration::from_millis(60));
+    let node = children(hosts, &path).remove(0);
+    let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));
+    assert_eq!(deleted, Ok(()));
+    log.await_word("second");
+    second.signal("TERM");
+    assert_eq!(second.end().signal, Some(15));
 }

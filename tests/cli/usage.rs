@@ -1,5 +1,8 @@
 //! What the program `zklock` says when there is no server, and how it is one.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::program::{Lines, Zklock, command};
 
 #[test]
@@ -46,4 +49,21 @@ fn a_server_for_development_is_ready_when_it_says_where_it_is() {
     let server = Lines::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
     let hosts = server.hear();
     assert_eq!(Zklock::run(&hosts, "run /a", "exit 3").code, Some(3));
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_bad_usage() {
+    let none = OsStr::from_bytes(b"\xff");
+    for args in [
+        ["once", "--slot"].as_slice(),
+        &["run"],
+        &["last", "/a"],
+        &[],
+    ] {
+        let mut zklock = command("127.0.0.1:1");
+        zklock.args(args).arg(none);
+        let ended = Zklock::spawn(&mut zklock).end();
+        assert_eq!(ended.code, Some(64), "{args:?}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{args:?}: {}", ended.err);
+    }
 }

@@ -14,7 +14,7 @@ use rustix::process::{
 
 use crate::descendants;
 use crate::ending::Ending;
-use crate::helper::{self, DONE, EXEC, NODE, Started, WATCH};
+use crate::helper::{self, DONE, EXEC, NODE, NODES, Started, WATCH};
 use crate::terminal_listener::TerminalListener;
 
 /// The command's processes, which end with `zklock run`, however that ends.
@@ -56,7 +56,8 @@ impl Child {
         exec.arg(getpid().as_raw_pid().to_string())
             .args(command)
             .env("ZKLOCK_PATH", variables.path)
-            .env(NODE, variables.node);
+            .env(NODE, variables.node)
+            .env(NODES, nodes(variables.node));
         match &variables.token {
             Some(token) => exec.env("ZKLOCK_TOKEN", token),
             None => exec.env_remove("ZKLOCK_TOKEN"),
@@ -224,6 +225,16 @@ fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
+/// Returns this node after those of the locks around this one.
+fn nodes(node: &str) -> OsString {
+    let mut nodes = env::var_os(NODES).unwrap_or_default();
+    if !nodes.is_empty() {
+        nodes.push("\n");
+    }
+    nodes.push(node);
+    nodes
+}
+
 /// Starts `__watch`, which is told the group later.
 fn watch(node: &str) -> io::Result<Started> {
     let mut watch = helper::command(WATCH);
@@ -231,6 +242,7 @@ fn watch(node: &str) -> io::Result<Started> {
         .arg(node)
         // Under another `zklock run`: that one's `__watch` must not kill this one first.
         .env_remove(NODE)
+        .env_remove(NODES)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

@@ -11,6 +11,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+use crate::helper::{NODE, NODES};
+
 /// How many times to look for processes that start while others are being stopped.
 const ROUNDS: usize = 16;
 
@@ -43,40 +45,61 @@ pub(crate) fn kill(helpers: &[Pid]) {
     kill_each(|| living(helpers).unwrap_or_default());
 }
 
-/// Kills all processes of this user that were started with this variable, until none is
-/// left. A process that overwrites its environment is not found.
-pub(crate) fn kill_with_variable(name: &str, value: &str) {
+/// Kills all processes of this user that were started under the lock with this node, until
+/// none is left. A process that overwrites its environment is not found.
+pub(crate) fn kill_under(node: &str) {
     for _ in 0..ROUNDS {
-        if !kill_each(|| with_variable(name, value)) {
+        if !kill_each(|| under(node)) {
             return;
         }
     }
 }
 
-/// Whether no process of this group lives, nor one that was started with this variable; `false`
-/// where the system does not tell.
-pub(crate) fn are_gone(group: Pid, name: &str, value: &str) -> bool {
+/// Whether no process of this group lives, nor one that was started under the lock with this
+/// node; `false` where the system does not tell.
+pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
     let in_group = |process: &ProcessStat| process.lives && process.group == Some(group);
-    let is_gone = || {
-        all().is_some_and(|all| !all.iter().any(in_group)) && with_variable(name, value).is_empty()
-    };
+    let is_gone = || all().is_some_and(|all| !all.iter().any(in_group)) && under(node).is_empty();
     // A process that is started during the first look is found in the second.
     is_gone() && is_gone()
 }
 
-fn with_variable(name: &str, value: &str) -> Vec<ProcessStat> {
-    let variable = format!("{name}={value}").into_bytes();
+fn under(node: &str) -> Vec<ProcessStat> {
+    let (nearest, all_around) = (format!("{NODE}="), format!("{NODES}="));
+    let names_it = |variable: &[u8]| {
+        let nodes = variable
+            .strip_prefix(nearest.as_bytes())
+            .or_else(|| variable.strip_prefix(all_around.as_bytes()));
+        nodes.is_some_and(|nodes| {
+            let mut nodes = nodes.split(|byte| *byte == b'\n');
+            nodes.any(|one| one == node.as_bytes())
+        })
+    };
     let me = getpid();
     let has_it = |process: &ProcessStat| {
-        let file = format!("/proc/{}/environ", process.id.as_raw_pid());
-        let environment = fs::read(file).unwrap_or_default();
-        environment
+        environment(process.id)
             .split(|byte| *byte == 0)
-            .any(|one| one == variable)
+            .any(names_it)
     };
     let mut found = all().unwrap_or_default();
     found.retain(|process| process.lives && process.id != me && has_it(process));
     found
+}
+
+/// Returns what the process was started with; empty where the system does not tell.
+fn environment(process: Pid) -> Vec<u8> {
+    let folder = format!("/proc/{}", process.as_raw_pid());
+    let read = |folder: &Path| fs::read(folder.join("environ")).unwrap_or_default();
+    let environment = read(Path::new(&folder));
+    if !environment.is_empty() {
+        return environment;
+    }
+    // The first thread may have ended before the others.
+    let threads = fs::read_dir(format!("{folder}/task"));
+    let mut threads = threads.into_iter().flatten().flatten();
+    threads
+        .find_map(|thread| Some(read(&thread.path())).filter(|read| !read.is_empty()))
+        .unwrap_or_default()
 }
 
 /// Returns whether there was any.

@@ -37,6 +37,16 @@ impl Failure {
         Self::new(OTHER, message)
     }
 
+    /// Whether it is that the lock was lost.
+    pub(crate) fn is_loss(&self) -> bool {
+        self.code == LOST
+    }
+
+    /// Says what it is, and goes on.
+    pub(crate) fn tell(&self) {
+        say(&self.message);
+    }
+
     pub(crate) fn report(&self) -> ExitCode {
         say(&self.message);
         Ending::Code(self.code).end()

@@ -1,6 +1,7 @@
 //! What is said of arguments that cannot be used.
 
 use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -31,13 +32,13 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
 /// The subcommand that the user named.
 fn task() -> Option<String> {
     let command = Args::command();
-    let known = |arg: &String| command.find_subcommand(arg).is_some();
-    env::args().skip(1).find(known)
+    let known = |arg: &OsString| command.find_subcommand(arg).is_some();
+    env::args_os().skip(1).find(known)?.into_string().ok()
 }
 
 /// What is wrong for those who write as for flock(1), if they do.
 fn of_run(task: &str, error: &Error) -> Option<String> {
-    let dashes = env::args().any(|arg| arg == "--");
+    let dashes = env::args_os().any(|arg| arg == "--");
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
         (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => missing
             .iter()

@@ -27,16 +27,24 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         }
     });
     stage.signals.waiting();
-    let mut last = None;
+    let (mut last, mut late) = (None, None);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         stage.settle();
         let ended = run(standby, &stage, term);
-        let again = ended
-            .as_ref()
-            .is_ok_and(|ended| again(standby.restart, *ended));
+        let again = match &ended {
+            Ok(ended) => again(standby.restart, *ended),
+            // Before the command began.
+            Err(failure) => failure.is_loss(),
+        };
+        if let (Err(failure), true) = (&ended, again) {
+            failure.tell();
+        }
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
+        // One that came after the command, and before a signal ended the wait.
+        late = stage.signals.ended_by();
+        let again = again && late.is_none();
         if again {
             *line.lock() = Some(stage.status_line(&standby.what));
         }
@@ -45,7 +53,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
             false => ControlFlow::Break(()),
         }
     });
-    let signal = stage.signals.ended_by();
+    let signal = late.or_else(|| stage.signals.ended_by());
     drop(stage.client.close());
     done?;
     match (signal, last) {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, getpid, getppid, kill_process, kill_process_g
 use crate::args::Args;
 use crate::connect;
 use crate::descendants;
-use crate::helper::{EXEC, LISTEN, NODE, WATCH};
+use crate::helper::{EXEC, LISTEN, WATCH};
 use crate::signals;
 use crate::stderr::{flush, say};
 
@@ -100,13 +100,13 @@ fn watch(node: &str) -> ExitCode {
     let is_killed = args.pop().is_some_and(|rest| rest.is_empty());
     if let (Ok(_), Some(group), true) = (read, group, is_killed) {
         let _ = kill_process_group(group, Signal::KILL);
-        descendants::kill_with_variable(NODE, node);
+        descendants::kill_under(node);
         let args = Args::try_parse_from(iter::once("zklock".into()).chain(args));
         if let (Ok(mut args), Ok(key)) = (args, std::str::from_utf8(key)) {
             if let Ok(folder) = folder {
                 args.make_absolute(&folder);
             }
-            end_session(&args, key, || descendants::are_gone(group, NODE, node));
+            end_session(&args, key, || descendants::are_gone(group, node));
         }
     }
     ExitCode::SUCCESS
@@ -127,6 +127,10 @@ fn end_session(args: &Args, key: &str, gone: impl Fn() -> bool) {
             return;
         }
         thread::sleep(GONE_POLL);
+    }
+    // Another process may wait for what comes out of a pipe.
+    if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
+        return;
     }
     let Ok(builder) = connect::builder(args) else {
         return;

@@ -10,7 +10,7 @@
 //! from inside the process and does not extend to what the command starts. That is left to
 //! `__watch`: it waits for the end of its input, which comes with the end of `zklock run`,
 //! however that ends. It starts first, and the command does not begin before it knows the
-//! group. It finds processes that have left the group by a variable, because after the end
+//! group. It finds processes that have left the group by variables, because after the end
 //! of `zklock run` nobody can tell whose descendants they were. When all of them are gone, it
 //! goes on with the session and ends it, so that the lock is free at once.
 //!
@@ -33,6 +33,10 @@ pub(crate) const LISTEN: &str = "__listen";
 
 /// The variable that names the lock's node, to the command and to `__watch`.
 pub(crate) const NODE: &str = "ZKLOCK_NODE";
+
+/// The variable that names that node after those of the locks around it, one a line: to
+/// their `__watch`, the command is one of theirs, too.
+pub(crate) const NODES: &str = "ZKLOCK_NODES";
 
 /// What `__watch` is sent, after the group, when it is no longer needed.
 pub(crate) const DONE: &[u8] = b".";
