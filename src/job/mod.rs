@@ -56,6 +56,7 @@ const LONGEST_SLOT: usize = 256;
 /// match job.once("2026-11-22", |run| report(run.fencing_token().get()))? {
 ///     Once::Done(rows) => println!("{rows} rows"),
 ///     Once::DoneBefore(record) => println!("nothing to do: {record}"),
+///     Once::Failed(error) => return Err(error.into()),
 ///     other => println!("{other:?}"),
 /// }
 /// assert!(matches!(job.once("2026-11-22", |_run| report(0))?, Once::DoneBefore(_)));
@@ -156,8 +157,8 @@ impl Job {
     ///
     /// No machine's own clock decides. Costs two writes more than [`once`](Self::once), because
     /// only a transaction tells the servers' time. [`JobOptions::attempts`] counts for that long
-    /// after the last attempt. Blocks as [`once`](Self::once). Use one of the two for a job: a run
-    /// of the one takes the place of the other's record, and its slot would be run again.
+    /// after the last attempt. Blocks as [`once`](Self::once). A run for a
+    /// slot counts as a run; a run of this one is for no slot, and leaves the slots as they are.
     ///
     /// # Errors
     ///

@@ -80,18 +80,21 @@ impl RunRecord {
 }
 
 impl fmt::Display for RunRecord {
-    /// Tells the run in a line, as `slot 2026-11-22, attempt 1, since 2026-11-22T01:00:00Z, on db1 pid 7`.
+    /// Tells the run in a line, as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.slot().is_empty() {
             write!(f, "slot {}, ", self.slot())?;
         }
         let started = utc::written(self.started());
-        write!(f, "attempt {}, since {started}", self.attempt())?;
+        write!(f, "attempt {}, begun {started}", self.attempt())?;
         if let Some(owner) = self.owner.named() {
             write!(f, ", on {owner}")?;
         }
         match self.message() {
             Some(message) => write!(f, ": {}", message.replace(char::is_control, "\u{fffd}")),
+            None if self.outcome() == Outcome::Unknown => {
+                f.write_str(": nobody wrote down how it ended")
+            }
             None => Ok(()),
         }
     }

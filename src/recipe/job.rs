@@ -288,7 +288,7 @@ impl Once {
     fn done(&self, journal: &Journal, now: Option<i64>) -> Option<PastRun> {
         let done = journal.done.as_ref()?;
         let stands = match &self.wish.due {
-            Due::Slot(slot) => *slot <= done.slot,
+            Due::Slot(slot) => journal.slot.as_ref().is_some_and(|done| slot <= done),
             Due::Every(every) => now? < done.started?.saturating_add(*every),
         };
         stands.then(|| done.clone())

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! {"job":1,
+//!  "slot":    "2026-11-21", the highest that is done
 //!  "done":   {the last run that finished},
 //!  "failed": {the last one that did not},
 //!  "running":{the one that has begun and has not ended},
@@ -25,6 +26,8 @@ const MOST_SLOTS: usize = 32;
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Journal {
+    /// The highest slot that is done.
+    pub slot: Option<String>,
     /// The last run that finished.
     pub done: Option<PastRun>,
     /// The last run that failed, or whose end is unknown.
@@ -101,6 +104,7 @@ impl Journal {
             Some((slot.clone(), u32::try_from(count.as_u64()?).ok()?))
         };
         let mut journal = Self {
+            slot: value.get("slot").and_then(Value::as_str).map(str::to_owned),
             done: run("done", Outcome::Done),
             failed: run("failed", Outcome::Failed),
             running: run("running", Outcome::Unknown),
@@ -113,6 +117,9 @@ impl Journal {
     /// The data of the node.
     pub fn text(&self) -> Vec<u8> {
         let mut text = json!({ "job": 1 });
+        if let Some(slot) = &self.slot {
+            text["slot"] = slot.as_str().into();
+        }
         let runs = [
             ("done", &self.done),
             ("failed", &self.failed),
@@ -167,6 +174,10 @@ impl Journal {
         match outcome {
             Outcome::Done => {
                 self.attempts.retain(|slot, _| run.slot < *slot);
+                // A run for a time is for no slot, and leaves it as it is.
+                if !run.slot.is_empty() {
+                    self.slot = Some(run.slot.clone());
+                }
                 self.done = Some(run);
             }
             Outcome::Failed | Outcome::Unknown => self.failed = Some(run),

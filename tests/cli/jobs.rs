@@ -33,7 +33,12 @@ fn a_slot_is_run_once_by_whoever_comes_first(hosts: &str) {
     let told = |ended: &&crate::program::Ended| ended.err.contains("is done: slot 2026-11-22");
     assert_eq!(ended.iter().filter(told).count(), 3, "{ended:?}");
     let before = format!("once -E 9 --slot 2026-11-21 {path}");
-    assert_eq!(Zklock::run(hosts, &before, ":").code, Some(9));
+    let before = Zklock::run(hosts, &before, ":");
+    assert_eq!(before.code, Some(9));
+    assert!(
+        before.err.contains(", and 2026-11-21 is not run"),
+        "{before:?}"
+    );
 }
 
 fn a_command_that_fails_is_run_again(hosts: &str) {

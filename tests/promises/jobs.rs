@@ -96,6 +96,13 @@ fn a_slot_below_the_last_one_is_done(place: Place) {
     assert!(matches!(job.once("b", |_| done()).unwrap(), Once::Done(())));
     assert!(is_done_before(&job.once("a", |_| done()).unwrap()));
     assert!(matches!(job.once("c", |_| done()).unwrap(), Once::Done(())));
+    // A run for a time is for no slot, and leaves the slots as they are.
+    let every = job.at_most_every(Duration::ZERO, |_| done());
+    assert!(matches!(every.unwrap(), Once::Done(())));
+    assert_eq!(job.last().unwrap().unwrap().slot(), "");
+    for slot in ["b", "c"] {
+        assert!(is_done_before(&job.once(slot, |_| done()).unwrap()));
+    }
     for slot in ["", "two\nlines", &"x".repeat(257)] {
         let refused = job.once(slot, |_| done());
         assert!(matches!(

@@ -202,7 +202,7 @@ pub(crate) struct Run {
     #[arg(short = 'E', long, value_name = "N", default_value_t = 1, value_parser = status)]
     pub(crate) conflict_exit_code: u8,
 
-    /// Lets this many run at a time; every user of the lock must give the same number.
+    /// Lets this many run at a time. Another number takes effect when no permit is out.
     #[arg(long, value_name = "N", value_parser = number)]
     pub(crate) permits: Option<u32>,
 
@@ -244,8 +244,8 @@ pub(crate) struct Guarded {
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("due").required(true)))]
 pub(crate) struct Once {
-    /// Runs the command unless this slot or a later one is done: a text that grows from run
-    /// to run, such as $(date +%F).
+    /// Runs the command unless this slot or a higher one is done: a text that grows from run
+    /// to run, byte by byte, such as $(date +%F).
     #[arg(long, value_name = "TEXT", group = "due")]
     pub(crate) slot: Option<String>,
 
@@ -275,6 +275,9 @@ pub(crate) struct Once {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 if it was done; 1 if it was never done; 2 with --older-than, if that is too\nlong ago; otherwise that of zklock --help."
+)]
 pub(crate) struct Last {
     /// The job.
     #[arg(value_parser = absolute)]

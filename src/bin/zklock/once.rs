@@ -108,7 +108,10 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {
-            say(&format!("{path} is done: {}", written(record)));
+            let later = once.slot.as_deref().filter(|slot| *slot != record.slot());
+            let skipped = later.map(|slot| format!(", and {} is not run", plain(slot)));
+            let skipped = skipped.unwrap_or_default();
+            say(&format!("{path} is done: {}{skipped}", written(record)));
             once.done_exit_code
         }
         Ran::Running(contender) => {

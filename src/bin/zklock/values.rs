@@ -48,7 +48,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number
         .parse()
-        .map_err(|_| "write a time such as 20h, 90m or 3600".to_owned())?;
+        .map_err(|_| "write a time such as 7d, 20h, 90m or 3600".to_owned())?;
     Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
 }
 

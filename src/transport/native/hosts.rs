@@ -30,11 +30,19 @@ pub(super) struct Target {
     pub(super) address: SocketAddr,
 }
 
+/// Leaves the user and the password of a URL out, which belongs to something else.
+fn without_user(text: &str) -> String {
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://..@{rest}"),
+        _ => text.to_owned(),
+    }
+}
+
 impl Hosts {
     /// Reads `host:port,host:port/chroot`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         parse(text).map_err(|reason| Error::BadHosts {
-            hosts: text.to_owned(),
+            hosts: without_user(text),
             reason,
         })
     }

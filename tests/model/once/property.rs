@@ -34,7 +34,7 @@ impl Job {
         if then.done != now.done {
             self.check_done(token);
         }
-        let slot = |journal: &Journal| journal.done.as_ref().map(|run| run.slot.clone());
+        let slot = |journal: &Journal| journal.slot.clone();
         if slot(&then) < slot(&now) {
             self.blame(Property::Once, "a slot is not done any more".to_owned());
         }

@@ -47,7 +47,10 @@ impl Job {
                 None => return data,
             },
             (Shortcut::RunsTheSameSlotAgain, _) => match &journal.done {
-                Some(run) if runner.wants(&run.slot) => journal.done = None,
+                Some(run) if runner.wants(&run.slot) => {
+                    journal.done = None;
+                    journal.slot = None;
+                }
                 _ => return data,
             },
             (Shortcut::ForgetsTheDead, token) => match &journal.running {
