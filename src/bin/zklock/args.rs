@@ -115,13 +115,15 @@ pub(crate) struct Args {
 impl Args {
     /// Has the paths of files mean in another folder what they mean in this one.
     pub(crate) fn make_absolute(&mut self, folder: &Path) {
-        let mut files = vec![&mut self.auth_file];
-        #[cfg(feature = "tls")]
-        files.extend([
+        let files = [
+            &mut self.auth_file,
+            #[cfg(feature = "tls")]
             &mut self.tls.tls_ca,
+            #[cfg(feature = "tls")]
             &mut self.tls.tls_cert,
+            #[cfg(feature = "tls")]
             &mut self.tls.tls_key,
-        ]);
+        ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
         }
