@@ -50,6 +50,14 @@ fn a_word_that_is_none() {
             "unrecognized subcommand 'ls'; tip: some similar subcommands exist: 'last', 'list'; see zklock --help",
         ),
         (
+            "run --slot a /x -- true",
+            "--slot is an option of zklock once, not of run; see zklock run --help",
+        ),
+        (
+            "run / -- true",
+            "invalid value '/' for '<PATH>': the root is no lock: write a path below it, such as /locks/nightly; see zklock run --help",
+        ),
+        (
             "run --permits x /x -- true",
             "invalid value 'x' for '--permits <N>': write a number from 1 on; see zklock run --help",
         ),

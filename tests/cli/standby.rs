@@ -52,7 +52,10 @@ fn a_daemon_that_ends_is_not_restarted_unless_that_is_wanted(hosts: &str) {
     // The third time it ends well.
     let script = format!("{}; exit $((ZKLOCK_TERM < 3))", log.write("again"));
     let again = format!("{} --restart on-failure", standby(&path));
-    assert_eq!(Zklock::run(hosts, &again, &script).code, Some(0));
+    let ended = Zklock::run(hosts, &again, &script);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let said = "zklock: the command ended with status 1: standing in line again\n";
+    assert_eq!(ended.err, said.repeat(2));
     assert_eq!(log.words(), ["once", "again", "again", "again"]);
 }
 

@@ -262,6 +262,9 @@ impl Summary {
         // The run of each process, and those that are at work.
         let mut latest: HashMap<String, (String, String)> = HashMap::new();
         let mut inside: HashMap<String, (String, String)> = HashMap::new();
+        // Those that had not said that they stop when another one began: a process that is not
+        // scheduled cannot.
+        let mut overtaken = Vec::new();
         for line in text.lines() {
             let [what, process, slot, token] = worker::words(line);
             let mut ends = |how| {
@@ -273,7 +276,7 @@ impl Summary {
             };
             match what.as_str() {
                 "begin" => {
-                    assert!(inside.is_empty(), "{line}: beside {inside:?}\n{text}");
+                    overtaken.extend(inside.values().cloned());
                     inside.insert(process.clone(), (slot.clone(), token.clone()));
                     latest.insert(process, (slot.clone(), token.clone()));
                     runs.entry(slot).or_default().push((token, "open"));
@@ -322,6 +325,14 @@ impl Summary {
                 .values()
                 .is_sorted_by_key(|token| token.parse::<i64>().unwrap())
         );
+        for (slot, token) in overtaken {
+            let run = runs[&slot].iter().find(|run| run.0 == token).unwrap();
+            let stopped = ["failed", "lost", "killed"].contains(&run.1);
+            assert!(
+                stopped,
+                "slot {slot}: {run:?} went on beside another\n{text}"
+            );
+        }
         for (slot, runs) in &runs {
             let (last, earlier) = runs.split_last().unwrap();
             for run in earlier {

@@ -1,5 +1,6 @@
 //! How the program ends.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -13,6 +14,15 @@ use crate::stderr;
 pub(crate) enum Ending {
     Code(u8),
     Signal(i32),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "ended with status {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+        }
+    }
 }
 
 impl Ending {

@@ -47,6 +47,12 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
         (ErrorKind::UnknownArgument, ContextValue::String(word)) if word == "-c" => {
             Some("write -- sh -c before a line for the shell".to_owned())
         }
+        (ErrorKind::UnknownArgument, ContextValue::String(word)) if whose(word).is_some() => {
+            let other = whose(word).unwrap_or_default();
+            Some(format!(
+                "{word} is an option of zklock {other}, not of {task}"
+            ))
+        }
         (ErrorKind::UnknownArgument, ContextValue::String(word)) if !word.starts_with('-') => {
             Some(match dashes {
                 true => format!("{word} is one too many: there is one lock, and then -- COMMAND"),
@@ -57,6 +63,16 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The task that has this option.
+fn whose(option: &str) -> Option<String> {
+    let name = option.strip_prefix("--")?;
+    let has_it =
+        |task: &&clap::Command| task.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let command = Args::command();
+    let task = command.get_subcommands().find(has_it);
+    task.map(|task| task.get_name().to_owned())
 }
 
 /// Says so if the user asks for what this program has been built without.

@@ -88,10 +88,7 @@ fn run(
         match ended.ending {
             Ending::Code(0) => Ok(ended.ending),
             ending => {
-                run.set_message(&match ending {
-                    Ending::Code(code) => format!("ended with status {code}"),
-                    Ending::Signal(signal) => format!("ended by signal {signal}"),
-                });
+                run.set_message(&ending.to_string());
                 Err(Ok(ending))
             }
         }

@@ -13,6 +13,7 @@ use crate::child::Variables;
 use crate::ending::Ending;
 use crate::failure::Failure;
 use crate::stage::Stage;
+use crate::stderr::say;
 use crate::supervisor::Ended;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
@@ -37,8 +38,16 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
             // Before the command began.
             Err(failure) => failure.is_loss(),
         };
-        if let (Err(failure), true) = (&ended, again) {
-            failure.tell();
+        match &ended {
+            Err(failure) if again => failure.tell(),
+            // What becomes of the lock has been said.
+            Ok(ended) if again && !ended.by_lock => {
+                say(&format!(
+                    "the command {}: standing in line again",
+                    ended.ending
+                ));
+            }
+            _ => {}
         }
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();

@@ -6,7 +6,10 @@ use std::time::Duration;
 /// A path; the library checks the rest of it.
 pub(crate) fn absolute(text: &str) -> Result<String, String> {
     match text.strip_prefix('/') {
-        None | Some("") => Err("write an absolute path such as /locks/nightly".to_owned()),
+        Some("") => {
+            Err("the root is no lock: write a path below it, such as /locks/nightly".to_owned())
+        }
+        None => Err("write an absolute path such as /locks/nightly".to_owned()),
         Some(_) => Ok(text.to_owned()),
     }
 }
