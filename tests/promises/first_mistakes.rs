@@ -57,7 +57,7 @@ fn a_wrong_list_of_servers() {
         ),
         (
             "mysql://app@db/app",
-            r#"cannot read the servers "mysql://app@db/app": a database takes a zklock::mysql::Client (feature mysql); write host:port,host:port/chroot"#,
+            r#"cannot read the servers "mysql://..@db/app": a database takes a zklock::mysql::Client (feature mysql); write host:port,host:port/chroot"#,
         ),
         (
             "zk1:2181;zk2:2181",
