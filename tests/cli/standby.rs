@@ -1,7 +1,7 @@
 //! `zklock standby`.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::program::{Log, Zklock, await_queue, on_every_server};
 use crate::support::fresh_path;
@@ -109,24 +109,37 @@ fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
     await_queue(hosts, &path, 0);
 }
 
-/// A command that comes after a wait is held back for a moment.
+/// A command that comes after a wait is held back for a quarter of a second.
 fn a_signal_right_after_the_wait_starts_no_command(hosts: &str) {
     for task in ["run", "standby", "once --slot a"] {
-        let (path, log) = (fresh_path("between"), Log::new());
-        let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
-        log.await_word("first");
-        let deaf = format!("trap '' TERM; {}; sleep 1", log.write("second"));
-        let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
-        await_queue(hosts, &path, 2);
-        first.signal("TERM");
-        await_queue(hosts, &path, 1);
-        // It has heard that it is its turn.
-        thread::sleep(Duration::from_millis(60));
-        second.signal("TERM");
-        assert_eq!(second.end().signal, Some(15), "{task}");
-        assert!(!log.words().contains(&"second".to_owned()), "{task}");
-        await_queue(hosts, &path, 0);
+        // On a busy machine the signal may come too late to say anything.
+        let told = (0..100).any(|_| a_signal_in_time_starts_no_command(hosts, task));
+        assert!(told, "{task}: no signal came in time");
     }
+}
+
+/// Returns whether the signal came before the command could.
+fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
+    let (path, log) = (fresh_path("between"), Log::new());
+    let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
+    log.await_word("first");
+    let deaf = format!("trap '' TERM; {}; sleep 1", log.write("second"));
+    let second = Zklock::start(hosts, &format!("{task} {path}"), &deaf);
+    await_queue(hosts, &path, 2);
+    let begun = Instant::now();
+    first.signal("TERM");
+    await_queue(hosts, &path, 1);
+    // It has heard that it is its turn.
+    thread::sleep(Duration::from_millis(60));
+    second.signal("TERM");
+    let in_time = begun.elapsed() < Duration::from_millis(230);
+    let ended = second.end();
+    await_queue(hosts, &path, 0);
+    if in_time {
+        assert_eq!(ended.signal, Some(15), "{task}");
+        assert!(!log.words().contains(&"second".to_owned()), "{task}");
+    }
+    in_time
 }
 
 /// Another one leads by then, so nothing else ends it.
