@@ -155,6 +155,12 @@ impl<'a> LockOptions<'a> {
         Self::new().timeout(limit)
     }
 
+    /// How long to wait, and what to tell those who wait; the rest needs a queue.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn limit_and_note(self) -> (Limit, Option<String>) {
+        (Limit::new(self.deadline, self.cancel), self.note)
+    }
+
     /// The request that the locks carry out.
     pub(crate) fn request(self, session: &Arc<Session>, patience: Patience) -> LockRequest<'a> {
         LockRequest {

@@ -14,6 +14,8 @@ use self::driver::JobDriver;
 pub use self::options::JobOptions;
 pub use self::record::RunRecord;
 pub use self::run::Run;
+#[cfg(feature = "mysql")]
+pub(crate) use self::run::shortened;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::{Reply, Request};
@@ -78,13 +80,13 @@ pub struct Job {
 /// See [`JobOptions`].
 #[derive(Clone, Debug)]
 #[must_use = "the job may have failed, or not have been run"]
-pub enum Once<T, E> {
+pub enum Once<T, E, H = Contender> {
     /// We ran it, held the lock to the end, and that is written down.
     Done(T),
     /// Somebody has run it before.
     DoneBefore(RunRecord),
     /// Somebody runs it, and we did not wait, or not for longer.
-    Running(Contender),
+    Running(H),
     /// We ran it, and it returned an error: it is not done.
     Failed(E),
     /// It was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
@@ -142,14 +144,7 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
     ) -> Result<Once<T, E>> {
-        let is_bad = |slot: &str| slot.is_empty() || slot.contains(char::is_control);
-        if is_bad(slot) || LONGEST_SLOT < slot.len() {
-            return Err(Error::BadArgument {
-                name: "slot",
-                rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22",
-            });
-        }
-        self.run(Due::Slot(slot.to_owned()), options, run)
+        self.run(due_for(slot)?, options, run)
     }
 
     /// Runs the job unless the last finished run began less than `every` ago, by the servers'
@@ -182,8 +177,7 @@ impl Job {
         options: JobOptions<'_>,
         run: impl FnOnce(&Run<'_>) -> result::Result<T, E>,
     ) -> Result<Once<T, E>> {
-        let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
-        self.run(Due::Every(every), options, run)
+        self.run(due_every(every), options, run)
     }
 
     /// Returns the last run that finished; `None` if none has.
@@ -310,6 +304,23 @@ impl Job {
             path: self.path.to_string(),
         }
     }
+}
+
+/// The wish for a run of this slot, if a slot can be called so.
+pub(crate) fn due_for(slot: &str) -> Result<Due> {
+    let is_bad = slot.is_empty() || slot.contains(char::is_control);
+    if is_bad || LONGEST_SLOT < slot.len() {
+        return Err(Error::BadArgument {
+            name: "slot",
+            rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22",
+        });
+    }
+    Ok(Due::Slot(slot.to_owned()))
+}
+
+/// The wish for a run unless the last one began less than this ago.
+pub(crate) fn due_every(time: Duration) -> Due {
+    Due::Every(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl fmt::Debug for Job {

@@ -31,9 +31,9 @@ use crate::system::channel::Receiver;
 /// ```
 #[must_use = "options do nothing until they are passed to a job"]
 pub struct JobOptions<'a> {
-    pub(super) lock: LockOptions<'a>,
-    pub(super) waits: bool,
-    pub(super) attempts: u32,
+    pub(crate) lock: LockOptions<'a>,
+    pub(crate) waits: bool,
+    pub(crate) attempts: u32,
 }
 
 impl<'a> JobOptions<'a> {

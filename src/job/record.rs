@@ -32,7 +32,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    pub(super) fn new(run: PastRun) -> Self {
+    pub(crate) fn new(run: PastRun) -> Self {
         let owner = Owner::parse(run.owner.as_bytes());
         Self { run, owner }
     }

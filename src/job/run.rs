@@ -50,8 +50,13 @@ impl Run<'_> {
     /// The last message counts, and its first 512 characters. Costs no I/O: it is written with the
     /// end of the run.
     pub fn set_message(&self, text: &str) {
-        *self.message.lock() = Some(text.chars().take(LONGEST_MESSAGE).collect());
+        *self.message.lock() = Some(shortened(text));
     }
+}
+
+/// Returns as much of a message as is kept.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().take(LONGEST_MESSAGE).collect()
 }
 
 impl fmt::Debug for Run<'_> {

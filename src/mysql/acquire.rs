@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::mysql::{Conn, Result as SqlResult};
-use crossbeam_channel::{Receiver, RecvError, at, bounded, never, select};
+use crossbeam_channel::{Receiver, bounded};
 use log::{debug, warn};
 
 use crate::error::{Error, Result};
@@ -20,85 +20,84 @@ use crate::mysql::held::{Held, InTable, OwnRow};
 use crate::mysql::lease::RowLease;
 use crate::mysql::renewal::Command;
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::{self, Key, RowState, Wait};
+use crate::mysql::statement::{self, Holder, Key, RowState, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
+use crate::owner::Owner;
 use crate::time::clock::Moment;
-use crate::time::limit::Limit;
+use crate::time::limit::{Limit, LimitReached};
 
 /// What the caller wanted, for errors.
 const WHAT: &str = "take the lock";
 
 /// How long to wait for the lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Until {
     /// Only for the answer of the database.
     Now,
-    At(Instant),
-    Never,
+    /// Until this is reached.
+    Limit(Limit),
 }
 
 /// What came of one attempt.
 #[derive(Debug)]
 enum AttemptOutcome {
     Acquired(Arc<RowLease>),
-    /// Somebody has the lock, with so much of the lease `left`, if that is known.
-    Taken {
-        left: Option<Duration>,
-    },
+    /// Somebody has the lock.
+    Taken(Holder),
     Failed(StatementError),
 }
 
 impl Until {
-    /// A limit that the clock cannot count means [`Never`](Self::Never).
+    pub(super) fn never() -> Self {
+        Self::Limit(Limit::new(None, None))
+    }
+
+    pub(super) fn at(deadline: Instant) -> Self {
+        Self::Limit(Limit::new(Some(deadline), None))
+    }
+
+    /// A limit that the clock cannot count means never.
     pub(super) fn after(limit: Duration) -> Self {
-        Instant::now()
-            .checked_add(limit)
-            .map_or(Self::Never, Self::At)
-    }
-
-    fn for_turn(self) -> Option<Instant> {
-        match self {
-            Self::Now => Some(Instant::now()),
-            Self::At(deadline) => Some(deadline),
-            Self::Never => None,
-        }
-    }
-
-    fn for_answer(self, limit: Duration) -> Option<Instant> {
-        match self {
-            Self::Now => Some(Instant::now() + limit),
-            other => other.for_turn(),
-        }
+        Self::Limit(Limit::after(limit))
     }
 }
 
 /// What came of an acquisition.
-pub(super) enum Granted {
+pub(super) enum Acquired {
     New(Held),
     /// The thread has the lock already, and shares it with itself.
     Again(Arc<Held>),
+    /// Somebody else had it until the limit: this one, if the database has said so.
+    Taken(Option<Owner>),
 }
 
-/// Acquires the lock, or returns `None` if somebody else has it until the deadline.
+/// Acquires the lock.
 pub(super) fn acquire(
     client: &SharedClient,
     name: &Arc<str>,
-    until: Until,
-) -> Result<Option<Granted>> {
+    until: &Until,
+    note: Option<&str>,
+) -> Result<Acquired> {
     if client.database.is_inherited() {
         return Err(Error::Closed);
     }
-    let deadline = until.for_answer(client.database.answer_limit());
-    if let (Until::Now, Some(deadline)) = (until, deadline)
-        && !client.database.backlog().wait_for_release(name, deadline)
-    {
-        return Err(StatementError::no_answer().into_error(WHAT));
-    }
-    let limit = Limit::new(until.for_turn(), None);
-    let turn = match client.turnstile.enter(name, false, &limit) {
+    let (for_turn, limit) = match until {
+        Until::Limit(limit) => (limit.clone(), limit.clone()),
+        Until::Now => {
+            let deadline = Instant::now() + client.database.answer_limit();
+            if !client.database.backlog().wait_for_release(name, deadline) {
+                return Err(StatementError::no_answer().into_error(WHAT));
+            }
+            (
+                Limit::after(Duration::ZERO),
+                Limit::new(Some(deadline), None),
+            )
+        }
+    };
+    let turn = match client.turnstile.enter(name, false, &for_turn) {
         Entry::Turn(turn, _) => turn,
-        Entry::Taken => return Ok(None),
-        Entry::OwnTurn(Some(held)) => return Ok(Some(Granted::Again(held))),
+        Entry::Taken => return Ok(Acquired::Taken(None)),
+        Entry::OwnTurn(Some(held)) => return Ok(Acquired::Again(held)),
         Entry::OwnTurn(None) => {
             return Err(Error::WouldDeadlock {
                 path: name.to_string(),
@@ -107,22 +106,24 @@ pub(super) fn acquire(
         Entry::Closed => return Err(Error::Closed),
     };
     // Here, as a worker would say its own name.
-    let row = OwnRow::new(client.database.clone(), name.clone(), description());
+    let row = OwnRow::new(client.database.clone(), name.clone(), description(note));
     let row = Arc::new(row);
-    let Some(lease) = Acquisition::new(&row, until, deadline).run()? else {
-        return Ok(None);
+    let mut acquisition = Acquisition::new(&row, until, limit);
+    let Some(lease) = acquisition.run()? else {
+        return Ok(Acquired::Taken(acquisition.holder));
     };
     row.set_turn(turn);
-    Ok(Some(Granted::New(Held { lease, row })))
+    Ok(Acquired::New(Held { lease, row }))
 }
 
 struct Acquisition<'a> {
     row: &'a Arc<OwnRow>,
-    until: Until,
-    deadline: Option<Instant>,
+    limit: Limit,
+    /// One look is enough.
+    tries: bool,
     pause: Duration,
-    /// The database answered that somebody has the lock.
-    taken: bool,
+    /// Who has the lock, as the database answered.
+    holder: Option<Owner>,
     /// Read the row before trying to write it.
     look_first: bool,
     /// The last attempts failed, and that was logged.
@@ -132,20 +133,21 @@ struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    fn new(row: &'a Arc<OwnRow>, until: Until, deadline: Option<Instant>) -> Self {
+    fn new(row: &'a Arc<OwnRow>, until: &Until, limit: Limit) -> Self {
+        let tries = matches!(until, Until::Now);
         Self {
             row,
-            until,
-            deadline,
+            limit,
+            tries,
             pause: row.database.timings.poll.0,
-            taken: false,
-            look_first: matches!(until, Until::Now),
+            holder: None,
+            look_first: tries,
             failing: false,
             read_only: None,
         }
     }
 
-    fn run(mut self) -> Result<Option<Arc<RowLease>>> {
+    fn run(&mut self) -> Result<Option<Arc<RowLease>>> {
         loop {
             match self.attempt()? {
                 None => return self.give_up(StatementError::no_answer()),
@@ -162,12 +164,12 @@ impl<'a> Acquisition<'a> {
                     let in_doubt = InTable::InDoubt(lease.confirmed());
                     self.row.set_in_table(in_doubt);
                 }
-                Some(AttemptOutcome::Taken { left }) => {
-                    self.taken = true;
+                Some(AttemptOutcome::Taken(Holder { left, owner })) => {
+                    self.holder = Some(owner);
                     self.failing = false;
                     self.read_only = None;
                     self.look_first = true;
-                    if matches!(self.until, Until::Now) || !self.sleep(left)? {
+                    if self.tries || !self.sleep(left)? {
                         return Ok(None);
                     }
                 }
@@ -196,7 +198,8 @@ impl<'a> Acquisition<'a> {
     /// Has a worker try; returns `None` if there is no answer by the deadline.
     fn attempt(&self) -> Result<Option<AttemptOutcome>> {
         let (to, outcome) = bounded(1);
-        let (row, deadline, look_first) = (self.row.clone(), self.deadline, self.look_first);
+        let (row, look_first) = (self.row.clone(), self.look_first);
+        let deadline = self.limit.deadline();
         // The last clone of a client waits for it, and for its deletion, if the caller is gone.
         let pending = row.database.backlog().expect_row();
         self.row.database.submit(move |connection| {
@@ -221,22 +224,21 @@ impl<'a> Acquisition<'a> {
         // At random, so that waiters that began together do not ask together.
         let pause = self.pause.mul_f64(0.75 + 0.5 * fastrand::f64());
         let lease_end = left.map_or(Duration::MAX, |left| left + Duration::from_millis(1));
-        let wake = Instant::now() + pause.min(lease_end.max(first));
         self.pause = self.pause.mul_f64(1.5).min(longest);
-        let wake = self.deadline.map_or(wake, |deadline| deadline.min(wake));
-        select! {
-            recv(database.closed()) -> _ => return Err(Error::Closed),
-            recv(at(wake)) -> _ => {}
+        let pause = Some(pause.min(lease_end.max(first)));
+        match self.limit.wait_any_for(pause, &[database.closed()]) {
+            Ok(None) => Ok(true),
+            Ok(Some(_)) => Err(Error::Closed),
+            Err(LimitReached) => Ok(false),
         }
-        Ok(self.deadline.is_none_or(|deadline| wake < deadline))
     }
 
     fn wait(&self, outcome: &Receiver<AttemptOutcome>) -> Result<Option<AttemptOutcome>> {
-        let timeout = self.deadline.map_or_else(never, at);
-        select! {
-            recv(outcome) -> outcome => Ok(outcome.map_err(|RecvError| ()).ok()),
-            recv(timeout) -> _ => Ok(None),
-            recv(self.row.database.closed()) -> _ => Err(Error::Closed),
+        let closed = self.row.database.closed();
+        match self.limit.wait_any(&[outcome, closed]) {
+            Ok(0) => Ok(outcome.try_recv().ok()),
+            Ok(_) => Err(Error::Closed),
+            Err(LimitReached) => Ok(None),
         }
     }
 
@@ -252,7 +254,7 @@ impl<'a> Acquisition<'a> {
 
     /// Returns `None` only if the database has said that somebody has the lock.
     fn give_up(&self, error: StatementError) -> Result<Option<Arc<RowLease>>> {
-        if self.taken {
+        if self.holder.is_some() {
             return Ok(None);
         }
         Err(error.into_error(WHAT))
@@ -283,7 +285,7 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
         }
         // The row is another's, so no earlier statement of this acquisition has taken it;
         // one that is still on its way might yet.
-        Ok(Err(left)) => AttemptOutcome::Taken { left },
+        Ok(Err(holder)) => AttemptOutcome::Taken(holder),
         Err(error) if error.class == ErrorClass::Locked => why_locked(connection, row, error),
         Err(error) => {
             if let (Some(sent), true) = (begun, error.class.may_be_done()) {
@@ -305,12 +307,12 @@ fn why_locked(
         owner: &row.owner,
     };
     match connection.run(|conn| statement::look_ahead(conn, key)) {
-        Ok(RowState::Taken { left }) => AttemptOutcome::Taken { left },
+        Ok(RowState::Taken(holder)) => AttemptOutcome::Taken(holder),
         _ => AttemptOutcome::Failed(error),
     }
 }
 
-/// Returns the token of the lock, or how long the lease of its holder still lasts.
+/// Returns the token of the lock, or who has it.
 ///
 /// `sent` becomes the moment before the statement that took the lock was sent.
 fn take(
@@ -319,7 +321,7 @@ fn take(
     look_first: bool,
     in_doubt: bool,
     sent: &mut Moment,
-) -> SqlResult<std::result::Result<i64, Option<Duration>>> {
+) -> SqlResult<std::result::Result<i64, Holder>> {
     let key = Key {
         name: &row.name,
         owner: &row.owner,
@@ -337,13 +339,13 @@ fn take(
     let found = statement::look(conn, key)?;
     *sent = Moment::now();
     let token = match found {
-        RowState::Taken { left } => return Ok(Err(left)),
+        RowState::Taken(holder) => return Ok(Err(holder)),
         RowState::Own => adopt(conn, key, lease)?,
         RowState::Free => statement::insert(conn, key, &row.description, lease)?,
         RowState::Expired => statement::take_over(conn, key, &row.description, lease)?,
     };
     // Without a token, somebody was faster.
-    Ok(token.ok_or(None))
+    Ok(token.ok_or_else(Holder::default))
 }
 
 /// Returns the token of the row that an earlier statement may have left, and renews it.

@@ -11,6 +11,7 @@ use ::mysql::{Opts, OptsBuilder, Pool, UrlError};
 
 use crate::error::{Error, Result};
 use crate::mysql::database::Timings;
+use crate::mysql::job::Job;
 use crate::mysql::mutex::Mutex;
 use crate::mysql::reentrant_mutex::ReentrantMutex;
 use crate::mysql::schema::{self, Schema};
@@ -89,7 +90,7 @@ impl Client {
     ///
     /// Needs the right to create tables; without it, have somebody who has it run
     /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE). The locks themselves need SELECT,
-    /// INSERT, UPDATE and DELETE on both tables.
+    /// INSERT, UPDATE and DELETE on all three tables.
     ///
     /// # Errors
     ///
@@ -124,6 +125,15 @@ impl Client {
     /// As [`mutex`](Self::mutex).
     pub fn reentrant_mutex(&self, name: &str) -> Result<ReentrantMutex> {
         Ok(ReentrantMutex::new(self.shared.clone(), checked(name)?))
+    }
+
+    /// Returns the job of that name; its lock is the mutex of that name.
+    ///
+    /// # Errors
+    ///
+    /// As [`mutex`](Self::mutex).
+    pub fn job(&self, name: &str) -> Result<Job> {
+        Ok(Job::new(self.shared.clone(), checked(name)?))
     }
 
     /// Returns the lease that the client's locks are taken for.

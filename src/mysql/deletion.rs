@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 
 use crate::mysql::connection::DatabaseConnection;
+use crate::mysql::journals;
 use crate::mysql::statement::{self, Key};
 use crate::mysql::statement_error::StatementError;
 use crate::time::clock::Moment;
@@ -33,6 +34,8 @@ pub(super) struct Deletion {
     pause: Duration,
     /// If the lock was held; dropped after the first try, whatever came of it.
     release: Option<Release>,
+    /// What is written into the job's journal when the row goes.
+    journal: Option<Vec<u8>>,
     answer: Option<Sender<bool>>,
     pending: Option<PendingRow>,
 }
@@ -60,6 +63,7 @@ impl Deletion {
             tried: false,
             pause: PAUSE,
             release: None,
+            journal: None,
             answer: None,
             pending: Some(PendingRow::new(backlog)),
         }
@@ -74,6 +78,12 @@ impl Deletion {
         self
     }
 
+    /// Writes this into the job's journal as well, if the row is there.
+    pub(super) fn writing(mut self, journal: Option<Vec<u8>>) -> Self {
+        self.journal = journal;
+        self
+    }
+
     /// Returns the channel that will tell whether the row was still there.
     pub(super) fn answer(&mut self) -> Receiver<bool> {
         let (to, answer) = bounded(1);
@@ -83,11 +93,7 @@ impl Deletion {
 
     /// Tries to delete the row; returns what is left to do, if anything is.
     pub(super) fn run(mut self, connection: &mut DatabaseConnection) -> Option<Retry> {
-        let key = Key {
-            name: &self.name,
-            owner: &self.owner,
-        };
-        let done = connection.run(|conn| statement::delete(conn, key));
+        let done = self.try_once(connection);
         self.release = None;
         match done {
             Ok(deleted) => self.answered(deleted),
@@ -95,12 +101,29 @@ impl Deletion {
         }
     }
 
-    fn answered(mut self, deleted: bool) -> Option<Retry> {
+    fn try_once(&mut self, connection: &mut DatabaseConnection) -> Result<bool, StatementError> {
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        let key = Key {
+            name: &name,
+            owner: &owner,
+        };
+        if let Some(journal) = &self.journal {
+            let written = connection.run(|conn| journals::end(conn, key, journal))?;
+            self.journal = None;
+            self.tell(written);
+        }
+        connection.run(|conn| statement::delete(conn, key))
+    }
+
+    fn tell(&mut self, ours: bool) {
         if let Some(answer) = self.answer.take() {
-            // Nobody takes the row before its lease ends: an earlier try deleted it.
-            let ours = deleted || self.tried && Moment::now() < self.lease_end;
             let _ = answer.send(ours);
         }
+    }
+
+    fn answered(mut self, deleted: bool) -> Option<Retry> {
+        // Nobody takes the row before its lease ends: an earlier try deleted it.
+        self.tell(deleted || self.tried && Moment::now() < self.lease_end);
         self.pending = None;
         // Each statement in doubt may bring the row back once more.
         let done = !self.in_doubt || Moment::now() >= self.lease_end;

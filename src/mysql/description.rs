@@ -4,20 +4,31 @@ use std::thread;
 
 use serde_json::json;
 
+/// The column has room for all of them even if every character has to be escaped.
+const LONGEST_NAME: usize = 50;
+const LONGEST_NOTE: usize = 200;
+
 /// Returns the description as JSON, of this process and the thread that calls.
-pub(super) fn description() -> String {
-    /// The column has room for all four even if every character has to be escaped.
-    const LONGEST: usize = 50;
-    let short = |text: String| text.chars().take(LONGEST).collect::<String>();
+pub(super) fn description(note: Option<&str>) -> String {
+    let short = |text: &str| shortened(text, LONGEST_NAME);
     let program = std::env::current_exe().ok();
     let program = program.as_ref().and_then(|path| path.file_name());
-    json!({
-        "host": host().map(short),
+    let mut description = json!({
+        "host": host().as_deref().map(short),
         "pid": std::process::id(),
-        "program": program.map(|name| short(name.to_string_lossy().into_owned())),
-        "thread": thread::current().name().map(|name| short(name.to_owned())),
-    })
-    .to_string()
+        "program": program.map(|name| short(&name.to_string_lossy())),
+        "thread": thread::current().name().map(short),
+    });
+    if let Some(note) = note {
+        description["note"] = shortened(note, LONGEST_NOTE).into();
+    }
+    description.to_string()
+}
+
+/// Returns the first characters, without those that JSON writes as six.
+fn shortened(text: &str, longest: usize) -> String {
+    let text = text.replace(char::is_control, "\u{fffd}");
+    text.chars().take(longest).collect()
 }
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! The methods that all guards over a database have, as a macro.
 
-/// Gives a guard with a field `held` its methods, without `unlock`.
-macro_rules! guard_methods {
+/// Gives a guard, or what lends one, with a field `held` the methods that look at the lock.
+macro_rules! guard_views {
     ($guard:ident) => {
         impl $guard {
             /// Returns `Ok` as long as nobody else can have the lock; costs no I/O.
@@ -75,8 +75,14 @@ macro_rules! guard_methods {
                 self.held.describe(stringify!($guard), f)
             }
         }
+    };
+}
 
+/// Gives a guard with a field `held` its methods, without `unlock`.
+macro_rules! guard_methods {
+    ($guard:ident) => {
+        $crate::mysql::guard_methods::guard_views!($guard);
         $crate::guard::lock_guard!($guard, fencing_token);
     };
 }
-pub(super) use guard_methods;
+pub(super) use {guard_methods, guard_views};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
 
 use crate::error::{Error, LostReason, Result};
@@ -39,6 +40,8 @@ pub(super) struct OwnRow {
     in_table: Mutex<InTable>,
     /// A statement got no answer: it may yet bring the row back.
     was_in_doubt: AtomicBool,
+    /// What is written into the job's journal when the row is deleted.
+    journal: Mutex<Option<Vec<u8>>>,
     /// The turn of the thread, once the lock is held; passed on when the row is deleted.
     turn: Mutex<Option<Turn<(), Held>>>,
 }
@@ -115,6 +118,7 @@ impl OwnRow {
             description,
             in_table: Mutex::new(InTable::Nothing),
             was_in_doubt: AtomicBool::new(false),
+            journal: Mutex::default(),
             turn: Mutex::new(None),
         }
     }
@@ -173,6 +177,24 @@ impl OwnRow {
         }
     }
 
+    /// Has this written into the job's journal when the row is deleted, and only then.
+    pub(super) fn set_journal(&self, journal: Vec<u8>) {
+        *self.journal.lock() = Some(journal);
+    }
+
+    /// Deletes the row; returns a channel that tells whether the journal was written with that, and
+    /// is disconnected if nobody knows.
+    pub(super) fn release(&self) -> Option<Receiver<bool>> {
+        let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
+        let InTable::Row(lease) = in_table else {
+            return None;
+        };
+        let mut deletion = self.deletion(&lease);
+        let answer = deletion.answer();
+        self.database.delete(deletion);
+        Some(answer)
+    }
+
     /// Ends the renewals of the row, and returns its deletion.
     fn deletion(&self, lease: &RowLease) -> Deletion {
         lease.release();
@@ -185,10 +207,12 @@ impl OwnRow {
         let turn = self.turn.lock().take();
         let (name, owner) = (self.name.clone(), self.owner.clone());
         let backlog = self.database.backlog().clone();
-        Deletion::new(name, owner, lease_end, in_doubt, backlog).before(turn)
+        Deletion::new(name, owner, lease_end, in_doubt, backlog)
+            .before(turn)
+            .writing(self.journal.lock().take())
     }
 
-    fn lost(&self, why: LostReason) -> Error {
+    pub(super) fn lost(&self, why: LostReason) -> Error {
         Error::Lost {
             path: self.name.to_string(),
             why,

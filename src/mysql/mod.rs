@@ -26,6 +26,7 @@
 //! [`FencingToken`]: crate::FencingToken
 
 mod client;
+mod job;
 mod mutex;
 mod reentrant_mutex;
 
@@ -37,6 +38,7 @@ mod shared_client;
 
 mod database;
 mod deletion;
+mod journals;
 mod lease;
 mod renewal;
 
@@ -48,6 +50,7 @@ mod statement_error;
 mod worker;
 
 pub use self::client::{Client, ClientBuilder};
+pub use self::job::{Job, Run};
 pub use self::mutex::{Mutex, MutexGuard, SendGuard};
 pub use self::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use self::schema::{ALTER_TABLE, CREATE_TABLE};

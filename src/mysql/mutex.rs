@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::mysql::acquire::{Granted, Until, acquire};
+use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
@@ -37,7 +37,7 @@ impl Mutex {
     /// database refuses, as a read-only one does.
     pub fn lock(&self) -> Result<MutexGuard> {
         loop {
-            if let Some(guard) = self.lock_until(Until::Never)? {
+            if let Some(guard) = self.lock_until(Until::never())? {
                 return Ok(guard);
             }
         }
@@ -71,7 +71,7 @@ impl Mutex {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<MutexGuard>> {
-        self.lock_until(Until::At(deadline))
+        self.lock_until(Until::at(deadline))
     }
 
     /// Returns the lock's name.
@@ -80,13 +80,13 @@ impl Mutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<MutexGuard>> {
-        match acquire(&self.shared, &self.name, until)? {
-            None => Ok(None),
-            Some(Granted::New(held)) => Ok(Some(MutexGuard {
+        match acquire(&self.shared, &self.name, &until, None)? {
+            Acquired::Taken(_) => Ok(None),
+            Acquired::New(held) => Ok(Some(MutexGuard {
                 held,
                 thread: PhantomData,
             })),
-            Some(Granted::Again(_)) => Err(Error::WouldDeadlock {
+            Acquired::Again(_) => Err(Error::WouldDeadlock {
                 path: self.name.to_string(),
             }),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::mysql::acquire::{Granted, Until, acquire};
+use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
@@ -35,7 +35,7 @@ impl ReentrantMutex {
     /// [`Error::Lost`](crate::Error::Lost) if this thread held the lock and has lost it.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         loop {
-            if let Some(guard) = self.lock_until(Until::Never)? {
+            if let Some(guard) = self.lock_until(Until::never())? {
                 return Ok(guard);
             }
         }
@@ -66,7 +66,7 @@ impl ReentrantMutex {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<ReentrantMutexGuard>> {
-        self.lock_until(Until::At(deadline))
+        self.lock_until(Until::at(deadline))
     }
 
     /// Returns the lock's name.
@@ -75,13 +75,13 @@ impl ReentrantMutex {
     }
 
     fn lock_until(&self, until: Until) -> Result<Option<ReentrantMutexGuard>> {
-        let held = match acquire(&self.shared, &self.name, until)? {
-            None => return Ok(None),
-            Some(Granted::Again(held)) => {
+        let held = match acquire(&self.shared, &self.name, &until, None)? {
+            Acquired::Taken(_) => return Ok(None),
+            Acquired::Again(held) => {
                 held.check()?;
                 held
             }
-            Some(Granted::New(held)) => {
+            Acquired::New(held) => {
                 let held = Arc::new(held);
                 held.row.share(&held);
                 held

@@ -15,6 +15,9 @@ use crate::error::Error;
 /// `database_lock_token` has at most 64 rows, whatever the number of locks: counters
 /// that the fencing tokens are drawn from. They outlive the rows of the locks, and must
 /// not be deleted or set back.
+///
+/// `database_lock_job` has a row for each [`Job`](crate::mysql::Job) that was ever begun. Locks alone
+/// do not need it.
 pub const CREATE_TABLE: &str = "\
 CREATE TABLE IF NOT EXISTS `database_lock` (
   `id` BIGINT NOT NULL AUTO_INCREMENT,
@@ -30,6 +33,13 @@ CREATE TABLE IF NOT EXISTS `database_lock_token` (
   `slot` TINYINT UNSIGNED NOT NULL,
   `token` BIGINT NOT NULL,
   PRIMARY KEY (`slot`)
+) ENGINE = InnoDB;
+CREATE TABLE IF NOT EXISTS `database_lock_job` (
+  `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  `journal` MEDIUMTEXT CHARACTER SET utf8mb4 NOT NULL,
+  `version` INT NOT NULL,
+  `changed` DATETIME(6) NOT NULL,
+  PRIMARY KEY (`lock`)
 ) ENGINE = InnoDB";
 
 /// The statement that makes a table of the plain form suit these locks as well.
@@ -51,7 +61,14 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock'";
 
 const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('database_lock', 'database_lock_token')";
+WHERE TABLE_SCHEMA = DATABASE() \
+AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
+
+/// The names of jobs, if there is a table for them.
+const JOB_NAMES: &str = "\
+SELECT LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
+COALESCE(CHARACTER_MAXIMUM_LENGTH, 0) FROM information_schema.COLUMNS \
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock_job' AND COLUMN_NAME = 'lock'";
 
 /// Whether a commit survives a failure of the server, and whether other servers have it too; and
 /// how long a packet of statements may be.
@@ -67,7 +84,7 @@ const PACKET: u64 = 128 * 1024;
 const KEYS: &str = "\
 SELECT LOWER(TABLE_NAME), GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) \
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
-AND TABLE_NAME IN ('database_lock', 'database_lock_token') \
+AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job') \
 AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
 
 /// What the database has under the names of the tables.
@@ -133,8 +150,16 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     }
     let columns: Vec<Column> = conn.query(COLUMNS)?;
     let keys: Vec<(String, String)> = conn.query(KEYS)?;
-    Ok(verdict(&engines, &columns, &keys))
+    let found = verdict(&engines, &columns, &keys);
+    let job_names: Option<Text> = conn.query_first(JOB_NAMES)?;
+    Ok(match job_names {
+        Some(names) if found == Schema::Good => verdict_on_jobs(&names, &keys),
+        _ => found,
+    })
 }
+
+/// Type, collation, length in characters.
+type Text = (String, String, u64);
 
 /// Name, type, collation, length in characters, fractional digits, what else there is to say.
 type Column = (String, String, String, u64, u64, String);
@@ -154,11 +179,7 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
     let Some((_, data_type, collation, length, ..)) = column("lock") else {
         return Schema::Wrong("database_lock has no column `lock`: it is some other table");
     };
-    // Otherwise names that differ in case, in characters that the column does not have, or
-    // after its end would be one row and two locks.
-    let text = ["varchar", "char"].contains(&&**data_type);
-    let text = text && collation.starts_with("utf8mb4_") && collation.ends_with("_bin");
-    if !text && data_type != "varbinary" || *length < LONGEST_NAME {
+    if !tells_names_apart(data_type, collation, *length) {
         return Schema::Wrong(
             "`lock` must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in ALTER_TABLE",
         );
@@ -177,11 +198,7 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
     if !column("id").is_some_and(|id| id.5.contains("auto_increment")) {
         return Schema::Wrong("`id` must be AUTO_INCREMENT, as in CREATE_TABLE");
     }
-    let is_unique = |table: &str, column: &str| {
-        let mut keys = keys.iter();
-        keys.any(|(name, columns)| name == table && columns == column)
-    };
-    if !is_unique("database_lock", "lock") {
+    if !is_unique(keys, "database_lock", "lock") {
         return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
     }
     let admits_all = |(table, columns): &(String, String)| {
@@ -193,10 +210,10 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
             "database_lock has one more unique key, so free locks seem taken: drop it",
         );
     }
-    if engines.len() < 2 {
+    if !engines.iter().any(|table| table.0 == "database_lock_token") {
         return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
     }
-    if !is_unique("database_lock_token", "slot") {
+    if !is_unique(keys, "database_lock_token", "slot") {
         return Schema::Wrong(
             "`slot` of database_lock_token has no unique key of its own, so tokens repeat: add it",
         );
@@ -206,4 +223,33 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
         return Schema::Wrong("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB");
     }
     Schema::Good
+}
+
+/// Whether the table of the jobs, which is there, has a row for each name.
+fn verdict_on_jobs((data_type, collation, length): &Text, keys: &[(String, String)]) -> Schema {
+    if !tells_names_apart(data_type, collation, *length) {
+        return Schema::Wrong(
+            "`lock` of database_lock_job must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in CREATE_TABLE",
+        );
+    }
+    if !is_unique(keys, "database_lock_job", "lock") {
+        return Schema::Wrong(
+            "`lock` of database_lock_job has no unique key of its own, so jobs repeat: add it",
+        );
+    }
+    Schema::Good
+}
+
+/// Otherwise names that differ in case, in characters that the column does not have, or after its
+/// end would be one row and two locks.
+fn tells_names_apart(data_type: &str, collation: &str, length: u64) -> bool {
+    let is_text = ["varchar", "char"].contains(&data_type)
+        && collation.starts_with("utf8mb4_")
+        && collation.ends_with("_bin");
+    (is_text || data_type == "varbinary") && LONGEST_NAME <= length
+}
+
+fn is_unique(keys: &[(String, String)], table: &str, column: &str) -> bool {
+    let mut keys = keys.iter();
+    keys.any(|(name, columns)| name == table && columns == column)
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Error, Result, from_row_opt};
 
+use crate::owner::Owner;
+
 /// How many counters the tokens of all locks share.
 ///
 /// There are several, so that commits of different locks need not wait for each other. The
@@ -79,7 +81,7 @@ pub(super) struct Destination {
 }
 
 /// The state of a lock's row.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum RowState {
     /// There is no row.
     Free,
@@ -87,8 +89,16 @@ pub(super) enum RowState {
     Expired,
     /// An earlier statement of this acquisition has taken the lock after all.
     Own,
-    /// Somebody has the lock; a program that uses the plain form has no lease.
-    Taken { left: Option<Duration> },
+    /// Somebody has the lock.
+    Taken(Holder),
+}
+
+/// Who has a lock.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Holder {
+    /// How long its lease lasts; a program that uses the plain form has none.
+    pub(super) left: Option<Duration>,
+    pub(super) owner: Owner,
 }
 
 /// Returns whether a connection of a pool answers to what it is asked.
@@ -210,19 +220,22 @@ fn in_doubt(message: &str) -> Error {
 /// Returns the state of the lock's row.
 pub(super) fn look(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
     let sql = format!(
-        "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`), `owner` <=> {} \
-         FROM `database_lock` WHERE `lock` = {}",
+        "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), `lease_end`), `owner` <=> {}, \
+         CAST(`description` AS BINARY) FROM `database_lock` WHERE `lock` = {}",
         text(key.owner),
         text(key.name),
     );
-    Ok(match conn.query_first::<(Option<i64>, bool), _>(sql)? {
-        None => RowState::Free,
-        Some((None, _)) => RowState::Taken { left: None },
-        Some((Some(left), _)) if left < 0 => RowState::Expired,
-        Some((_, true)) => RowState::Own,
-        Some((Some(left), false)) => RowState::Taken {
-            left: Some(Duration::from_micros(left.unsigned_abs())),
-        },
+    type Found = (Option<i64>, bool, Option<Vec<u8>>);
+    let Some((left, is_own, owner)) = conn.query_first::<Found, _>(sql)? else {
+        return Ok(RowState::Free);
+    };
+    Ok(match left {
+        Some(left) if left < 0 => RowState::Expired,
+        Some(_) if is_own => RowState::Own,
+        left => RowState::Taken(Holder {
+            left: left.map(|left| Duration::from_micros(left.unsigned_abs())),
+            owner: Owner::parse(&owner.unwrap_or_default()),
+        }),
     })
 }
 
@@ -339,7 +352,7 @@ fn lease_end(lease: Duration) -> String {
 }
 
 /// Returns text as a literal.
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     let mut literal = String::with_capacity(2 * text.len() + 12);
     literal.push_str("_utf8mb4 X'");
     for byte in text.bytes() {

@@ -1,0 +1,360 @@
+//! Carries a run out; [`Once`] decides, as for the jobs on ZooKeeper.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::mysql::{Conn, Result as SqlResult};
+use crossbeam_channel::bounded;
+use log::warn;
+use parking_lot::Mutex;
+
+use super::run::Run;
+use crate::error::{Error, LostReason, Result};
+use crate::guard::GuardState;
+use crate::job::RunRecord;
+use crate::mysql::acquire::{Acquired, Until, acquire};
+use crate::mysql::held::{Held, OwnRow};
+use crate::mysql::journals::{self, Found, Written};
+use crate::mysql::lease::RowLease;
+use crate::mysql::shared_client::SharedClient;
+use crate::mysql::statement::{self, Key, RowState};
+use crate::mysql::statement_error::{ErrorClass, StatementError};
+use crate::owner::Owner;
+use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
+use crate::recipe::journal::Outcome as Ending;
+use crate::time::clock::Moment;
+use crate::time::limit::{Limit, LimitReached};
+
+/// What the caller wanted, for errors.
+const WHAT: &str = "run the job";
+
+/// The pause before what failed is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// One run of a job, and the way to it.
+pub(super) struct JobDriver<'a> {
+    client: &'a SharedClient,
+    name: &'a Arc<str>,
+    once: Once,
+    until: Until,
+    /// Until when answers are waited for.
+    limit: Limit,
+    note: Option<String>,
+    held: Option<Held>,
+    /// Of the lock that was held last.
+    lease: Option<Arc<RowLease>>,
+    /// Who had the lock when we gave up.
+    holder: Option<Owner>,
+    has_run: bool,
+}
+
+/// Has a panic written down as the end of the run.
+struct IfPanicking<'a> {
+    row: &'a OwnRow,
+    journal: Option<Vec<u8>>,
+}
+
+impl<'a> JobDriver<'a> {
+    pub(super) fn new(
+        client: &'a SharedClient,
+        name: &'a Arc<str>,
+        wish: Wish,
+        waits: bool,
+        limit: Limit,
+        note: Option<String>,
+    ) -> Self {
+        let (until, limit) = match waits {
+            true => (Until::Limit(limit.clone()), limit),
+            false => {
+                let answered = Instant::now() + client.database.answer_limit();
+                (Until::Now, limit.until(Some(answered)))
+            }
+        };
+        Self {
+            client,
+            name,
+            once: Once::new(wish),
+            until,
+            limit,
+            note,
+            held: None,
+            lease: None,
+            holder: None,
+            has_run: false,
+        }
+    }
+
+    /// Goes on until the work is to be done; returns how it ended otherwise.
+    pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
+        if self.client.database.is_inherited() {
+            return Err(Error::Closed);
+        }
+        loop {
+            let event = match self.once.action() {
+                Action::Run => return Ok(None),
+                Action::Finish(outcome) => return Ok(Some(outcome)),
+                action => self.step(action)?,
+            };
+            self.once.handle(event);
+        }
+    }
+
+    /// Does the work. A panic is written down as a failure.
+    pub(super) fn run<T, E>(
+        &mut self,
+        run: impl FnOnce(&Run) -> Result<T, E>,
+    ) -> Result<Result<T, E>> {
+        let (Some(held), Some((this, before))) = (&self.held, self.once.run()) else {
+            return Err(self.lost());
+        };
+        // Whoever knows that its lock is lost begins nothing; the attempt counts.
+        held.check()?;
+        let mut panics = IfPanicking {
+            row: &held.row,
+            journal: self.once.panicked(),
+        };
+        let this = Run {
+            held: Held {
+                lease: held.lease.clone(),
+                row: held.row.clone(),
+            },
+            slot: this.slot.clone(),
+            attempt: this.attempt,
+            retry_of: before.cloned().map(RunRecord::new),
+            message: Mutex::default(),
+        };
+        let done = run(&this);
+        panics.journal = None;
+        let ending = match done {
+            Ok(_) => Ending::Done,
+            Err(_) => Ending::Failed,
+        };
+        let message = this.message.lock().take();
+        drop(panics);
+        drop(this);
+        self.once.handle(Event::Ran(ending, message));
+        Ok(done)
+    }
+
+    /// Lets go, with the end of the run written down.
+    pub(super) fn end(&mut self) -> Result<()> {
+        // The database decides whether the run held to its end, as long as the row may be there.
+        let lease = self.client.database.lease();
+        self.limit = Limit::after(lease);
+        self.has_run = true;
+        loop {
+            let event = match self.once.action() {
+                Action::End(journal) => self.write_end(journal),
+                Action::Read => self.confirm()?,
+                Action::Finish(Outcome::Recorded) => return Ok(()),
+                Action::Finish(Outcome::Unconfirmed) => {
+                    return Err(Error::Unconfirmed { limit: lease });
+                }
+                _ => return Err(self.lost()),
+            };
+            self.once.handle(event);
+        }
+    }
+
+    /// Who had the lock when the caller gave up, if the database has said so.
+    pub(super) fn holder(&mut self) -> Result<Option<Owner>> {
+        // A thread of this client, which has not asked the database.
+        if self.holder.is_none() && matches!(self.until, Until::Now) {
+            let key = self.name.clone();
+            let look = move |conn: &mut Conn| {
+                let (name, owner) = (&*key, "");
+                statement::look(conn, Key { name, owner })
+            };
+            if let Some(RowState::Taken(holder)) = self.ask(look)? {
+                self.holder = Some(holder.owner);
+            }
+        }
+        Ok(self.holder.take())
+    }
+
+    fn step(&mut self, action: Action) -> Result<Event> {
+        match action {
+            Action::Read => Ok(match self.read()? {
+                Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
+                Some(None) => Event::NoNode,
+                None => Event::Cancel,
+            }),
+            Action::Line => self.line(),
+            Action::Write(journal, version) => self.write(journal, version),
+            // `begin` does not come here with these.
+            Action::Run | Action::End(_) | Action::Finish(_) => Ok(Event::Cancel),
+        }
+    }
+
+    fn read(&self) -> Result<Option<Option<Found>>> {
+        self.ask_with_key(journals::read)
+    }
+
+    fn line(&mut self) -> Result<Event> {
+        self.held = None;
+        match acquire(self.client, self.name, &self.until, self.note.as_deref())? {
+            Acquired::New(held) => {
+                let token = held.lease.token;
+                self.lease = Some(held.lease.clone());
+                self.held = Some(held);
+                Ok(match self.ask_with_key(journals::create)? {
+                    Some(()) => Event::Granted(token),
+                    None => Event::Cancel,
+                })
+            }
+            Acquired::Again(_) => Err(Error::WouldDeadlock {
+                path: self.name.to_string(),
+            }),
+            Acquired::Taken(holder) => {
+                self.holder = holder;
+                Ok(match self.until {
+                    Until::Now => Event::Taken,
+                    Until::Limit(_) => Event::Cancel,
+                })
+            }
+        }
+    }
+
+    /// Writes if our row is still there.
+    fn write(&self, journal: Vec<u8>, version: i32) -> Result<Event> {
+        // Answers that had come were taken all the same; but a run is not to begin now.
+        if self.limit.is_over() {
+            return Ok(Event::Cancel);
+        }
+        let write =
+            move |conn: &mut Conn, key: Key<'_>| journals::write(conn, key, &journal, version);
+        match self.ask_with_key(write)? {
+            Some(Written::Yes) => Ok(Event::Written),
+            Some(Written::BadVersion) => Ok(Event::BadVersion),
+            Some(Written::Gone) if self.was_in_time() => Err(self.lost()),
+            Some(Written::Gone) => Ok(Event::Lost),
+            None => Ok(Event::Cancel),
+        }
+    }
+
+    fn write_end(&mut self, journal: Vec<u8>) -> Event {
+        let Some(held) = self.held.take() else {
+            return Event::Gone;
+        };
+        held.row.set_journal(journal);
+        let Some(answer) = held.row.release() else {
+            return Event::Gone;
+        };
+        match self.limit.wait_any(&[&answer]) {
+            Ok(_) if answer.try_recv() == Ok(true) => Event::Recorded,
+            Ok(_) => Event::Gone,
+            Err(LimitReached) => Event::Cancel,
+        }
+    }
+
+    /// Reads, after our row went, or nobody knows whether it did, what is written.
+    fn confirm(&self) -> Result<Event> {
+        Ok(match self.read()? {
+            // A statement that got no answer may still be on its way.
+            Some(Some(found)) if found.is_ours => Event::Cancel,
+            Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
+            Some(None) => Event::NoNode,
+            None => Event::Cancel,
+        })
+    }
+
+    /// Whether the lease had not ended when the row was found to be gone.
+    fn was_in_time(&self) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| lease.state(Moment::now()) != GuardState::Lost)
+    }
+
+    fn lost(&self) -> Error {
+        let why = match &self.lease {
+            Some(lease) if !self.was_in_time() => lease.why_lost(),
+            _ => LostReason::Evicted,
+        };
+        Error::Lost {
+            path: self.name.to_string(),
+            why,
+        }
+    }
+
+    /// As [`ask`](Self::ask), with what names our row.
+    fn ask_with_key<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut Conn, Key<'_>) -> SqlResult<T> + Clone + Send + 'static,
+    ) -> Result<Option<T>> {
+        let (name, lease) = (self.name.clone(), self.lease.clone());
+        self.ask(move |conn| {
+            let owner = lease.as_ref().map_or("", |lease| &*lease.owner);
+            work(conn, Key { name: &name, owner })
+        })
+    }
+
+    /// Asks the database, again and again while it does not answer; `None` if the call ended first.
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut Conn) -> SqlResult<T> + Clone + Send + 'static,
+    ) -> Result<Option<T>> {
+        let database = &self.client.database;
+        let (begun, mut failed) = (Instant::now(), None);
+        loop {
+            let (to, answer) = bounded(1);
+            let again = work.clone();
+            database.submit(move |connection| {
+                let _ = to.send(connection.run(again));
+            });
+            match self.limit.wait_any(&[&answer, database.closed()]) {
+                Ok(0) => {}
+                Ok(_) => return Err(Error::Closed),
+                Err(LimitReached) => return self.gave_up(failed),
+            }
+            match answer.try_recv() {
+                Ok(Ok(answer)) => return Ok(Some(answer)),
+                Ok(Err(error)) if may_pass(&error, begun, database.timings.connect_timeout) => {
+                    if failed.is_none() {
+                        warn!(
+                            "cannot ask for the job {}, trying again: {error}",
+                            self.name
+                        );
+                    }
+                    failed = Some(error);
+                }
+                Ok(Err(error)) => return Err(error.into_error(WHAT)),
+                // The driver panicked.
+                Err(_) => {}
+            }
+            match self.limit.wait_any_for(Some(PAUSE), &[database.closed()]) {
+                Ok(None) => {}
+                Ok(Some(_)) => return Err(Error::Closed),
+                Err(LimitReached) => return self.gave_up(failed),
+            }
+        }
+    }
+
+    /// Says why there was no answer, unless the caller did not want one any more.
+    fn gave_up<T>(&self, failed: Option<StatementError>) -> Result<Option<T>> {
+        let deadline = self.limit.deadline();
+        let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+        match failed.or_else(|| is_late.then(StatementError::no_answer)) {
+            Some(error) if !self.has_run => Err(error.into_error(WHAT)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Drop for IfPanicking<'_> {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take()
+            && thread::panicking()
+        {
+            self.row.set_journal(journal);
+        }
+    }
+}
+
+/// Whether what failed like this may succeed later.
+fn may_pass(error: &StatementError, begun: Instant, patience: Duration) -> bool {
+    match error.class {
+        // The next primary may be on its way.
+        ErrorClass::ReadOnly => begun.elapsed() < patience,
+        class => class.is_transient(),
+    }
+}

@@ -1,0 +1,256 @@
+//! A job that is run once, by whichever machine is up.
+
+mod driver;
+mod run;
+
+use std::fmt;
+use std::result;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::warn;
+
+use self::driver::JobDriver;
+pub use self::run::Run;
+use crate::error::{Error, Result};
+use crate::job::{JobOptions, Once, RunRecord, due_every, due_for};
+use crate::mysql::description::description;
+use crate::mysql::journals;
+use crate::mysql::shared_client::SharedClient;
+use crate::mysql::statement::Key;
+use crate::owner::Owner;
+use crate::recipe::job::{Due, Outcome as Ended, Wish};
+use crate::recipe::journal::{Journal, PastRun};
+
+/// What the caller wanted, for errors.
+const WHAT: &str = "read the job";
+
+/// Something that is to be run once: a nightly report, an import a day, a migration.
+///
+/// Made by [`Client::job`](crate::mysql::Client::job). As a [`zklock::Job`](crate::Job), with the
+/// same promises and options: what has been run is written into the table `database_lock_job` by
+/// the statement that ends the lock. So either a run has held the lock to its end and its slot is
+/// done, or the slot is not done, and the next machine that waits or comes runs it. All times are
+/// the database's.
+///
+/// Unlike there, a database has no queue: who waits has no place, and
+/// [`JobOptions::on_wait`] is not called. [`Once::Running`] tells who the
+/// holder says it is.
+///
+/// # Example
+///
+/// ```no_run
+/// use zklock::Once;
+/// use zklock::mysql::Client;
+///
+/// # fn report(_: i64) -> Result<u32, std::io::Error> { Ok(42) }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect("mysql://app:secret@db:3306/app")?;
+/// let job = client.job("nightly-report")?;
+/// match job.once("2026-11-22", |run| report(run.fencing_token().get()))? {
+///     Once::Done(rows) => println!("{rows} rows"),
+///     Once::DoneBefore(record) => println!("nothing to do: {record}"),
+///     Once::Failed(error) => return Err(error.into()),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Job {
+    shared: Arc<SharedClient>,
+    name: Arc<str>,
+}
+
+impl Job {
+    pub(super) fn new(shared: Arc<SharedClient>, name: Arc<str>) -> Self {
+        Self { shared, name }
+    }
+
+    /// Runs the job for this slot, unless this slot or one above it is done; see
+    /// [`zklock::Job::once`](crate::Job::once).
+    ///
+    /// Blocks for one round trip if the slot is done. Otherwise it waits while another client runs
+    /// the job, also while there is no connection to the database. When `run` has returned, it blocks
+    /// until the end is written down: for one round trip, and for a lease at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
+    /// control characters. After `run` it fails with [`Error::Lost`] if the lock was lost before the
+    /// end, and with [`Error::Unconfirmed`] if it could not be learned whether the end was written
+    /// down; the next call learns it. Otherwise as [`Mutex::lock`](crate::mysql::Mutex::lock).
+    pub fn once<T, E>(
+        &self,
+        slot: &str,
+        run: impl FnOnce(&Run) -> result::Result<T, E>,
+    ) -> Result<Once<T, E, Owner>> {
+        self.once_with(slot, JobOptions::new(), run)
+    }
+
+    /// As [`once`](Self::once), as the `options` say.
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and nobody was seen
+    /// who runs the job.
+    pub fn once_with<T, E>(
+        &self,
+        slot: &str,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run) -> result::Result<T, E>,
+    ) -> Result<Once<T, E, Owner>> {
+        self.run(due_for(slot)?, options, run)
+    }
+
+    /// Runs the job unless the last finished run began less than `every` ago, by the database's
+    /// clock; see [`zklock::Job::at_most_every`](crate::Job::at_most_every).
+    ///
+    /// Blocks as [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// As [`once`](Self::once).
+    pub fn at_most_every<T, E>(
+        &self,
+        every: Duration,
+        run: impl FnOnce(&Run) -> result::Result<T, E>,
+    ) -> Result<Once<T, E, Owner>> {
+        self.at_most_every_with(every, JobOptions::new(), run)
+    }
+
+    /// As [`at_most_every`](Self::at_most_every), as the `options` say.
+    ///
+    /// # Errors
+    ///
+    /// As [`once_with`](Self::once_with).
+    pub fn at_most_every_with<T, E>(
+        &self,
+        every: Duration,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run) -> result::Result<T, E>,
+    ) -> Result<Once<T, E, Owner>> {
+        self.run(due_every(every), options, run)
+    }
+
+    /// Returns the last run that finished; `None` if none has.
+    ///
+    /// Blocks for one round trip, five seconds at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database does, or does not answer in time.
+    pub fn last(&self) -> Result<Option<RunRecord>> {
+        Ok(self.journal()?.done.map(RunRecord::new))
+    }
+
+    /// Returns the last run that failed, or that has begun and whose lock is free; `None` if there
+    /// is none.
+    ///
+    /// Blocks for three round trips, five seconds each at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn last_failure(&self) -> Result<Option<RunRecord>> {
+        let Journal {
+            failed, running, ..
+        } = self.journal()?;
+        let gone = match running {
+            // It may have ended since it was read.
+            Some(run) if !self.runs(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
+                Some(run)
+            }
+            _ => None,
+        };
+        Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the job's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run<T, E>(
+        &self,
+        due: Due,
+        options: JobOptions<'_>,
+        run: impl FnOnce(&Run) -> result::Result<T, E>,
+    ) -> Result<Once<T, E, Owner>> {
+        let (limit, note) = options.lock.limit_and_note();
+        let wish = Wish {
+            due,
+            attempts: options.attempts,
+            owner: description(note.as_deref()),
+        };
+        let mut driver = JobDriver::new(&self.shared, &self.name, wish, options.waits, limit, note);
+        if let Some(ended) = driver.begin()? {
+            return self.not_run(ended, &mut driver);
+        }
+        match driver.run(run)? {
+            Ok(value) => driver.end().map(|()| Once::Done(value)),
+            Err(error) => {
+                if let Err(second) = driver.end() {
+                    warn!("the failure of {} is not written down: {second}", self.name);
+                }
+                Ok(Once::Failed(error))
+            }
+        }
+    }
+
+    fn not_run<T, E>(&self, ended: Ended, driver: &mut JobDriver<'_>) -> Result<Once<T, E, Owner>> {
+        match ended {
+            Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
+            Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
+            Ended::Unmarked => Err(Error::Database {
+                what: "run the job",
+                message: format!(
+                    "the journal of {} in database_lock_job cannot be read",
+                    self.name
+                ),
+            }),
+            _ => driver
+                .holder()?
+                .map(Once::Running)
+                .ok_or_else(|| Error::GaveUp {
+                    path: self.name.to_string(),
+                }),
+        }
+    }
+
+    fn journal(&self) -> Result<Journal> {
+        let database = &self.shared.database;
+        let deadline = Instant::now() + database.answer_limit();
+        let name = self.name.clone();
+        let found = database.ask(deadline, WHAT, move |connection| {
+            let (name, owner) = (&*name, "");
+            connection.run(|conn| journals::read(conn, Key { name, owner }))
+        })?;
+        let Some(found) = found else {
+            return Ok(Journal::default());
+        };
+        Journal::parse(&found.journal, found.changed).ok_or_else(|| Error::Database {
+            what: WHAT,
+            message: format!(
+                "the journal of {} in database_lock_job cannot be read",
+                self.name
+            ),
+        })
+    }
+
+    /// Whether this run still has the lock.
+    fn runs(&self, run: &PastRun) -> Result<bool> {
+        let database = &self.shared.database;
+        let deadline = Instant::now() + database.answer_limit();
+        let (name, token) = (self.name.clone(), run.token);
+        database.ask(deadline, WHAT, move |connection| {
+            connection.run(|conn| journals::is_held(conn, &name, token))
+        })
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.describe("Job", Some(&self.name), f)
+    }
+}

@@ -1,0 +1,129 @@
+//! The table of jobs: what each statement does, and why it is safe.
+//!
+//! A job's journal is a row of its own, because the row of a lock goes with the lock. A journal is
+//! written in the same statement that looks at the row of the lock, or ends its lease. One
+//! statement is undone as a whole or not at all, also by a node of Galera.
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Result};
+
+use crate::mysql::statement::{Key, text};
+use crate::recipe::journal::Journal;
+
+/// What a database has of a job.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) journal: Vec<u8>,
+    pub(super) version: i32,
+    /// When it was written, in milliseconds since 1970 by the database's clock.
+    pub(super) changed: i64,
+    /// The row of the lock is still that of the acquisition that asks.
+    pub(super) is_ours: bool,
+}
+
+/// What came of writing a journal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Written {
+    Yes,
+    /// The journal has another version.
+    BadVersion,
+    /// The lock is not ours any more.
+    Gone,
+}
+
+/// Reads what there is of a job; `None` if it was never begun.
+pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
+    let sql = format!(
+        "SELECT CAST(`journal` AS BINARY), `version`, \
+         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', `changed`) DIV 1000, \
+         EXISTS (SELECT 1 FROM `database_lock` WHERE `lock` = {name} AND `owner` = {owner}) \
+         FROM `database_lock_job` WHERE `lock` = {name}",
+        name = text(key.name),
+        owner = text(key.owner),
+    );
+    let found = conn.query_first::<(Vec<u8>, i32, i64, bool), _>(sql)?;
+    Ok(found.map(|(journal, version, changed, is_ours)| Found {
+        journal,
+        version,
+        changed,
+        is_ours,
+    }))
+}
+
+/// Makes the journal of a job that was never begun.
+pub(super) fn create(conn: &mut Conn, key: Key<'_>) -> Result<()> {
+    conn.query_drop(format!(
+        "INSERT INTO `database_lock_job` (`lock`, `journal`, `version`, `changed`) \
+         VALUES ({}, {}, 0, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `lock` = `lock`",
+        text(key.name),
+        literal(Journal::EMPTY),
+    ))
+}
+
+/// Writes the journal if it has this version and our row is there, with a lease that has not ended.
+pub(super) fn write(
+    conn: &mut Conn,
+    key: Key<'_>,
+    journal: &[u8],
+    version: i32,
+) -> Result<Written> {
+    // The row of the lock is written too, as it is, so that it is locked first and for writing.
+    conn.query_drop(format!(
+        "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
+         SET `l`.`lease_end` = `l`.`lease_end`, {} \
+         WHERE {} AND `l`.`lease_end` > UTC_TIMESTAMP(6) AND `j`.`version` = {version}",
+        set(journal),
+        ours(key),
+    ))?;
+    if conn.affected_rows() > 0 {
+        return Ok(Written::Yes);
+    }
+    Ok(match read(conn, key)? {
+        Some(found) if found.is_ours && found.version != version => Written::BadVersion,
+        _ => Written::Gone,
+    })
+}
+
+/// Ends the lease of our row and writes the journal; returns whether the row was ours.
+///
+/// From then on everybody may take the row, which is deleted next.
+pub(super) fn end(conn: &mut Conn, key: Key<'_>, journal: &[u8]) -> Result<bool> {
+    conn.query_drop(format!(
+        "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
+         SET `l`.`lease_end` = '2000-01-01', {} WHERE {}",
+        set(journal),
+        ours(key),
+    ))?;
+    Ok(conn.affected_rows() > 0)
+}
+
+/// Returns whether the acquisition with this token still has the lock.
+pub(super) fn is_held(conn: &mut Conn, name: &str, token: i64) -> Result<bool> {
+    let sql = format!(
+        "SELECT 1 FROM `database_lock` WHERE `lock` = {} AND `token` = {token} \
+         AND `lease_end` > UTC_TIMESTAMP(6)",
+        text(name),
+    );
+    Ok(conn.query_first::<u8, _>(sql)?.is_some())
+}
+
+fn set(journal: &[u8]) -> String {
+    format!(
+        "`j`.`journal` = {}, `j`.`version` = `j`.`version` + 1, \
+         `j`.`changed` = UTC_TIMESTAMP(6)",
+        literal(journal),
+    )
+}
+
+fn ours(key: Key<'_>) -> String {
+    format!(
+        "`l`.`lock` = {name} AND `l`.`owner` = {} AND `j`.`lock` = {name}",
+        text(key.owner),
+        name = text(key.name),
+    )
+}
+
+/// Returns a journal, which is JSON, as a literal.
+fn literal(journal: &[u8]) -> String {
+    text(&String::from_utf8_lossy(journal))
+}
