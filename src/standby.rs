@@ -188,7 +188,8 @@ impl Standby {
                 pause = FIRST_PAUSE;
                 continue;
             }
-            if limit.wait_any_for(Some(pause), &[]).is_err() {
+            let mut caller = self.locks.session.caller();
+            if caller.rest(pause, &limit).is_err() {
                 return Ok(());
             }
             pause = LONGEST_PAUSE.min(pause * 2);

@@ -72,7 +72,7 @@ impl RawGuard {
                     log::warn!(
                         "the holder of {dir} with the token {token} went without releasing it"
                     );
-                    match pause(tracking.delay, limit) {
+                    match self.session().caller().rest(tracking.delay, limit) {
                         Ok(()) => Event::Paused,
                         Err(LimitReached) => Event::Cancel,
                     }
@@ -124,11 +124,4 @@ impl RawGuard {
             Err(error) => error.or(dir, Event::Cancel),
         }
     }
-}
-
-fn pause(delay: Duration, limit: &Limit) -> std::result::Result<(), LimitReached> {
-    if delay.is_zero() {
-        return Ok(());
-    }
-    limit.wait_any_for(Some(delay), &[]).map(|_| ())
 }

@@ -9,7 +9,8 @@ use super::silence::Silence;
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::system::channel::Receiver;
-use crate::time::limit::{Limit, LimitReached};
+use crate::system::clock;
+use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::gather::gather;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
@@ -252,6 +253,25 @@ impl Caller {
         self.transport.attend();
         if limit.wait_any_for(Some(time), &[&changes])?.is_some() {
             let _ = changes.try_recv();
+        }
+        Ok(())
+    }
+
+    /// Waits for `time`, unless the client ends.
+    pub(crate) fn rest(
+        &mut self,
+        time: Duration,
+        limit: &Limit,
+    ) -> std::result::Result<(), LimitReached> {
+        let until = from_now(time);
+        // Whoever subscribes first and then looks misses no change.
+        self.changes();
+        while !self.status.snapshot().is_over() {
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                break;
+            }
+            self.pause(left, limit)?;
         }
         Ok(())
     }

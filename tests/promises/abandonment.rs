@@ -7,8 +7,8 @@ use std::time::Duration;
 use zklock::{Client, Error, Mutex};
 
 use crate::support::raw::assert_nothing_left;
-use crate::support::{fresh_path, timed};
-use crate::transport::{Place, SOON, expire_owner, on_every_server};
+use crate::support::{aside, fresh_path, timed};
+use crate::transport::{Place, SOON, expire_owner, on_every_server, wait_for_queue};
 
 // Marks take transactions, which a handle does not have.
 on_every_server! {
@@ -17,6 +17,7 @@ on_every_server! {
     a_panic_in_the_critical_section_releases_the_mutex_and_is_told
     a_container_cannot_keep_the_mark
     a_successor_waits_after_a_death_and_not_after_a_release
+    a_close_ends_the_wait_of_a_successor
 }
 
 fn scene(place: Place) -> (Client, Client, String) {
@@ -92,4 +93,17 @@ fn a_successor_waits_after_a_death_and_not_after_a_release(place: Place) {
     let (guard, took) = timed(|| patient.lock().unwrap());
     assert!(DELAY <= took, "{took:?}");
     assert!(guard.abandoned().is_some());
+}
+
+fn a_close_ends_the_wait_of_a_successor(place: Place) {
+    let (dying, next, path) = scene(place);
+    let abandoned = tracked(&dying, &path).lock().unwrap();
+    expire_owner(place.shared(), abandoned.node());
+    let patient = next.mutex(&path).unwrap();
+    let patient = patient.successor_delay(Duration::from_secs(3600));
+    let waits = aside(move || patient.lock().map(drop));
+    wait_for_queue(&dying, &path, 1);
+    next.close().unwrap();
+    let closed = waits.recv_timeout(SOON).expect("an end");
+    assert!(closed.is_err());
 }

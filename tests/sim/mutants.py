@@ -457,9 +457,9 @@ MUTANTS = [
         "job-same-slot-again",
         "a slot is due until one above it is done",
         "src/recipe/job.rs",
-        "*slot <= done.slot,",
-        "*slot < done.slot,",
-        "*slot < done.slot || !{mutant} && *slot == done.slot,",
+        "is_some_and(|done| slot <= done)",
+        "is_some_and(|done| slot < done)",
+        "is_some_and(|done| slot < done || !{mutant} && slot == done)",
     ),
     (
         "job-counts-nothing",
@@ -527,6 +527,49 @@ MUTANTS = [
         "            true => Session::query_limit(),\n"
         "            false => self.request.limit.clone(),\n"
         "        }};\n",
+    ),
+    # Standby: the seeds that are 3 beyond a multiple of 16.
+    (
+        "standby-deaf-in-its-pause",
+        "the pause between two terms does not hear of a client that is closed",
+        "src/standby.rs",
+        "            if caller.rest(pause, &limit).is_err() {",
+        "            drop(caller);\n            if limit.wait_any_for(Some(pause), &[]).is_err() {",
+        "            if {mutant} && limit.wait_any_for(Some(pause), &[]).is_err() {{\n"
+        "                return Ok(());\n            }}\n"
+        "            if !{mutant} && caller.rest(pause, &limit).is_err() {{",
+    ),
+    (
+        "standby-gives-up",
+        "who was deleted from the line gives up",
+        "src/standby.rs",
+        "                Err(Error::Evicted { node }) => {\n",
+        "                Err(Error::Evicted { node }) if node.is_empty() => {\n",
+        "                Err(Error::Evicted {{ node }}) if !{mutant} => {{\n",
+    ),
+    (
+        "standby-ends-early",
+        "the second term ends the call",
+        "src/standby.rs",
+        "            if done.is_break() || limit.is_over() {",
+        "            if done.is_break() || limit.is_over() || number == 2 {",
+        "            if done.is_break() || limit.is_over() || {mutant} && number == 2 {{",
+    ),
+    (
+        "standby-waits-past-its-cancel",
+        "a wait in the line is not cancelled",
+        "src/standby.rs",
+        "            if let Some(cancel) = cancel {\n",
+        "            if let Some(cancel) = cancel.filter(|_| false) {\n",
+        "            if let Some(cancel) = cancel.filter(|_| !{mutant}) {{\n",
+    ),
+    (
+        "standby-counts-from-zero",
+        "a term after the first one has its number",
+        "src/standby.rs",
+        "            number += 1;",
+        "            number = 1;",
+        "            number += 1;\n            if {mutant} {{\n                number = 1;\n            }}",
     ),
 ]
 

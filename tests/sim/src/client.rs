@@ -1,6 +1,8 @@
 //! A client process of a run: it takes locks as planned, and writes down what it sees.
 
 mod once;
+mod standby;
+mod views;
 
 use std::collections::HashMap;
 use std::mem;
@@ -232,6 +234,7 @@ impl Actor {
             Lock::Permit => self.permit(step),
             Lock::Several(one, other) => self.several([one, other], step),
             Lock::Once(once) => self.once(once, step),
+            Lock::Standby(terms) => self.standby(terms, step),
         }
     }
 

@@ -80,6 +80,8 @@ pub(crate) enum Lock {
     Permit,
     Several(u8, u8),
     Once(Once),
+    /// So many terms as the active one.
+    Standby(u8),
 }
 
 /// A job that is to be run once for a slot.
@@ -254,6 +256,7 @@ impl Step {
 impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         match seed % 16 {
+            3 => Self::standbys(seed),
             7 => Self::late(seed),
             11 => Self::jobs(seed),
             15 => Self::hard(seed),
@@ -385,6 +388,22 @@ impl Plan {
                     ],
                 );
                 step.panics_in_on_wait = false;
+            }
+        }
+        plan
+    }
+
+    /// Some stand by where others take the lock.
+    fn standbys(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x57b);
+        let mut plan = Self::mixed(seed);
+        let steps = plan
+            .clients
+            .iter_mut()
+            .flat_map(|client| &mut client.threads);
+        for step in steps.flatten() {
+            if rng.u8(..4) > 0 {
+                step.lock = Lock::Standby(rng.u8(1..4));
             }
         }
         plan

@@ -2,15 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use zklock::sim;
-use zklock::sim::channel::{self, Receiver};
-use zklock::{
-    Error, FencingToken, GuardEvent, GuardState, JobOptions, LockGuard, LostReason, Once, Result,
-    Run,
-};
+use zklock::sim::channel;
+use zklock::{Error, JobOptions, Once, Result, Run};
 
+use super::views::Running;
 use super::{Actor, ON_PURPOSE, ms, on_purpose, token_and_node};
 use crate::history::{Kind, What};
 use crate::jobs::{Call, JOB, Ran, Told, slot};
@@ -107,7 +104,7 @@ impl Actor {
             });
         };
         note(began, None);
-        let held = self.granted(op, Some(Ok(Some(Held(run)))), token_and_node);
+        let held = self.granted(op, Some(Ok(Some(Running(run)))), token_and_node);
         if let Some(held) = held {
             self.hold(op, step.hold, &held);
         }
@@ -134,55 +131,5 @@ impl Told {
             Err(Error::Unconfirmed { .. }) => Self::Unconfirmed,
             Err(error) => Self::Error(error.to_string()),
         }
-    }
-}
-
-/// A run is looked at as a guard is.
-#[derive(Debug)]
-struct Held<'a>(&'a Run<'a>);
-
-impl LockGuard for Held<'_> {
-    fn check(&self) -> Result<()> {
-        self.0.check()
-    }
-
-    fn verify(&self) -> Result<()> {
-        self.0.verify()
-    }
-
-    fn state(&self) -> GuardState {
-        self.0.state()
-    }
-
-    fn lost_reason(&self) -> Option<LostReason> {
-        self.0.lost_reason()
-    }
-
-    fn valid_for(&self) -> Duration {
-        self.0.valid_for()
-    }
-
-    fn events(&self) -> &Receiver<GuardEvent> {
-        self.0.events()
-    }
-
-    fn fencing_token(&self) -> Option<FencingToken> {
-        Some(self.0.fencing_token())
-    }
-
-    fn path(&self) -> &str {
-        self.0.path()
-    }
-
-    fn node(&self) -> &str {
-        self.0.node()
-    }
-
-    fn unlock(self) -> Result<()> {
-        Ok(())
-    }
-
-    fn unlock_boxed(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }
