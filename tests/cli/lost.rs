@@ -17,7 +17,7 @@ use crate::program::{
 };
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{eventually, fresh_path, run, timed};
 
 /// Short, so that the tests are, and long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
@@ -36,6 +36,7 @@ on_every_server! {
     a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside
     a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread
     a_killed_zklock_takes_no_credentials_from_a_pipe
+    a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is
     a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command
     what_left_the_group_keeps_the_lock_and_hears_signals
     a_connection_that_breaks_and_comes_back_costs_nothing
@@ -228,6 +229,50 @@ fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: 
     let next = next.end();
     assert_eq!(next.code, Some(0), "{}", next.err);
     assert!(log.is_still());
+    assert_eq!(log.words().last().unwrap(), "next");
+}
+
+/// What a process of another user was started with, nobody else may read.
+fn a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is(hosts: &str) {
+    if run(Command::new("id").arg("-u")).trim() != "0" {
+        return println!("only root can start a process as another user");
+    }
+    let (path, log) = (fresh_path("foreign"), Log::new());
+    let folder = log.file().parent().expect("a folder").to_owned();
+    let foreign = folder.join("foreign");
+    fs::copy("/bin/sleep", &foreign).expect("copying");
+    run(Command::new("chmod").arg("4755").arg(&foreign));
+    run(Command::new("chmod").arg("-R").arg("a+rwX").arg(&folder));
+    let script = format!(
+        "setsid {} 3600 & {}; wait",
+        foreign.display(),
+        log.write("$!")
+    );
+    let mut zklock = Command::new("setpriv");
+    zklock.args(["--reuid", "65534", "--clear-groups"]);
+    zklock
+        .arg(env!("CARGO_BIN_EXE_zklock"))
+        .env("ZKLOCK_HOSTS", hosts);
+    zklock
+        .args(format!("run {LONG} {path} -- sh -c").split(' '))
+        .arg(&script);
+    let mut zklock = Zklock::spawn(&mut zklock);
+    eventually("a process", || !log.words().is_empty());
+    let process = log.words().remove(0);
+    let name = || fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    eventually("it is the other user's", || name() == "foreign\n");
+    let next = Zklock::start(hosts, &format!("run {path}"), &log.write("next"));
+    await_queue(hosts, &path, 2);
+    zklock.kill();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(
+        log.words().len(),
+        1,
+        "the lock is free, and {process} goes on"
+    );
+    kill(&process);
+    let next = next.end();
+    assert_eq!(next.code, Some(0), "{}", next.err);
     assert_eq!(log.words().last().unwrap(), "next");
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -16,12 +17,19 @@ use crate::helper::{NODE, NODES};
 /// How many times to look for processes that start while others are being stopped.
 const ROUNDS: usize = 16;
 
+/// The kernel's PF_KTHREAD.
+const OF_KERNEL: i32 = 0x0020_0000;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ProcessStat {
     pub(crate) id: Pid,
     parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
     lives: bool,
+    /// A thread of the kernel, which nobody has started under a lock.
+    is_kernels: bool,
+    /// When it was started, in the kernel's ticks.
+    started: u64,
 }
 
 /// Returns the living descendants of this process without the `helpers` and their
@@ -58,13 +66,58 @@ pub(crate) fn kill_under(node: &str) {
 /// Whether no process of this group lives, nor one that was started under the lock with this
 /// node; `false` where the system does not tell.
 pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
-    let in_group = |process: &ProcessStat| process.lives && process.group == Some(group);
-    let is_gone = || all().is_some_and(|all| !all.iter().any(in_group)) && under(node).is_empty();
-    // A process that is started during the first look is found in the second.
-    is_gone() && is_gone()
+    let Some(me) = stat_of("self") else {
+        return false;
+    };
+    let is_gone = || {
+        let Some(all) = all() else { return false };
+        let mut others = all.iter().filter(|one| one.lives && one.id != me.id);
+        !others.any(|one| {
+            let may_be = || may_be_a_sibling(one, &me, &all);
+            one.group == Some(group) || is_under(one, node).unwrap_or_else(may_be)
+        })
+    };
+    // A process that is started during the first look is found in the second. Where the processes
+    // of other users are hidden, the first process is.
+    let gone = stat_of("1").is_some() && is_gone() && is_gone();
+    // All that `zklock` has left get another parent at one moment, which may come late.
+    gone && stat_of("self").is_some_and(|now| now.parent == me.parent)
+}
+
+/// Whether a process may be a descendant of this one's first parent, `zklock`, which is gone.
+///
+/// All that it has left have the parent that this process has now. What is not theirs, nor of one
+/// that is as new, is not.
+fn may_be_a_sibling(process: &ProcessStat, me: &ProcessStat, all: &[ProcessStat]) -> bool {
+    let mut next = process;
+    // No more generations than processes, if numbers are used again.
+    for _ in all {
+        if next.is_kernels || next.started < me.started {
+            return false;
+        }
+        if next.parent == me.parent {
+            return true;
+        }
+        match all.iter().find(|one| Some(one.id) == next.parent) {
+            Some(parent) => next = parent,
+            None => return true,
+        }
+    }
+    true
 }
 
 fn under(node: &str) -> Vec<ProcessStat> {
+    let me = getpid();
+    let mut found = all().unwrap_or_default();
+    found.retain(|process| {
+        process.lives && process.id != me && is_under(process, node) == Some(true)
+    });
+    found
+}
+
+/// Whether a process was started under the lock with this node; `None` if the system does not let
+/// us know.
+fn is_under(process: &ProcessStat, node: &str) -> Option<bool> {
     let (nearest, all_around) = (format!("{NODE}="), format!("{NODES}="));
     let names_it = |variable: &[u8]| {
         let nodes = variable
@@ -75,31 +128,31 @@ fn under(node: &str) -> Vec<ProcessStat> {
             nodes.any(|one| one == node.as_bytes())
         })
     };
-    let me = getpid();
-    let has_it = |process: &ProcessStat| {
-        environment(process.id)
-            .split(|byte| *byte == 0)
-            .any(names_it)
-    };
-    let mut found = all().unwrap_or_default();
-    found.retain(|process| process.lives && process.id != me && has_it(process));
-    found
+    let environment = environment(process.id)?;
+    Some(environment.split(|byte| *byte == 0).any(names_it))
 }
 
-/// Returns what the process was started with; empty where the system does not tell.
-fn environment(process: Pid) -> Vec<u8> {
+/// Returns what the process was started with; `None` if the system does not let us know.
+fn environment(process: Pid) -> Option<Vec<u8>> {
     let folder = format!("/proc/{}", process.as_raw_pid());
-    let read = |folder: &Path| fs::read(folder.join("environ")).unwrap_or_default();
-    let environment = read(Path::new(&folder));
+    let read = |folder: &Path| match fs::read(folder.join("environ")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
+        // The others are those of a process that has ended.
+        read => Some(read.unwrap_or_default()),
+    };
+    let environment = read(Path::new(&folder))?;
     if !environment.is_empty() {
-        return environment;
+        return Some(environment);
     }
     // The first thread may have ended before the others.
     let threads = fs::read_dir(format!("{folder}/task"));
-    let mut threads = threads.into_iter().flatten().flatten();
-    threads
-        .find_map(|thread| Some(read(&thread.path())).filter(|read| !read.is_empty()))
-        .unwrap_or_default()
+    for thread in threads.into_iter().flatten().flatten() {
+        let environment = read(&thread.path())?;
+        if !environment.is_empty() {
+            return Some(environment);
+        }
+    }
+    Some(Vec::new())
 }
 
 /// Returns whether there was any.
@@ -149,8 +202,12 @@ fn all() -> Option<Vec<ProcessStat>> {
     let entries = fs::read_dir("/proc").ok()?;
     let names = entries.flatten().map(|entry| entry.file_name());
     let numbers = names.filter(|name| name.as_encoded_bytes()[0].is_ascii_digit());
-    let read = |name| fs::read_to_string(Path::new("/proc").join(name).join("stat")).ok();
-    Some(numbers.filter_map(|name| parse(&read(name)?)).collect())
+    Some(numbers.filter_map(|name| stat_of(&name)).collect())
+}
+
+fn stat_of(name: impl AsRef<Path>) -> Option<ProcessStat> {
+    let file = Path::new("/proc").join(name).join("stat");
+    parse(&fs::read_to_string(file).ok()?)
 }
 
 /// Reads proc(5)'s `stat`.
@@ -158,7 +215,7 @@ fn parse(stat: &str) -> Option<ProcessStat> {
     // The name may contain spaces and parentheses.
     let (id, rest) = stat.split_once(' ')?;
     let rest: Vec<_> = rest.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| rest.get(at)?.parse().ok();
+    let number = |at: usize| rest.get(at)?.parse::<i32>().ok();
     // A process that is being reaped has the group -1.
     let process = |at| number(at).filter(|id| *id > 0).and_then(Pid::from_raw);
     let lives = match *rest.first()? {
@@ -175,6 +232,11 @@ fn parse(stat: &str) -> Option<ProcessStat> {
         parent: process(1),
         group: process(2),
         lives,
+        is_kernels: number(6).is_some_and(|flags| flags & OF_KERNEL != 0),
+        started: rest
+            .get(19)
+            .and_then(|ticks| ticks.parse().ok())
+            .unwrap_or(u64::MAX),
     })
 }
 
