@@ -202,6 +202,13 @@ pub enum Error {
         /// What the database or the connection reported.
         message: String,
     },
+    /// The path's node was made by a lock that keeps nothing there, as a container or without a mark.
+    Unmarked {
+        /// The path.
+        path: String,
+        /// What was to be kept there.
+        what: &'static str,
+    },
     /// The client's transport or its server cannot do what was asked.
     Unsupported {
         /// What was asked.

@@ -1,12 +1,23 @@
 //! What the guards of all locks have in common.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::result;
 use std::time::Duration;
 
 use crate::error::{Error, LostReason, Result};
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
+
+/// What the compiler names when a guard is to go to another thread.
+pub(crate) trait AGuardStaysOnItsThreadUseIntoSend {}
+pub(crate) trait AReentrantGuardStaysOnItsThread {}
+
+/// Keeps a guard on its thread, by what its type is not.
+pub(crate) type NotSend =
+    dyn AGuardStaysOnItsThreadUseIntoSend + Sync + Unpin + UnwindSafe + RefUnwindSafe;
+pub(crate) type NeverSend =
+    dyn AReentrantGuardStaysOnItsThread + Sync + Unpin + UnwindSafe + RefUnwindSafe;
 
 /// An event of a held lock; see [`LockGuard::events`].
 ///

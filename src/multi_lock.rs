@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{self, Arc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, NotSend, guard_methods};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
@@ -66,7 +66,7 @@ pub struct MultiLock {
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
     grant: MultiGrant,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+    not_send: PhantomData<NotSend>,
 }
 
 impl MultiLock {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::result;
-use std::sync::{self, Arc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, finish_with, guard_methods};
+use crate::guard::{FencingToken, NotSend, finish_with, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
@@ -110,7 +110,7 @@ pub struct MutexGuard {
     grant: Grant,
     abandoned: Option<FencingToken>,
     /// A guard stays with the thread that locked, which would wait for itself.
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+    not_send: PhantomData<NotSend>,
 }
 
 /// The guard of a [`Mutex`] that may change threads; see [`MutexGuard::into_send`].
@@ -156,8 +156,7 @@ impl Mutex {
     /// that does not, of this library or another, neither learns nor reports it. The mark is
     /// the data of the lock's directory. A client that tracks must have created the directory,
     /// so that the server does not delete it when it is empty; otherwise locking fails with
-    /// [`Error::Unsupported`](crate::Error::Unsupported). Costs two round trips when the mutex
-    /// is locked. Defaults to no.
+    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs two round trips when the mutex is locked. Defaults to no.
     #[must_use]
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{self, Arc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, NeverSend, guard_methods};
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};
@@ -70,7 +70,7 @@ pub struct ReentrantMutex {
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
     held: Arc<Grant>,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+    not_send: PhantomData<NeverSend>,
 }
 
 impl ReentrantMutex {

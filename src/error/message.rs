@@ -31,6 +31,7 @@ impl fmt::Display for Error {
             | Self::Refused { .. }
             | Self::ReplyTooLong { .. }
             | Self::RequestTooLong { .. }
+            | Self::Unmarked { .. }
             | Self::Unsupported { .. } => self.fmt_request(f),
         }
     }
@@ -68,10 +69,16 @@ impl Error {
                 library,
                 dialect,
             } => {
-                write!(
-                    f,
-                    "the contender {node} looks like {library}, which would not wait for this client: "
-                )?;
+                match node.strip_suffix("/leases") {
+                    // The directory itself: nobody need be in it.
+                    Some(path) => {
+                        write!(f, "{path} is {library}, which no other lock waits for: ")?
+                    }
+                    None => write!(
+                        f,
+                        "the contender {node} looks like {library}, which would not wait for this client: "
+                    )?,
+                }
                 match dialect {
                     Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
                     None => f.write_str("use another path, or the same kind of lock on this one"),
@@ -176,6 +183,10 @@ impl Error {
                 "the reply to a request for {path} has {bytes} bytes and the limit is {limit}: delete what does not belong there, or raise max_buffer of this client"
             ),
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
+            Self::Unmarked { path, what } => write!(
+                f,
+                "{path} was made by a lock, and cannot keep {what}: use another path, or delete the node while nobody uses it"
+            ),
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")
             }
@@ -218,6 +229,7 @@ mod tests {
             Error::NoThread { reason: reason() },
             Error::SessionExpired,
             Error::Refused { path: path(), code: 0, text: "" },
+            Error::Unmarked { path: path(), what },
             Error::RequestTooLong { path: path(), bytes, limit: 1 },
             Error::ReplyTooLong { path: path(), bytes, limit: 1 },
             Error::Exhausted { path: path(), reason: "" },

@@ -29,6 +29,7 @@ impl Error {
             Self::Exhausted { .. } => "Exhausted",
             Self::PermitsDisagree { .. } => "PermitsDisagree",
             Self::Database { .. } => "Database",
+            Self::Unmarked { .. } => "Unmarked",
             Self::Unsupported { .. } => "Unsupported",
         }
     }

@@ -119,8 +119,8 @@ impl Job {
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters, and with [`Error::Unsupported`] if the path's node was made by a lock, or
-    /// on a handle of the `zookeeper` crate. After `run` it fails with [`Error::Lost`] if the lock was
+    /// control characters, with [`Error::Unmarked`] if the path's node was made by a lock, and with
+    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate. After `run` it fails with [`Error::Lost`] if the lock was
     /// lost before the end, and with [`Error::Unconfirmed`] if it could not be learned whether
     /// the end was written down; the next call learns it. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
@@ -187,7 +187,7 @@ impl Job {
     /// # Errors
     ///
     /// Fails if the server refuses the request or does not answer in time, and with
-    /// [`Error::Unsupported`] if the path's node was made by a lock.
+    /// [`Error::Unmarked`] if the path's node was made by a lock.
     pub fn last(&self) -> Result<Option<RunRecord>> {
         Ok(self.journal()?.done.map(RunRecord::new))
     }
@@ -204,19 +204,28 @@ impl Job {
         let Journal {
             failed, running, ..
         } = self.journal()?;
-        let is_gone = |run: &PastRun| -> Result<bool> {
-            let contenders = self.locks.session.contenders(&self.path)?;
-            let mut holders = contenders.iter().filter(|contender| contender.holds());
-            Ok(holders.all(|holder| holder.token().get() != run.token))
-        };
         let gone = match running {
             // It may have ended since it was read.
-            Some(run) if is_gone(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
+            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
                 Some(run)
             }
             _ => None,
         };
         Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the run that is under way; `None` if there is none.
+    ///
+    /// Blocks for a few round trips, at most 15 s each.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn running(&self) -> Result<Option<RunRecord>> {
+        match self.journal()?.running {
+            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the path of the job.
@@ -279,6 +288,13 @@ impl Job {
         }
     }
 
+    /// Whether this run still has the lock.
+    fn is_held(&self, run: &PastRun) -> Result<bool> {
+        let contenders = self.locks.session.contenders(&self.path)?;
+        let mut holders = contenders.iter().filter(|contender| contender.holds());
+        Ok(holders.any(|holder| holder.token().get() == run.token))
+    }
+
     fn journal(&self) -> Result<Journal> {
         let read = self
             .locks
@@ -294,8 +310,9 @@ impl Job {
     }
 
     fn unmarked(&self) -> Error {
-        Error::Unsupported {
-            what: "a job at a path whose node was not made by a job: take another path, or delete the node when it is idle",
+        Error::Unmarked {
+            path: self.path.to_string(),
+            what: "the runs of a job",
         }
     }
 

@@ -52,8 +52,9 @@ impl RawGuard {
             Outcome::Entered(abandoned) => Ok(Some((self, abandoned.map(FencingToken::new)))),
             Outcome::Gone => Ok(None),
             Outcome::Lost => Err(self.found_gone()),
-            Outcome::Unmarked => Err(Error::Unsupported {
-                what: "tracking of abandonment in a directory that was made without it: delete it when it is idle",
+            Outcome::Unmarked => Err(Error::Unmarked {
+                path: dir.to_owned(),
+                what: "the mark of an abandonment",
             }),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::guard::NotSend;
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
@@ -105,7 +106,7 @@ impl Mutex {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard {
     held: Held,
-    thread: PhantomData<*const ()>,
+    thread: PhantomData<NotSend>,
 }
 
 /// A [`MutexGuard`] that may go to another thread.

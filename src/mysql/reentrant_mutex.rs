@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
+use crate::guard::NeverSend;
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
@@ -98,7 +99,7 @@ impl ReentrantMutex {
 #[must_use = "the lock is released when the last guard is dropped"]
 pub struct ReentrantMutexGuard {
     held: Arc<Held>,
-    thread: PhantomData<*const ()>,
+    thread: PhantomData<NeverSend>,
 }
 
 impl ReentrantMutexGuard {

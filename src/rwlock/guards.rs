@@ -1,10 +1,9 @@
 //! The guards of a read-write lock.
 
 use std::marker::PhantomData;
-use std::sync;
 
 use crate::error::Result;
-use crate::guard::{FencingToken, guard_methods};
+use crate::guard::{FencingToken, NotSend, guard_methods};
 use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
 
@@ -32,7 +31,7 @@ pub struct RwLockReadGuard {
     // Fields drop in this order: leave the queue first, then let this thread enter again.
     raw: RawGuard,
     entered: Entered,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+    not_send: PhantomData<NotSend>,
 }
 
 /// The guard of a writer: while it lives, no other client or thread has the lock, unless the
@@ -57,7 +56,7 @@ pub struct RwLockWriteGuard {
     // Fields drop in this order: leave the queue first, then let this thread enter again.
     raw: RawGuard,
     entered: Entered,
-    not_send: PhantomData<sync::MutexGuard<'static, ()>>,
+    not_send: PhantomData<NotSend>,
 }
 
 /// The guard of a reader that may change threads; see [`RwLockReadGuard::into_send`].

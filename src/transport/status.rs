@@ -21,6 +21,8 @@ use crate::time::clock::{Moment, nanos};
 /// How many events a user's receiver keeps unread; later ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
+/// After this long without an answer, what a server said before says nothing any more.
+const OLD_NEWS: Duration = Duration::from_secs(1);
 /// Up to this many subscribers, those that have left are not looked for.
 const CROWD: usize = 64;
 
@@ -100,6 +102,8 @@ struct Inner {
     bounds: Arc<SessionValidity>,
     /// The last complaint of, or about, each server that gave no session.
     trouble: BTreeMap<String, String>,
+    /// The server that is being asked for a session, how far that has come, and since when.
+    asked: Option<(String, &'static str, Moment)>,
     subscribers: Vec<Subscriber>,
     /// The number of subscribers at which those that have left are looked for.
     crowd: usize,
@@ -126,6 +130,7 @@ impl Status {
                 bounds: SessionValidity::new(&lifetime),
                 lifetime,
                 trouble: BTreeMap::new(),
+                asked: None,
                 subscribers: Vec::new(),
                 crowd: CROWD,
                 expiries: 0,
@@ -216,11 +221,14 @@ impl Status {
     /// Returns why each server gave no session, one line a server.
     pub(crate) fn trouble(&self) -> Vec<String> {
         let inner = self.inner.lock();
-        let lines = inner
-            .trouble
-            .iter()
-            .map(|(host, reason)| format!("{host}: {reason}"));
-        lines.collect()
+        let mut trouble = inner.trouble.clone();
+        if let Some((host, so_far, since)) = &inner.asked
+            && (!trouble.contains_key(host) || OLD_NEWS < Moment::now().saturating_since(*since))
+        {
+            trouble.insert(host.clone(), (*so_far).to_owned());
+        }
+        let line = |(host, reason)| format!("{host}: {reason}");
+        trouble.into_iter().map(line).collect()
     }
 
     /// Returns how many sessions have expired.
@@ -232,10 +240,14 @@ impl Status {
 
     /// A server gave no session, or could not be reached.
     pub(crate) fn turned_away(&self, host: &str, reason: impl ToString) {
-        self.inner
-            .lock()
-            .trouble
-            .insert(host.to_owned(), reason.to_string());
+        let mut inner = self.inner.lock();
+        inner.asked = None;
+        inner.trouble.insert(host.to_owned(), reason.to_string());
+    }
+
+    /// A server is being asked for a session, and has come so far.
+    pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
+        self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
     }
 
     /// A connect request is about to be sent, for the current session if there is one.
@@ -340,6 +352,7 @@ impl Status {
         }
         if inner.snapshot.state == SessionState::Connected {
             inner.trouble.clear();
+            inner.asked = None;
         }
         inner.subscribers.retain(Subscriber::is_subscribed);
         for subscriber in &inner.subscribers {

@@ -216,15 +216,15 @@ fn a_url_in_place_of_hosts() {
 }
 
 #[test]
-fn seconds_with_a_unit_and_the_options_of_flock() {
-    let message = "invalid value '5s' for '--wait <SECS>': write a number of seconds, such as 1.5; see zklock run --help";
-    says("127.0.0.1:1", "run -w 5s /locks/x -- true", 64, message);
-    let negative = message.replace("5s", "-1");
+fn times_that_are_none_and_the_options_of_flock() {
+    let message = "invalid value '5x' for '--wait <TIME>': write a time such as 90, 1.5, 30s, 10m, 20h or 7d; see zklock run --help";
+    says("127.0.0.1:1", "run -w 5x /locks/x -- true", 64, message);
+    let negative = message.replace("5x", "-1");
     says("127.0.0.1:1", "run -w -1 /locks/x -- true", 64, &negative);
     let shell = "write -- sh -c before a line for the shell; see zklock run --help";
     says("127.0.0.1:1", "run /locks/x -c true", 64, shell);
     let path = fresh_path("flock");
-    for args in ["--timeout 5", "--nb", "-x", "--exclusive"] {
+    for args in ["--timeout 5", "-w 5s", "--nb", "-x", "--exclusive"] {
         let ended = Zklock::run(embedded(), &format!("run {args} {path}"), "true");
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{args}");
     }

@@ -130,12 +130,23 @@ fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
     Zklock::run(hosts, &once(&path, "a"), "exit 0");
     let done = last("--older-than 26h");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.out.starts_with("done:   slot a, "), "{done:?}");
+    assert!(done.out.starts_with("done:    slot a, "), "{done:?}");
     assert!(done.out.contains("attempt 2"), "{done:?}");
     let json: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
     assert_eq!(json["done"]["slot"], "a");
     assert_eq!(json["done"]["outcome"], "done");
     assert_eq!(json["failed"]["message"], "ended with status 7");
+    assert_eq!(json["running"], serde_json::Value::Null);
+    let log = Log::new();
+    let runs = Zklock::start(hosts, &once(&path, "b"), &log.beat("begun"));
+    log.await_word("begun");
+    let during = last("");
+    let line = during.out.lines().last().unwrap();
+    assert!(line.starts_with("running: slot b, began "), "{during:?}");
+    let json: serde_json::Value = serde_json::from_str(&last("--json").out).unwrap();
+    assert_eq!(json["running"]["slot"], "b");
+    runs.signal("TERM");
+    runs.end();
     eventually("it is old", || last("--older-than 0.2").code == Some(2));
 }
 

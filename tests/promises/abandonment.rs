@@ -74,7 +74,7 @@ fn a_container_cannot_keep_the_mark(place: Place) {
     let (client, _, path) = scene(place);
     drop(client.mutex(&path).unwrap().lock().unwrap());
     let error = tracked(&client, &path).lock().unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(matches!(error, Error::Unmarked { .. }), "{error}");
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 

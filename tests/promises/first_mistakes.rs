@@ -187,7 +187,7 @@ fn two_kinds_of_lock_on_one_path() {
     let _permit = client.semaphore("/s", 2).unwrap().acquire().unwrap();
     assert_eq!(
         said(other.mutex("/s").unwrap().lock()),
-        "the contender /s/leases looks like a semaphore of this library or Curator's InterProcessSemaphoreV2, which would not wait for this client: use another path, or the same kind of lock on this one"
+        "/s is a semaphore of this library or Curator's InterProcessSemaphoreV2, which no other lock waits for: use another path, or the same kind of lock on this one"
     );
     let disagrees = said(other.semaphore("/s", 3).unwrap().acquire());
     let begins = "the semaphore /s has 2 permits for another client and 3 for this one, and ";
@@ -290,6 +290,15 @@ fn a_port_of_another_service() {
         let expected = format!("({hosts}: {reason})");
         assert!(told.contains(&expected), "{told}");
     }
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = listener.local_addr().unwrap().to_string();
+    let told = said(connect(&hosts));
+    let expected = format!("({hosts}: it has accepted a connection, and has not greeted)");
+    assert!(told.contains(&expected), "{told}");
 }
 
 #[cfg(feature = "tls")]

@@ -425,7 +425,7 @@ fn other_locks_on_the_path_exclude_and_leave_the_record(place: Place) {
     assert_eq!(job.last().unwrap().unwrap().slot(), "b");
     // A mark does not take the record's place.
     let tracked = other.mutex(&path).unwrap().track_abandonment();
-    assert!(matches!(tracked.lock(), Err(Error::Unsupported { .. })));
+    assert!(matches!(tracked.lock(), Err(Error::Unmarked { .. })));
     assert_eq!(job.last().unwrap().unwrap().slot(), "b");
 }
 
@@ -438,7 +438,7 @@ fn a_node_that_a_lock_made_is_refused(place: Place) {
         job.last().map(|_| ()),
     ] {
         assert!(
-            matches!(refused, Err(Error::Unsupported { .. })),
+            matches!(refused, Err(Error::Unmarked { .. })),
             "{refused:?}"
         );
     }

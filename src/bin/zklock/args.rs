@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::values::{absolute, address, duration, number, seconds, status};
+use crate::values::{absolute, address, number, status, time};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,11 +75,11 @@ pub(crate) struct Args {
     pub(crate) hosts: Option<String>,
 
     /// How long the servers keep the lock of a client that has gone silent.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "20")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
     /// How long to wait for a server.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "SECS", value_parser = seconds, default_value = "15")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
     /// Reads credentials from a file, one scheme:credentials a line; without it, from
@@ -197,7 +197,7 @@ pub(crate) struct Run {
     pub(crate) nonblock: bool,
 
     /// Waits at most this long for the lock.
-    #[arg(short, long, alias = "timeout", value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(short, long, alias = "timeout", value_name = "TIME", value_parser = time, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if the lock is taken.
@@ -210,7 +210,7 @@ pub(crate) struct Run {
 
     /// Keeps the lock for at least this long, for commands that end before the clock of
     /// another machine reaches their start time.
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
 
     #[command(flatten)]
@@ -227,7 +227,7 @@ pub(crate) struct Guarded {
     /// How long the command has between SIGTERM and SIGKILL when the lock is in doubt;
     /// less if the lock does not last that long. Defaults to an eighth of the session
     /// timeout; more makes a broken connection count sooner.
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
     /// A text for those who wait, instead of the command's name.
@@ -253,7 +253,7 @@ pub(crate) struct Once {
 
     /// Runs the command unless the last finished run began less than this long ago, by the
     /// servers' clock: 20h, 90m, 3600.
-    #[arg(long, value_name = "TIME", value_parser = duration, group = "due")]
+    #[arg(long, value_name = "TIME", value_parser = time, group = "due")]
     pub(crate) at_most_every: Option<Duration>,
 
     /// Begins a slot at most this often, on all machines together.
@@ -265,7 +265,7 @@ pub(crate) struct Once {
     pub(crate) nonblock: bool,
 
     /// Waits at most this long while another machine runs it.
-    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
     /// The exit status if it was done before.
@@ -290,7 +290,7 @@ pub(crate) struct Last {
     pub(crate) json: bool,
 
     /// Ends with 2 if the last finished run ended longer ago: 26h, 90m, 3600.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) older_than: Option<Duration>,
 }
 
@@ -340,7 +340,7 @@ pub(crate) struct Revoke {
 
     /// Deletes the nodes of those who have not let go after this long. A holder that is cut
     /// off hears of it late: its command may go on for half a session timeout.
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) evict_after: Option<Duration>,
 }
 
@@ -351,7 +351,7 @@ pub(crate) struct Serve {
     pub(crate) listen: SocketAddr,
 
     /// How often the directories of unused locks are removed.
-    #[arg(long, value_name = "SECS", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = time)]
     pub(crate) container_check: Duration,
 }
 

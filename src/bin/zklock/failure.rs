@@ -61,6 +61,12 @@ impl From<Error> for Failure {
             Error::AuthFailed | Error::NoAuth { .. } => NO_PERMISSION,
             _ => OTHER,
         };
-        Self::new(code, error.to_string())
+        let hint = match &error {
+            Error::ForeignContender { node, .. } if node.ends_with("/leases") => {
+                "; zklock run --permits N takes one of its permits"
+            }
+            _ => "",
+        };
+        Self::new(code, format!("{error}{hint}"))
     }
 }

@@ -20,7 +20,7 @@ const OLD: u8 = 2;
 pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let job = client.job(&last.path)?;
-    let (done, failed) = (job.last()?, job.last_failure()?);
+    let (done, failed, running) = (job.last()?, job.last_failure()?, job.running()?);
     drop(client.close());
     let text = match last.json {
         true => {
@@ -28,10 +28,11 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
                 "path": last.path,
                 "done": done.as_ref().map(one),
                 "failed": failed.as_ref().map(one),
+                "running": running.as_ref().map(one),
             });
             plain_json(&format!("{value:#}"))
         }
-        false => told(&last.path, done.as_ref(), failed.as_ref()),
+        false => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
     };
     // It fails if the reader has closed the pipe.
     let _ = writeln!(io::stdout(), "{text}");
@@ -46,16 +47,24 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
     })
 }
 
-fn told(path: &str, done: Option<&RunRecord>, failed: Option<&RunRecord>) -> String {
+fn told(
+    path: &str,
+    done: Option<&RunRecord>,
+    failed: Option<&RunRecord>,
+    running: Option<&RunRecord>,
+) -> String {
     let mut lines = vec![match done {
-        Some(run) => format!("done:   {}", line(run)),
+        Some(run) => format!("done:    {}", line(run, "")),
         None => format!("{} was never done", plain(path)),
     }];
-    lines.extend(failed.map(|run| format!("failed: {}", line(run))));
+    let lost = "and nobody wrote down how it ended";
+    lines.extend(failed.map(|run| format!("failed:  {}", line(run, lost))));
+    lines.extend(running.map(|run| format!("running: {}", line(run, "and goes on"))));
     lines.join("\n")
 }
 
-fn line(run: &RunRecord) -> String {
+/// Tells a run; one without an end with these words.
+fn line(run: &RunRecord, endless: &str) -> String {
     let ago = |time: SystemTime| brief(time.elapsed().unwrap_or_default());
     let mut words = Vec::new();
     if !run.slot().is_empty() {
@@ -66,10 +75,7 @@ fn line(run: &RunRecord) -> String {
             let took = ended.duration_since(run.started()).unwrap_or_default();
             format!("{} ago, took {}", ago(ended), brief(took))
         }
-        None => format!(
-            "began {} ago, and nobody wrote down how it ended",
-            ago(run.started())
-        ),
+        None => format!("began {} ago, {endless}", ago(run.started())),
     });
     words.push(format!("attempt {}", run.attempt()));
     words.push(format!("on {}", who(run.owner())));

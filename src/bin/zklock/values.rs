@@ -14,12 +14,6 @@ pub(crate) fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok();
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| "write a number of seconds, such as 1.5".to_owned())
-}
-
 pub(crate) fn number(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "write a number from 1 on".to_owned())
@@ -36,23 +30,21 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| "write an address and a port, such as 127.0.0.1:2181".to_owned())
 }
 
-/// Seconds, or a number with one of the units s, m, h and d.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let unit = |unit: char| match unit {
-        's' => Some(1.0),
-        'm' => Some(60.0),
-        'h' => Some(3_600.0),
-        'd' => Some(86_400.0),
-        _ => None,
-    };
-    let (number, factor) = match text.chars().next_back().and_then(unit) {
-        Some(factor) => (&text[..text.len() - 1], factor),
-        None => (text, 1.0),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "write a time such as 7d, 20h, 90m or 3600".to_owned())?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+/// Seconds, or a number with one of the units ms, s, m, h and d.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    /// In seconds; `ms` ends with an `s`, too.
+    const UNITS: [(&str, f64); 5] = [
+        ("ms", 0.001),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3_600.0),
+        ("d", 86_400.0),
+    ];
+    let with_unit = |(unit, factor): &(&str, f64)| Some((text.strip_suffix(unit)?, *factor));
+    let (number, factor) = UNITS.iter().find_map(with_unit).unwrap_or((text, 1.0));
+    let number: Option<f64> = number.parse().ok();
+    let time = number.and_then(|number| Duration::try_from_secs_f64(number * factor).ok());
+    time.ok_or_else(|| "write a time such as 90, 1.5, 30s, 10m, 20h or 7d".to_owned())
 }
 
 #[cfg(test)]
@@ -62,25 +54,26 @@ mod tests {
     #[test]
     fn a_time_has_a_unit_or_is_in_seconds() {
         let table = [
-            ("20h", 72_000),
-            ("90m", 5_400),
-            ("1d", 86_400),
-            ("7s", 7),
-            ("60", 60),
+            ("20h", 72_000_000),
+            ("90m", 5_400_000),
+            ("1d", 86_400_000),
+            ("7s", 7_000),
+            ("250ms", 250),
+            ("60", 60_000),
+            ("0.5", 500),
+            ("1.5m", 90_000),
         ];
-        for (text, seconds) in table {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-        }
-        for text in ["", "h", "-1h", "1w", "1e99d", "é"] {
-            assert!(duration(text).is_err(), "{text}");
+        for (text, millis) in table {
+            assert_eq!(time(text), Ok(Duration::from_millis(millis)));
         }
     }
 
     #[test]
-    fn seconds_are_not_negative_and_end_somewhere() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["-1", "x", "1e30", "NaN", "inf", ""] {
-            assert!(seconds(text).is_err(), "{text}");
+    fn a_time_is_not_negative_and_ends_somewhere() {
+        for text in [
+            "", "h", "ms", "-1h", "1w", "1e99d", "é", "-1", "x", "1e30", "NaN", "inf", "1 h",
+        ] {
+            assert!(time(text).is_err(), "{text}");
         }
     }
 }

@@ -158,12 +158,26 @@ impl Job {
         } = self.journal()?;
         let gone = match running {
             // It may have ended since it was read.
-            Some(run) if !self.runs(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
+            Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
                 Some(run)
             }
             _ => None,
         };
         Ok(gone.or(failed).map(RunRecord::new))
+    }
+
+    /// Returns the run that is under way; `None` if there is none.
+    ///
+    /// Blocks for two round trips, five seconds each at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`last`](Self::last).
+    pub fn running(&self) -> Result<Option<RunRecord>> {
+        match self.journal()?.running {
+            Some(run) if self.is_held(&run)? => Ok(Some(RunRecord::new(run))),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the job's name.
@@ -239,7 +253,7 @@ impl Job {
     }
 
     /// Whether this run still has the lock.
-    fn runs(&self, run: &PastRun) -> Result<bool> {
+    fn is_held(&self, run: &PastRun) -> Result<bool> {
         let database = &self.shared.database;
         let deadline = Instant::now() + database.answer_limit();
         let (name, token) = (self.name.clone(), run.token);

@@ -128,6 +128,8 @@ impl Io {
             }
             match attempted {
                 Ok(round) => return round,
+                // The end of the connection was ours.
+                Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
                 Err(reason) if hung_up && self.may_lack_tls() => {
                     self.turned_away(
                         &target.to_string(),
@@ -202,7 +204,10 @@ impl Io {
         limit: Duration,
         wish: Resumption,
     ) -> Result<Round, String> {
+        let status = &self.shared.status;
+        status.asks(target, "it has not accepted a connection");
         let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
+        status.asks(target, "it has accepted a connection, and has not greeted");
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
