@@ -7,11 +7,13 @@ use std::time::Duration;
 use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::guard::FencingToken;
 use crate::job::Job;
 use crate::lock::Locks;
 use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
+use crate::nodes::Nodes;
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
@@ -228,6 +230,50 @@ impl Client {
     /// [`Error::BadArgument`] if there is no path.
     pub fn multi_lock<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Result<MultiLock> {
         MultiLock::new(&self.locks, paths)
+    }
+
+    /// Returns what reads and writes nodes beside the locks. Does no I/O.
+    pub fn nodes(&self) -> Nodes {
+        Nodes::new(&self.locks)
+    }
+
+    /// Asks whether the holder with this token still has the lock at `path`.
+    ///
+    /// For a storage service that is sent a token and has a client of its own. The answer is advice,
+    /// not a fence: the lock may go to somebody else while it is on its way. A write to ZooKeeper
+    /// itself is fenced by [`LockGuard::transaction`](crate::LockGuard::transaction); storage that
+    /// remembers the highest token needs no question.
+    ///
+    /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. It reads
+    /// from a server that has caught up with the leader, so a `false` is final, and a `true` was so
+    /// after the call began.
+    ///
+    /// # Errors
+    ///
+    /// As [`contenders`](Self::contenders).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zklock::embedded::Server::start()?;
+    /// # let client = zklock::Client::connect(server.hosts())?;
+    /// let guard = client.mutex("/locks/nightly-report")?.lock()?;
+    /// let token = guard.fencing_token();
+    /// assert!(client.is_current("/locks/nightly-report", token)?);
+    /// guard.unlock()?;
+    /// assert!(!client.is_current("/locks/nightly-report", token)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "CheckSequencer")]
+    pub fn is_current(&self, path: &str, token: FencingToken) -> Result<bool> {
+        crate::path::check(path)?;
+        let session = &self.locks.session;
+        session.catch_up(path)?;
+        let contenders = session.contenders(path)?;
+        let mut holders = contenders.iter().filter(|contender| contender.holds());
+        Ok(holders.any(|holder| holder.token() == token))
     }
 
     /// Returns the job at `path`, which is run once a slot by one of any number of machines.

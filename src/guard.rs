@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, LostReason, Result};
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
+use crate::transaction::Transaction;
 
 /// What the compiler names when a guard is to go to another thread.
 pub(crate) trait AGuardStaysOnItsThreadUseIntoSend {}
@@ -165,6 +166,12 @@ pub trait LockGuard: fmt::Debug {
     /// one.
     fn node(&self) -> &str;
 
+    /// Begins a transaction that is carried out while the lock is held, or not at all; over a
+    /// database it fails when it is committed. Does no I/O.
+    fn transaction(&self) -> Transaction<'_> {
+        Transaction::new(None)
+    }
+
     /// Releases the lock and waits for the server to confirm it.
     ///
     /// # Errors
@@ -212,7 +219,12 @@ macro_rules! guard_methods {
     ($guard:ident, $($raw:ident).+ $(, $token:ident)?) => {
         $crate::guard::guard_views!($guard, $($raw).+);
 
-        $crate::guard::lock_guard!($guard $(, $token)?);
+        $crate::guard::lock_guard! {
+            $guard $(, $token)?;
+            fn transaction(&self) -> $crate::Transaction<'_> {
+                self.transaction()
+            }
+        }
 
         impl ::std::fmt::Debug for $guard {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -238,6 +250,12 @@ macro_rules! guard_views {
             /// Fails with [`Error::Lost`](crate::Error::Lost) once the lock is lost.
             pub fn check(&self) -> $crate::Result<()> {
                 self.$($raw).+.check()
+            }
+
+            /// Begins a [`Transaction`](crate::Transaction): writes to ZooKeeper that are all carried
+            /// out while this lock is held, or not at all. Does no I/O.
+            pub fn transaction(&self) -> $crate::Transaction<'_> {
+                self.$($raw).+.transaction()
             }
 
             /// Asks the quorum whether the lock is still held.
@@ -297,8 +315,10 @@ macro_rules! guard_views {
 
 /// Implements [`LockGuard`] by the methods of the same names.
 macro_rules! lock_guard {
-    ($guard:ident $(, $token:ident)?) => {
+    ($guard:ident $(, $token:ident)? $(; $more:item)?) => {
         impl $crate::LockGuard for $guard {
+            $($more)?
+
             fn check(&self) -> $crate::Result<()> {
                 self.check()
             }

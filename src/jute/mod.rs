@@ -20,7 +20,7 @@ mod types;
 pub(crate) use self::code::ErrorCode;
 pub(crate) use self::codec::Malformed;
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
-pub(crate) use self::multi::{Op, OpReply, failure};
+pub(crate) use self::multi::{Op, OpReply, culprit, failure};
 pub use self::names::Names;
 pub(crate) use self::op_code::OpCode;
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};

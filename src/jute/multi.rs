@@ -42,13 +42,18 @@ pub(crate) enum ReadOp {
 /// Returns what a multi failed with, if it did: the error of the part at fault, not of the
 /// others, which fail with it.
 pub(crate) fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
+    culprit(results).map(|(_, code)| code)
+}
+
+/// As [`failure`], with the place of the part at fault.
+pub(crate) fn culprit(results: &[Result<OpReply, ErrorCode>]) -> Option<(usize, ErrorCode)> {
     let errors = || {
-        results
-            .iter()
-            .filter_map(|result| result.as_ref().err().copied())
+        let results = results.iter().enumerate();
+        results.filter_map(|(place, result)| Some((place, result.as_ref().err().copied()?)))
     };
-    let at_fault =
-        |code: &ErrorCode| *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY;
+    let at_fault = |(_, code): &(usize, ErrorCode)| {
+        *code != ErrorCode::OK && *code != ErrorCode::RUNTIME_INCONSISTENCY
+    };
     errors().find(at_fault).or_else(|| errors().next())
 }
 
@@ -188,6 +193,16 @@ pub(super) fn read_results(
 }
 
 impl Op {
+    /// What it is about.
+    pub(crate) fn path(&self) -> &str {
+        match self {
+            Self::Check { path, .. }
+            | Self::Create { path, .. }
+            | Self::Delete { path, .. }
+            | Self::SetData { path, .. } => path,
+        }
+    }
+
     fn code(&self) -> OpCode {
         match self {
             Self::Check { .. } => OpCode::CHECK,

@@ -10,6 +10,7 @@
 //! is a [`RawGuard`](raw_guard::RawGuard), the one thing that acts when it is dropped.
 
 pub(crate) mod closing;
+mod commit;
 mod downgrade;
 mod driver;
 mod fresh_id;

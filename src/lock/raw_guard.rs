@@ -277,9 +277,13 @@ impl RawGuard {
         }
         match proof {
             Proof::Confirmed => Ok(()),
-            _ => Err(Error::Suspect {
-                path: self.lease.path().to_owned(),
-            }),
+            _ => Err(self.suspect()),
+        }
+    }
+
+    pub(super) fn suspect(&self) -> Error {
+        Error::Suspect {
+            path: self.lease.path().to_owned(),
         }
     }
 

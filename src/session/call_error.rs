@@ -79,6 +79,18 @@ pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
     }
 }
 
+/// The error of a node that was not created.
+pub(crate) fn not_created(path: &str, code: ErrorCode) -> Error {
+    match code {
+        ErrorCode::NO_NODE => Error::Refused {
+            path: path.to_owned(),
+            code: code.0,
+            text: "the node above it does not exist; create that first",
+        },
+        code => refused(path, code),
+    }
+}
+
 /// The error of a refused request.
 pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
     match code {

@@ -125,6 +125,15 @@ impl Session {
         }
     }
 
+    /// Has the server that answers catch up with its leader.
+    pub(crate) fn catch_up(&self, path: &str) -> Result<()> {
+        let sync = self.transport.capabilities().sync(path);
+        match self.caller().call(&sync, path, &Self::query_limit()) {
+            Ok(_) | Err(CallError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into_error(path, || self.unanswered())),
+        }
+    }
+
     /// Reads each node, with a limit for each request; `None` for a node that does not exist.
     pub(crate) fn describe_within(
         &self,

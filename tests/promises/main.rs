@@ -36,5 +36,6 @@ mod standby;
 mod standby_daemons;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 #[path = "../support/transport.rs"]
 mod transport;

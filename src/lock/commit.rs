@@ -1,0 +1,82 @@
+//! Writes that a guard guards: one transaction, with a check of its nodes in front.
+//!
+//! A node of a granted lock is there exactly as long as the lock is held, and no contender ahead of
+//! it can come. So what is committed beside a check of the node is committed by the holder, whatever
+//! any clock says.
+
+use super::raw_guard::RawGuard;
+use crate::error::{Error, Result};
+use crate::jute::{Access, ErrorCode, Op, OpReply, Reply, Request, culprit};
+use crate::recipe::validity::Stamp;
+use crate::session::call_error::{not_created, refused};
+use crate::time::limit::{Limit, LimitReached};
+use crate::transaction::{Lock, Transaction};
+use crate::transport::Failure;
+
+type Results = [std::result::Result<OpReply, ErrorCode>];
+
+impl Lock for RawGuard {
+    fn acl(&self) -> Vec<Access> {
+        self.session().settings.acl.entries().to_vec()
+    }
+
+    fn commit(&self, ops: Vec<Op>) -> Result<()> {
+        if !self.session().transport.capabilities().multi {
+            return Err(Error::Unsupported {
+                what: "a transaction",
+            });
+        }
+        self.check()?;
+        let limit = Limit::after(self.valid_for());
+        let checks = self.nodes().iter().map(|node| Op::Check {
+            path: node.clone(),
+            version: -1,
+        });
+        let request = Request::Multi(checks.chain(ops.iter().cloned()).collect());
+        let mut caller = self.session().caller();
+        loop {
+            if caller.connected(&limit)?.is_none() {
+                self.check()?;
+                return Err(self.suspect());
+            }
+            self.check()?;
+            let stamp = self.session().status.stamp();
+            match caller.ask(request.clone(), &limit) {
+                Ok(Ok(Reply::Multi(results))) => return self.committed(&results, &ops, stamp),
+                Ok(Err(Failure::NotSent)) => {
+                    // The limit is seen above.
+                    let _ = caller.breathe(&limit);
+                }
+                Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
+                Ok(Err(Failure::TooLong(long))) => return Err(long.about(self.lease().path())),
+                // It may have been carried out, or may be yet.
+                Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
+                    let limit = limit.spent();
+                    return Err(Error::Unconfirmed { limit });
+                }
+            }
+        }
+    }
+}
+
+impl RawGuard {
+    pub(crate) fn transaction(&self) -> Transaction<'_> {
+        Transaction::new(Some(self))
+    }
+
+    fn committed(&self, results: &Results, ops: &[Op], stamp: Stamp) -> Result<()> {
+        let Some((place, code)) = culprit(results) else {
+            // The check in front was committed: that proves the lock, too.
+            self.lease().confirm(stamp);
+            return Ok(());
+        };
+        match self.nodes().get(place) {
+            Some(_) if code == ErrorCode::NO_NODE => Err(self.found_gone()),
+            Some(node) => Err(refused(node, code)),
+            None => Err(match ops.get(place - self.nodes().len()) {
+                Some(Op::Create { path, .. }) => not_created(path, code),
+                op => refused(op.map_or("", Op::path), code),
+            }),
+        }
+    }
+}

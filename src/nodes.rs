@@ -1,0 +1,309 @@
+//! The little that a job needs of ZooKeeper beside its lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::error::{Error, Result};
+use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
+use crate::lock::Locks;
+use crate::path;
+use crate::session::Session;
+use crate::session::call_error::{CallError, not_created, refused};
+use crate::time::limit::Limit;
+
+/// How long a call may take, unless it is said.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// How many nodes are listed or deleted with one write.
+const AT_A_TIME: usize = 500;
+
+/// Reads and writes nodes of ZooKeeper: a configuration, a list of tasks, what a run has left.
+///
+/// Made by [`Client::nodes`](crate::Client::nodes). The requests go through the client's own
+/// session. So who has a lock reads here what earlier holders wrote before they released it. Reads
+/// of others' nodes may otherwise be as old as the server that the client is connected to.
+///
+/// Writes here are **not** guarded by a lock: that is what
+/// [`LockGuard::transaction`](crate::LockGuard::transaction) is for.
+///
+/// Each call blocks until it is answered, at most for [`limit`](Self::limit). When the connection is
+/// lost, reads are repeated on the next one; a write whose answer is lost is not repeated, and fails
+/// with [`Error::Unconfirmed`].
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let nodes = client.nodes();
+/// nodes.create("/tasks", b"")?;
+/// nodes.create("/tasks/eu", b"rate=100")?;
+/// for name in nodes.children("/tasks")? {
+///     let task = nodes.get(&format!("/tasks/{name}"))?;
+///     println!("{name}: {:?}", task.map(|task| task.into_data()));
+/// }
+/// nodes.delete_all("/tasks")?;
+/// assert!(!nodes.exists("/tasks")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Nodes {
+    locks: Arc<Locks>,
+    limit: Duration,
+}
+
+/// The data of a node, and when it came to be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Node {
+    data: Vec<u8>,
+    stat: Stat,
+}
+
+impl Nodes {
+    pub(crate) fn new(locks: &Arc<Locks>) -> Self {
+        Self {
+            locks: locks.clone(),
+            limit: LIMIT,
+        }
+    }
+
+    /// How long each call may take. Defaults to 15 seconds.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Returns a node; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`], with [`Error::NoAuth`] and [`Error::Refused`] as the server
+    /// says, with [`Error::ReplyTooLong`], with [`Error::Closed`], and with
+    /// [`Error::ConnectTimeout`] if no server answers in time.
+    pub fn get(&self, path: &str) -> Result<Option<Node>> {
+        match self.read(path, Request::get(path))? {
+            Some(Reply::Data { data, stat }) => Ok(Some(Node {
+                data: data.into(),
+                stat,
+            })),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the names of a node's children, in the order of text.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), and with [`Error::Refused`] if the node does not exist.
+    pub fn children(&self, path: &str) -> Result<Vec<String>> {
+        match self.read(path, Request::list(path))? {
+            Some(Reply::Children { names, .. }) => {
+                let mut names: Vec<_> = names.iter().map(ToOwned::to_owned).collect();
+                names.sort_unstable();
+                Ok(names)
+            }
+            _ => Err(refused(path, ErrorCode::NO_NODE)),
+        }
+    }
+
+    /// Returns whether a node exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn exists(&self, path: &str) -> Result<bool> {
+        Ok(self.read(path, Request::exists(path))?.is_some())
+    }
+
+    /// Creates a persistent node with the access control list of the client; its parent must exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] if the node exists or its parent does not, with
+    /// [`Error::Unconfirmed`] if the answer was lost, with [`Error::RequestTooLong`], and as
+    /// [`get`](Self::get).
+    pub fn create(&self, path: &str, data: impl Into<Vec<u8>>) -> Result<()> {
+        let acl = self.session().settings.acl.entries().to_vec();
+        let create = Request::Create {
+            path: path.to_owned(),
+            data: data.into().into(),
+            acl,
+            mode: CreateMode::Persistent,
+            stat: false,
+        };
+        self.write(path, &create, not_created)
+    }
+
+    /// Replaces the data of a node.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] if the node does not exist, and as [`create`](Self::create).
+    pub fn set(&self, path: &str, data: impl Into<Vec<u8>>) -> Result<()> {
+        let set = Request::SetData {
+            path: path.to_owned(),
+            data: data.into().into(),
+            version: -1,
+        };
+        self.write(path, &set, refused)
+    }
+
+    /// Deletes a node that has no children; returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Refused`] if the node has children, and as [`create`](Self::create).
+    pub fn delete(&self, path: &str) -> Result<bool> {
+        match self.write(path, &Request::delete(path.to_owned()), refused) {
+            Err(Error::Refused { code, .. }) if code == ErrorCode::NO_NODE.0 => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Deletes a node and all below it; returns how many that were.
+    ///
+    /// What comes to be below it meanwhile is deleted as well, until the limit. It is no transaction:
+    /// a call that fails has deleted a part.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::BadPath`] for the root, with [`Error::Unconfirmed`] if that takes longer
+    /// than the limit, and as [`get`](Self::get).
+    pub fn delete_all(&self, path: &str) -> Result<u64> {
+        path::check(path)?;
+        let limit = Limit::after(self.limit);
+        let mut deleted = 0;
+        loop {
+            let nodes = self.below(path, &limit)?;
+            let Some(nodes) = nodes else {
+                return Ok(deleted);
+            };
+            // The deepest first.
+            for nodes in nodes.rchunks(AT_A_TIME) {
+                let requests: Vec<_> = nodes
+                    .iter()
+                    .rev()
+                    .map(|node| Request::delete(node.clone()))
+                    .collect();
+                for (node, answer) in nodes.iter().rev().zip(self.ask(&requests, path, &limit)?) {
+                    match answer {
+                        Ok(_) => deleted += 1,
+                        // It is gone; or there is something new below it, which the next look finds.
+                        Err(ErrorCode::NO_NODE | ErrorCode::NOT_EMPTY) => {}
+                        Err(code) => return Err(refused(node, code)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists a node and all below it, parents first; `None` if it does not exist.
+    fn below(&self, path: &str, limit: &Limit) -> Result<Option<Vec<String>>> {
+        let mut all = Vec::new();
+        let mut level = vec![path.to_owned()];
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for nodes in level.chunks(AT_A_TIME) {
+                let lists: Vec<_> = nodes.iter().map(|node| Request::list(node)).collect();
+                for (node, answer) in nodes.iter().zip(self.ask(&lists, path, limit)?) {
+                    match answer {
+                        Ok(Reply::Children { names, .. }) => {
+                            next.extend(names.iter().map(|name| format!("{node}/{name}")));
+                            all.push(node.clone());
+                        }
+                        Ok(_) | Err(ErrorCode::NO_NODE) => {}
+                        Err(code) => return Err(refused(node, code)),
+                    }
+                }
+            }
+            level = next;
+        }
+        Ok((!all.is_empty()).then_some(all))
+    }
+
+    fn ask(
+        &self,
+        requests: &[Request],
+        path: &str,
+        limit: &Limit,
+    ) -> Result<Vec<std::result::Result<Reply, ErrorCode>>> {
+        let answers = self.session().caller().call_all(requests, path, limit);
+        answers.map_err(|error| error.into_error(path, || self.unconfirmed()))
+    }
+
+    fn read(&self, path: &str, request: Request) -> Result<Option<Reply>> {
+        path::check(path)?;
+        let limit = Limit::after(self.limit);
+        match self.session().caller().call(&request, path, &limit) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
+            Err(error) => Err(error.into_error(path, || Error::ConnectTimeout {
+                limit: self.limit,
+                tried: self.session().status.trouble(),
+            })),
+        }
+    }
+
+    fn write(
+        &self,
+        path: &str,
+        request: &Request,
+        refused: impl Fn(&str, ErrorCode) -> Error,
+    ) -> Result<()> {
+        path::check(path)?;
+        let limit = Limit::after(self.limit);
+        match self.session().caller().call_once(request, path, &limit) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(self.unconfirmed()),
+            Err(CallError::Refused(code)) => Err(refused(path, code)),
+            Err(error) => Err(error.into_error(path, || self.unconfirmed())),
+        }
+    }
+
+    fn unconfirmed(&self) -> Error {
+        Error::Unconfirmed { limit: self.limit }
+    }
+
+    fn session(&self) -> &Session {
+        &self.locks.session
+    }
+}
+
+impl Node {
+    /// Returns the data.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Returns the data, without a copy.
+    pub fn into_data(self) -> Vec<u8> {
+        self.data
+    }
+
+    /// Returns how often the data were changed; see
+    /// [`Transaction::version`](crate::Transaction::version).
+    pub fn version(&self) -> i32 {
+        self.stat.version
+    }
+
+    /// Returns the number of the transaction that created the node, as a fencing token has it.
+    pub fn czxid(&self) -> i64 {
+        self.stat.czxid
+    }
+
+    /// Returns when the data were changed last, by the servers' clock.
+    pub fn modified(&self) -> SystemTime {
+        let since = u64::try_from(self.stat.mtime).unwrap_or(0);
+        SystemTime::UNIX_EPOCH + Duration::from_millis(since)
+    }
+}
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.locks.describe("Nodes", &[("limit", &self.limit)], f)
+    }
+}

@@ -1,0 +1,164 @@
+//! A transaction that is carried out while a lock is held.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::jute::{Access, CreateMode, Op};
+use crate::path;
+
+/// Writes to ZooKeeper that are all carried out while the lock is held, or not at all.
+///
+/// Made by [`LockGuard::transaction`](crate::LockGuard::transaction). This closes the gap that a
+/// check before a write leaves, for what is kept in ZooKeeper itself: a holder whose process was
+/// paused after [`check`](crate::LockGuard::check) writes nothing any more once another client has
+/// the lock. The servers decide, and no clock. For what is kept elsewhere there is the
+/// [`FencingToken`](crate::FencingToken).
+///
+/// The transaction has a check of the guard's nodes in front: it is one request, and one quorum
+/// write. What it creates is persistent, with the access control list of the client.
+///
+/// # A lost answer
+///
+/// When the connection breaks after the request was sent, nobody knows whether it was carried out:
+/// [`commit`](Self::commit) fails with [`Error::Unconfirmed`](crate::Error::Unconfirmed), and does
+/// not repeat it. A transaction may be repeated if a second one does no harm. [`version`](Self::version)
+/// makes it so: the second one finds another version, and is refused. So does data that tell whether
+/// it was carried out, such as the fencing token and a number of the step.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/import")?.lock()?;
+/// let nodes = client.nodes();
+/// nodes.create("/import", b"")?;
+/// nodes.create("/import/progress", b"page 0")?;
+///
+/// let progress = nodes.get("/import/progress")?.expect("it was created");
+/// guard
+///     .transaction()
+///     .set("/import/progress", b"page 7")
+///     .version(progress.version())
+///     .create("/import/page-7", b"done")
+///     .commit()?;
+/// assert_eq!(nodes.get("/import/progress")?.expect("a node").data(), b"page 7");
+///
+/// // Somebody evicts the holder: it can write nothing more.
+/// client.contenders("/locks/import")?[0].evict()?;
+/// let late = guard.transaction().set("/import/progress", b"page 8").commit();
+/// assert!(late.is_err_and(|error| error.is_lost()));
+/// assert_eq!(nodes.get("/import/progress")?.expect("a node").data(), b"page 7");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a transaction does nothing until it is committed"]
+pub struct Transaction<'a> {
+    /// None over a database.
+    lock: Option<&'a dyn Lock>,
+    ops: Vec<Op>,
+    /// What is wrong with the steps.
+    wrong: Option<Error>,
+}
+
+/// What guards a transaction.
+pub(crate) trait Lock {
+    /// Carries all of this out while the lock is held, or nothing.
+    fn commit(&self, ops: Vec<Op>) -> Result<()>;
+
+    /// The access control list of what is created.
+    fn acl(&self) -> Vec<Access>;
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(lock: Option<&'a dyn Lock>) -> Self {
+        Self {
+            lock,
+            ops: Vec::new(),
+            wrong: None,
+        }
+    }
+
+    /// Creates a node; its parent must be there.
+    pub fn create(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
+        let acl = self.lock.map_or_else(Vec::new, Lock::acl);
+        self.step(path, |path| Op::Create {
+            path,
+            data: data.into().into(),
+            acl,
+            mode: CreateMode::Persistent,
+            stat: false,
+        })
+    }
+
+    /// Replaces the data of a node, which must be there.
+    pub fn set(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
+        self.step(path, |path| Op::SetData {
+            path,
+            data: data.into().into(),
+            version: -1,
+        })
+    }
+
+    /// Deletes a node, which must be there and have no children.
+    pub fn delete(self, path: &str) -> Self {
+        self.step(path, |path| Op::Delete { path, version: -1 })
+    }
+
+    /// Has the step before, a `set` or a `delete`, be refused unless the node has this version.
+    ///
+    /// Every change of a node's data counts its [`version`](crate::Node::version) up.
+    pub fn version(mut self, expected: i32) -> Self {
+        match self.ops.last_mut() {
+            Some(Op::SetData { version, .. } | Op::Delete { version, .. }) => *version = expected,
+            _ => {
+                self.wrong.get_or_insert(Error::BadArgument {
+                    name: "version",
+                    rule: "it belongs after a set or a delete",
+                });
+            }
+        }
+        self
+    }
+
+    /// Carries all steps out if the lock is held, in their order, or none.
+    ///
+    /// Blocks for one round trip and a commit of the quorum. When the connection is lost, at most
+    /// until the guard's deadline.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was done with [`Error::Lost`] if the lock was lost, with [`Error::Suspect`] if there
+    /// was no connection to send it on, with [`Error::Refused`] or [`Error::NoAuth`] for the step
+    /// that the servers refused, such as a version that has changed, with [`Error::BadPath`] and
+    /// [`Error::BadArgument`] for steps that cannot be, with [`Error::RequestTooLong`], and with
+    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate and over a database. With
+    /// [`Error::Unconfirmed`] nobody knows whether it was carried out.
+    pub fn commit(self) -> Result<()> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        let lock = self.lock.ok_or(Error::Unsupported {
+            what: "a transaction: write in one of the database's own, with the fencing token",
+        })?;
+        lock.commit(self.ops)
+    }
+
+    fn step(mut self, path: &str, op: impl FnOnce(String) -> Op) -> Self {
+        match path::check(path) {
+            Ok(()) => self.ops.push(op(path.to_owned())),
+            Err(error) => {
+                self.wrong.get_or_insert(error);
+            }
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.ops.iter().map(Op::path);
+        f.debug_list().entries(steps).finish()
+    }
+}
