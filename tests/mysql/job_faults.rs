@@ -1,0 +1,357 @@
+//! Jobs where more goes wrong: two statements that are late, odd rows, tables and clocks, and forks.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use mysql::consts::CapabilityFlags;
+use mysql::prelude::Queryable;
+use mysql::{OptsBuilder, Pool};
+use zklock::mysql::{Client, Job};
+use zklock::{Error, JobOptions, Once, Outcome, Owner};
+
+use crate::database::{Database, Server, opts};
+use crate::proxy::Proxy;
+use crate::relay::Relay;
+use crate::support::{eventually, timed};
+use crate::{LATE, client, seconds};
+
+const END: &str = "SET `l`.`lease_end` = '2000-01-01'";
+
+const T: Duration = Duration::from_secs(2);
+
+fn job(url: &str) -> Job {
+    client(url, seconds(20)).job("nightly").unwrap()
+}
+
+fn done() -> Result<(), Infallible> {
+    Ok(())
+}
+
+/// What was told of a slot.
+#[derive(Debug, Default)]
+struct Told {
+    begun: u32,
+    done: u32,
+    unconfirmed: u32,
+    lost: u32,
+    attempt: u32,
+}
+
+type Ran<T> = Once<T, Infallible, Owner>;
+
+fn is_done<T>(once: Result<Ran<T>, Error>) -> bool {
+    matches!(once.unwrap(), Once::Done(_))
+}
+
+fn is_done_before<T>(once: Result<Ran<T>, Error>) -> bool {
+    matches!(once.unwrap(), Once::DoneBefore(_))
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn texts_of_any_kind_come_back_as_they_were() {
+    let database = Database::new();
+    let name = "n'\"\\%_\u{1f512}`;--";
+    let one = client(&database.url(), seconds(20)).job(name).unwrap();
+    let slot = "s'\"\\\u{1f512}\u{2028}é`%_".repeat(8);
+    let message = "\u{1f512}\u{7f}\u{0}\u{1}'\"\\\n".repeat(200);
+    let note = "\u{1f512}'\"\\\u{0}".repeat(100);
+    let ran = one.once_with(&slot, JobOptions::new().note(&note), |run| {
+        run.set_message(&message);
+        assert_eq!(run.slot(), slot);
+        done()
+    });
+    assert!(is_done(ran));
+    let last = one.last().unwrap().unwrap();
+    assert_eq!(last.slot(), slot);
+    let kept: String = message.chars().take(512).collect();
+    assert_eq!(last.message(), Some(&*kept));
+    assert!(
+        last.owner()
+            .note
+            .as_ref()
+            .unwrap()
+            .starts_with("\u{1f512}'\"\\")
+    );
+    assert!(is_done_before(one.once(&slot, |_| done())));
+    // As many open slots as are kept, as long as they may be.
+    for number in 0..40 {
+        let slot = format!("{}{number:02}", "~\"".repeat(127));
+        let failed = one.once(&slot, |run| {
+            run.set_message(&message);
+            Err::<(), _>(())
+        });
+        assert!(matches!(failed, Ok(Once::Failed(()))), "{failed:?}");
+    }
+    let failure = one.last_failure().unwrap().unwrap();
+    assert_eq!(
+        (failure.message(), failure.outcome()),
+        (Some(&*kept), Outcome::Failed)
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn sessions_of_any_kind_run_a_job_once() {
+    let server = Arc::new(Server::start(&[
+        "--transaction-isolation=READ-COMMITTED",
+        "--sql-safe-updates=1",
+        "--innodb-snapshot-isolation=ON",
+        "--log-bin",
+        "--binlog-format=STATEMENT",
+        "--server-id=1",
+        "--innodb-autoinc-lock-mode=1",
+        "--optimizer-switch=derived_merge=off,mrr=on",
+    ]));
+    let database = Database::empty_on(server);
+    let mut conn = database.conn();
+    conn.query_drop(zklock::mysql::CREATE_TABLE).unwrap();
+    conn.query_drop("ALTER TABLE database_lock MODIFY `lock` VARBINARY(255) NOT NULL")
+        .unwrap();
+    let found_rows = OptsBuilder::from_opts(opts(&database.url()))
+        .additional_capabilities(CapabilityFlags::CLIENT_FOUND_ROWS)
+        .init(vec!["SET SESSION sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES', tx_isolation = 'READ-COMMITTED', time_zone = '+07:00'"]);
+    let pool = Client::from_pool(Pool::new(found_rows).unwrap()).unwrap();
+    let plain = client(&database.url(), seconds(20));
+    let jobs = [pool.job("nightly").unwrap(), plain.job("nightly").unwrap()];
+    for slot in 0..6 {
+        let slot = slot.to_string();
+        for (one, other) in [(0, 1), (1, 0)] {
+            let slot = format!("{slot}{one}");
+            assert!(is_done(jobs[one].once(&slot, |run| {
+                assert_eq!(run.attempt(), 1);
+                done()
+            })));
+            assert!(is_done_before(jobs[other].once(&slot, |_| done())));
+        }
+    }
+    let hour = seconds(3600);
+    assert!(is_done_before(jobs[0].at_most_every(hour, |_| done())));
+    assert!(is_done_before(jobs[1].at_most_every(hour, |_| done())));
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_row_of_the_plain_form_is_told_as_the_runner() {
+    let database = Database::new();
+    let one = job(&database.url());
+    let insert = "INSERT INTO database_lock(`lock`, description) VALUES ('nightly', 'by hand')";
+    database.conn().query_drop(insert).unwrap();
+    let now = JobOptions::new().wait(false);
+    let told = one.once_with("a", now, |_| done()).unwrap();
+    assert!(
+        matches!(&told, Once::Running(owner) if owner.text.as_deref() == Some("by hand")),
+        "{told:?}"
+    );
+    assert_eq!(one.last_failure().unwrap(), None);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn while_the_row_of_a_run_that_has_ended_waits_to_be_deleted_the_next_one_runs() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let (one, other) = (job(&database.url_through(&proxy)), job(&database.url()));
+    proxy.hold("DELETE FROM `database_lock` WHERE `lock`");
+    let (ran, took) = timed(|| one.once("a", |_| done()));
+    assert!(is_done(ran));
+    assert!(took < seconds(4), "{took:?}");
+    eventually("it is held", || proxy.is_holding());
+    assert!(is_done_before(other.once("a", |_| done())));
+    assert!(is_done(other.once("b", |run| {
+        proxy.release();
+        thread::sleep(Duration::from_millis(300));
+        run.verify().unwrap();
+        done()
+    })));
+    database.wait_for_rows(0);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_client_that_is_closed_in_a_run_tells_what_became_of_it() {
+    let database = Database::new();
+    let client = client(&database.url(), T);
+    let one = client.job("nightly").unwrap();
+    let other = job(&database.url());
+    let (ran, took) = timed(|| {
+        one.once("a", |run| {
+            client.close();
+            eventually("it is lost", || run.check().is_err());
+            done()
+        })
+    });
+    assert!(took < T + LATE, "{took:?}");
+    database.wait_for_rows(0);
+    assert_eq!(ran.is_ok(), is_done_before(other.once("a", |_| done())));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_run_in_a_drop_during_a_panic_is_done() {
+    struct Runs(Job);
+    impl Drop for Runs {
+        fn drop(&mut self) {
+            assert!(thread::panicking());
+            assert!(is_done(self.0.once("a", |_| done())));
+        }
+    }
+    let database = Database::new();
+    let (one, other) = (job(&database.url()), job(&database.url()));
+    let panicked = thread::spawn(move || {
+        let _runs = Runs(one);
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    assert!(is_done_before(other.once("a", |_| done())));
+    assert_eq!(other.last_failure().unwrap(), None);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_end_that_is_killed_while_it_waits_is_written_again() {
+    for table in ["database_lock", "database_lock_job"] {
+        let database = Database::new();
+        let one = job(&database.url());
+        let [mut foreign, mut root] = [database.conn(), database.conn()];
+        let (locked, is_locked) = bounded(1);
+        let killer = thread::spawn(move || {
+            let mut foreign: mysql::Conn = is_locked.recv().unwrap();
+            let waiting = "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = DATABASE() \
+                           AND INFO LIKE '%lease_end%2000-01-01%' AND ID <> CONNECTION_ID()";
+            let mut id = None;
+            eventually("it waits", || {
+                id = root.query_first::<u64, _>(waiting).unwrap();
+                id.is_some()
+            });
+            let kill = format!("KILL QUERY {}", id.unwrap());
+            root.query_drop(kill).unwrap();
+            foreign.query_drop("ROLLBACK").unwrap();
+        });
+        let ran = one.once("a", |_| {
+            foreign.query_drop("START TRANSACTION").unwrap();
+            let lock = format!("SELECT * FROM {table} FOR UPDATE");
+            foreign.query_drop(lock).unwrap();
+            locked.send(foreign).unwrap();
+            done()
+        });
+        assert!(is_done(ran), "{table}");
+        killer.join().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn whatever_is_cut_killed_stalled_or_locked_each_slot_is_done_once() {
+    let limit = std::env::var("ZKLOCK_TEST_SECONDS").map_or(15, |it| it.parse().unwrap());
+    let database = Database::new();
+    let relays: Vec<_> = (0..3)
+        .map(|_| Relay::new(database.server.port, |_| None))
+        .collect();
+    let stop = AtomicBool::new(false);
+    let last = AtomicI64::new(0);
+    let told = Mutex::new(HashMap::<String, Told>::new());
+    let tell = |slot: &str, what: &dyn Fn(&mut Told)| {
+        what(told.lock().unwrap().entry(slot.to_owned()).or_default());
+    };
+    thread::scope(|scope| {
+        for relay in &relays {
+            let (stop, last, tell, database) = (&stop, &last, &tell, &database);
+            scope.spawn(move || {
+                let client = Client::builder(&database.url_by(relay.port))
+                    .lease(seconds(3))
+                    .clean_interval(Duration::from_millis(100))
+                    .poll_interval(Duration::from_millis(5), Duration::from_millis(50));
+                let client = client.connect().unwrap();
+                let job = client.job("nightly").unwrap();
+                let mut slot = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let name = format!("{slot:06}");
+                    let ran = job.once(&name, |run| {
+                        let token = run.fencing_token().get();
+                        if run.check().is_ok() {
+                            assert!(last.fetch_max(token, Ordering::SeqCst) < token);
+                        }
+                        tell(&name, &|told| {
+                            told.begun += 1;
+                            assert!(told.begun <= run.attempt());
+                        });
+                        let most = if fastrand::u8(..8) == 0 { 4_000 } else { 40 };
+                        thread::sleep(Duration::from_millis(fastrand::u64(..most)));
+                        done()
+                    });
+                    match ran {
+                        Ok(Once::Done(())) => tell(&name, &|told| told.done += 1),
+                        Ok(Once::DoneBefore(record)) => {
+                            if record.slot() == name {
+                                tell(&name, &|told| told.attempt = record.attempt());
+                            }
+                            slot += 1;
+                        }
+                        Err(Error::Unconfirmed { .. }) => {
+                            tell(&name, &|told| told.unconfirmed += 1)
+                        }
+                        Err(Error::Lost { .. }) => tell(&name, &|told| told.lost += 1),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+        }
+        let mut root = database.conn();
+        let begun = Instant::now();
+        while begun.elapsed() < seconds(limit) {
+            let pause = Duration::from_millis(fastrand::u64(..300));
+            match fastrand::u8(..6) {
+                0 => {
+                    let relay = fastrand::choice(&relays).unwrap();
+                    relay.stall(true);
+                    thread::sleep(pause * fastrand::u32(1..25));
+                    relay.stall(false);
+                }
+                1 | 2 => {
+                    let at = "SELECT ID FROM information_schema.PROCESSLIST \
+                              WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
+                    for id in root.query::<u64, _>(at).unwrap() {
+                        let what = fastrand::choice(["CONNECTION", "QUERY"]).unwrap();
+                        if fastrand::bool() {
+                            drop(root.query_drop(format!("KILL {what} {id}")));
+                        }
+                    }
+                }
+                3 | 4 => {
+                    let tables = ["database_lock", "database_lock_job", "database_lock_token"];
+                    let table = fastrand::choice(tables).unwrap();
+                    drop(root.query_drop("START TRANSACTION"));
+                    drop(root.query_drop(format!("SELECT * FROM {table} FOR UPDATE")));
+                    thread::sleep(pause * 4);
+                    drop(root.query_drop("ROLLBACK"));
+                }
+                _ => thread::sleep(pause),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let told = told.into_inner().unwrap();
+    let (mut slots, mut twice, mut lost, mut unconfirmed) = (0, 0, 0, 0);
+    for (slot, it) in &told {
+        slots += 1;
+        twice += u32::from(it.begun > 1);
+        lost += it.lost;
+        unconfirmed += it.unconfirmed;
+        assert!(it.done <= 1, "{slot}: {it:?}");
+        if it.attempt > 0 {
+            assert!(it.done == 1 || it.unconfirmed > 0, "{slot}: {it:?}");
+            assert!(it.begun <= it.attempt, "{slot}: {it:?}");
+            assert!(it.begun <= 1 + it.lost + it.unconfirmed, "{slot}: {it:?}");
+        }
+    }
+    println!("{slots} slots, {twice} begun again, {lost} lost, {unconfirmed} unconfirmed");
+    assert!(10 < slots);
+    database.wait_for_rows(0);
+}
