@@ -54,6 +54,38 @@ fn is_done_before<T>(once: Result<Ran<T>, Error>) -> bool {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn an_end_that_comes_late_after_a_late_insert_undoes_no_later_run() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let (one, other) = (job(&database.url_through(&proxy)), job(&database.url()));
+    let mut owner = String::new();
+    proxy.hold(END);
+    assert!(is_done(one.once("a", |run| {
+        owner = run.node().to_owned();
+        done()
+    })));
+    assert!(proxy.is_holding());
+    assert!(is_done(other.once("b", |_| done())));
+    database.wait_for_rows(0);
+    // As an INSERT of the first one leaves it, which was held back as well.
+    let mut conn = database.conn();
+    let insert = format!(
+        "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
+         VALUES ('nightly', '{owner}', UTC_TIMESTAMP(6) + INTERVAL 20 SECOND, 1000)"
+    );
+    conn.query_drop(insert).unwrap();
+    let others = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = DATABASE()";
+    let count = |conn: &mut mysql::Conn| conn.query_first::<u64, _>(others).unwrap().unwrap();
+    let before = count(&mut conn);
+    proxy.release();
+    eventually("it is carried out", || count(&mut conn) < before);
+    assert_eq!(other.last().unwrap().unwrap().slot(), "b");
+    conn.query_drop("DELETE FROM database_lock").unwrap();
+    assert!(is_done_before(other.once("b", |_| done())));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn texts_of_any_kind_come_back_as_they_were() {
     let database = Database::new();
     let name = "n'\"\\%_\u{1f512}`;--";

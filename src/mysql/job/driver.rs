@@ -222,8 +222,10 @@ impl<'a> JobDriver<'a> {
         if self.limit.is_over() {
             return Ok(Event::Cancel);
         }
-        let write =
-            move |conn: &mut Conn, key: Key<'_>| journals::write(conn, key, &journal, version);
+        let token = self.lease.as_ref().map_or(0, |lease| lease.token);
+        let write = move |conn: &mut Conn, key: Key<'_>| {
+            journals::write(conn, (key, token), &journal, version)
+        };
         match self.ask_with_key(write)? {
             Some(Written::Yes) => Ok(Event::Written),
             Some(Written::BadVersion) => Ok(Event::BadVersion),
