@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
+use fork::{Fork, fork, waitpid_nohang};
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable;
 use mysql::{OptsBuilder, Pool};
@@ -17,6 +20,7 @@ use zklock::{Error, JobOptions, Once, Outcome, Owner};
 use crate::database::{Database, Server, opts};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
+use crate::support::worker::alone;
 use crate::support::{eventually, timed};
 use crate::{LATE, client, seconds};
 
@@ -82,6 +86,53 @@ fn an_end_that_comes_late_after_a_late_insert_undoes_no_later_run() {
     assert_eq!(other.last().unwrap().unwrap().slot(), "b");
     conn.query_drop("DELETE FROM database_lock").unwrap();
     assert!(is_done_before(other.once("b", |_| done())));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_forked_child_that_returns_from_a_run_ends_nothing() {
+    alone(|| {
+        let database = Database::new();
+        let (one, other) = (job(&database.url()), job(&database.url()));
+        for panics in [false, true] {
+            let slot = if panics { "b" } else { "a" };
+            let this = process::id();
+            let mut child = 0;
+            let begun = Instant::now();
+            let ran = catch_unwind(AssertUnwindSafe(|| {
+                one.once(slot, |_| {
+                    match fork().unwrap() {
+                        Fork::Child if panics => panic!("in the child"),
+                        Fork::Child => {}
+                        Fork::Parent(pid) => child = pid,
+                    }
+                    if child != 0 {
+                        let mut status = None;
+                        eventually("the child ends", || {
+                            status = waitpid_nohang(child).unwrap();
+                            status.is_some()
+                        });
+                        assert_eq!(status, Some(0));
+                        let running = JobOptions::new().wait(false);
+                        let told = other.once_with(slot, running, |_| done()).unwrap();
+                        assert!(matches!(told, Once::Running(_)), "{told:?}");
+                    }
+                    done()
+                })
+            }));
+            if process::id() != this {
+                let is_right = match ran {
+                    Ok(ran) => matches!(ran, Err(Error::Closed)),
+                    Err(_) => panics,
+                };
+                let in_time = begun.elapsed() < seconds(5);
+                process::exit(i32::from(!is_right) + 2 * i32::from(!in_time));
+            }
+            assert!(is_done(ran.unwrap()));
+            assert!(is_done_before(other.once(slot, |_| done())));
+            database.wait_for_rows(0);
+        }
+    });
 }
 
 #[test]

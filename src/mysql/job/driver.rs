@@ -139,6 +139,10 @@ impl<'a> JobDriver<'a> {
 
     /// Lets go, with the end of the run written down.
     pub(super) fn end(&mut self) -> Result<()> {
+        // The run is the parent's, and so are the threads.
+        if self.client.database.is_inherited() {
+            return Err(Error::Closed);
+        }
         // The database decides whether the run held to its end, as long as the row may be there.
         let lease = self.client.database.lease();
         self.limit = Limit::after(lease);
