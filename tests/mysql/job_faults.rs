@@ -137,6 +137,30 @@ fn a_forked_child_that_returns_from_a_run_ends_nothing() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn who_does_not_wait_is_answered_within_its_limit_too() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let one = job(&database.url_through(&proxy));
+    assert!(is_done(one.once("a", |_| done())));
+    database.wait_for_rows(0);
+    proxy.blackhole(true);
+    let soon = Duration::from_millis(300);
+    let now = JobOptions::new()
+        .wait(false)
+        .deadline(Instant::now() + soon);
+    let (told, took) = timed(|| one.at_most_every_with(Duration::ZERO, now, |_| done()));
+    assert!(told.is_err(), "{told:?}");
+    assert!(took < seconds(2), "{took:?}");
+    let (cancel, cancelled) = bounded(1);
+    cancel.send(()).unwrap();
+    let now = JobOptions::new().wait(false).cancel(cancelled);
+    let (told, took) = timed(|| one.at_most_every_with(Duration::ZERO, now, |_| done()));
+    assert!(told.is_err(), "{told:?}");
+    assert!(took < seconds(2), "{took:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn texts_of_any_kind_come_back_as_they_were() {
     let database = Database::new();
     let name = "n'\"\\%_\u{1f512}`;--";

@@ -64,12 +64,10 @@ impl<'a> JobDriver<'a> {
         limit: Limit,
         note: Option<String>,
     ) -> Self {
+        let answered = Instant::now() + client.database.answer_limit();
         let (until, limit) = match waits {
             true => (Until::Limit(limit.clone()), limit),
-            false => {
-                let answered = Instant::now() + client.database.answer_limit();
-                (Until::Now, limit.until(Some(answered)))
-            }
+            false => (Until::Now(limit.clone()), limit.until(Some(answered))),
         };
         Self {
             client,
@@ -164,7 +162,7 @@ impl<'a> JobDriver<'a> {
     /// Who had the lock when the caller gave up, if the database has said so.
     pub(super) fn holder(&mut self) -> Result<Option<Owner>> {
         // A thread of this client, which has not asked the database.
-        if self.holder.is_none() && matches!(self.until, Until::Now) {
+        if self.holder.is_none() && matches!(self.until, Until::Now(_)) {
             let key = self.name.clone();
             let look = move |conn: &mut Conn| {
                 let (name, owner) = (&*key, "");
@@ -213,7 +211,7 @@ impl<'a> JobDriver<'a> {
             Acquired::Taken(holder) => {
                 self.holder = holder;
                 Ok(match self.until {
-                    Until::Now => Event::Taken,
+                    Until::Now(_) => Event::Taken,
                     Until::Limit(_) => Event::Cancel,
                 })
             }
