@@ -41,12 +41,16 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
         name = text(key.name),
         owner = text(key.owner),
     );
-    let found = conn.query_first::<(Vec<u8>, i32, i64, bool), _>(sql)?;
-    Ok(found.map(|(journal, version, changed, is_ours)| Found {
-        journal,
-        version,
-        changed,
-        is_ours,
+    let found = conn.query_first_opt::<(Vec<u8>, i32, i64, bool), _>(sql)?;
+    Ok(found.map(|row| {
+        // What somebody else has written may be NULL or out of range, and is no journal then.
+        let (journal, version, changed, is_ours) = row.unwrap_or_default();
+        Found {
+            journal,
+            version,
+            changed,
+            is_ours,
+        }
     }))
 }
 

@@ -21,7 +21,7 @@ use crate::database::{Database, Server, opts};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
 use crate::support::worker::alone;
-use crate::support::{eventually, timed};
+use crate::support::{aside, eventually, timed};
 use crate::{LATE, client, seconds};
 
 const END: &str = "SET `l`.`lease_end` = '2000-01-01'";
@@ -157,6 +157,48 @@ fn who_does_not_wait_is_answered_within_its_limit_too() {
     let (told, took) = timed(|| one.at_most_every_with(Duration::ZERO, now, |_| done()));
     assert!(told.is_err(), "{told:?}");
     assert!(took < seconds(2), "{took:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_row_that_was_written_by_hand_is_read_or_told_in_words() {
+    let half = r#"'{"job":1,"done":7,"slot":[],"running":{"slot":"x"},"attempts":{"b":-1}}'"#;
+    for (change, is_read) in [
+        ("journal = ''", false),
+        ("journal = 'nonsense'", false),
+        ("journal = REPEAT('[', 100000)", false),
+        ("journal = '{\"job\":2}'", false),
+        (&*format!("journal = {half}"), true),
+        ("changed = '0000-00-00'", false),
+        ("version = -2147483648", true),
+    ] {
+        let database = Database::new();
+        let one = job(&database.url());
+        assert!(is_done(one.once("a", |_| done())));
+        let mut conn = database.conn();
+        conn.query_drop("SET sql_mode = ''").unwrap();
+        conn.query_drop(format!("UPDATE database_lock_job SET {change}"))
+            .unwrap();
+        let answers = aside(move || {
+            let told = [one.last().map(|_| ()), one.last_failure().map(|_| ())];
+            let ran = [
+                one.once("b", |_| done()),
+                one.at_most_every(Duration::ZERO, |_| done()),
+            ];
+            (told, ran)
+        });
+        let (told, ran) = answers.recv_timeout(seconds(20)).expect(change);
+        let in_words = |error: &Error| error.to_string().contains("cannot be read");
+        for told in told {
+            assert_eq!(told.is_ok(), is_read, "{change}: {told:?}");
+            assert!(told.as_ref().err().is_none_or(in_words), "{told:?}");
+        }
+        for ran in ran {
+            assert!(ran.as_ref().err().is_none_or(in_words), "{ran:?}");
+            let is_done = matches!(ran, Ok(Once::Done(())));
+            assert_eq!(is_done, is_read, "{change}: {ran:?}");
+        }
+    }
 }
 
 #[test]
