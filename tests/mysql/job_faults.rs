@@ -203,6 +203,43 @@ fn a_row_that_was_written_by_hand_is_read_or_told_in_words() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_table_of_jobs_that_cannot_keep_them_is_refused() {
+    for change in [
+        "MODIFY `journal` VARCHAR(255) CHARACTER SET utf8mb4 NOT NULL",
+        "MODIFY `journal` TEXT CHARACTER SET utf8mb4 NOT NULL",
+        "MODIFY `journal` MEDIUMTEXT CHARACTER SET latin1 NOT NULL",
+        "MODIFY `journal` MEDIUMTEXT CHARACTER SET utf8mb3 NOT NULL",
+        "MODIFY `changed` TIMESTAMP(6) NOT NULL",
+        "MODIFY `changed` DATETIME NOT NULL",
+        "MODIFY `version` TINYINT NOT NULL",
+        "ADD UNIQUE KEY (`version`)",
+        "DROP COLUMN `changed`",
+    ] {
+        let database = Database::new();
+        let alter = format!("ALTER TABLE database_lock_job {change}");
+        database.conn().query_drop(alter).unwrap();
+        let refused = Client::connect(&database.url());
+        let refused = refused.expect_err(change).to_string();
+        assert!(refused.contains("database_lock_job"), "{change}: {refused}");
+    }
+    for change in [
+        "MODIFY `journal` LONGTEXT CHARACTER SET utf8mb4 NOT NULL",
+        "MODIFY `version` BIGINT NOT NULL",
+        "MODIFY `lock` VARBINARY(255) NOT NULL",
+        "ADD COLUMN `more` INT",
+    ] {
+        let database = Database::new();
+        let alter = format!("ALTER TABLE database_lock_job {change}");
+        database.conn().query_drop(alter).unwrap();
+        let one = Client::connect(&database.url()).expect(change);
+        let one = one.job("nightly").unwrap();
+        assert!(is_done(one.once("a", |_| done())), "{change}");
+        assert!(is_done_before(one.once("a", |_| done())), "{change}");
+    }
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn texts_of_any_kind_come_back_as_they_were() {
     let database = Database::new();
     let name = "n'\"\\%_\u{1f512}`;--";
