@@ -541,3 +541,43 @@ fn whatever_is_cut_killed_stalled_or_locked_each_slot_is_done_once() {
     assert!(10 < slots);
     database.wait_for_rows(0);
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_end_that_cannot_be_read_is_told_as_unconfirmed() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let one = job(&database.url_through(&proxy));
+    let ran = one.once("a", |_| {
+        let delete = "DELETE FROM database_lock";
+        database.conn().query_drop(delete).unwrap();
+        // No right to read any more.
+        proxy.refuse("SELECT CAST(`journal`", 1142);
+        done()
+    });
+    assert!(proxy.has_refused());
+    assert!(matches!(ran, Err(Error::Unconfirmed { .. })), "{ran:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_call_that_ends_while_its_attempt_is_written_down_may_have_used_it() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let (one, other) = (job(&database.url_through(&proxy)), job(&database.url()));
+    proxy.hold_answer_to("SET `l`.`lease_end` = `l`.`lease_end`");
+    let until = JobOptions::new().deadline(Instant::now() + seconds(1));
+    let (told, took) = timed(|| one.once_with("a", until, |_| done()));
+    assert!(told.is_err(), "{told:?}");
+    assert!(took < seconds(1) + LATE, "{took:?}");
+    proxy.release_answer();
+    let ran = other.once("a", |run| {
+        assert_eq!(
+            run.retry_of().map(|it| it.outcome()),
+            Some(Outcome::Unknown)
+        );
+        Ok::<_, Infallible>(run.attempt())
+    });
+    assert!(matches!(ran.unwrap(), Once::Done(2)));
+    database.wait_for_rows(0);
+}

@@ -148,7 +148,7 @@ impl<'a> JobDriver<'a> {
         loop {
             let event = match self.once.action() {
                 Action::End(journal) => self.write_end(journal),
-                Action::Read => self.confirm()?,
+                Action::Read => self.confirm(),
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::Unconfirmed { limit: lease });
@@ -253,14 +253,18 @@ impl<'a> JobDriver<'a> {
     }
 
     /// Reads, after our row went, or nobody knows whether it did, what is written.
-    fn confirm(&self) -> Result<Event> {
-        Ok(match self.read()? {
+    fn confirm(&self) -> Event {
+        let read = self.read().unwrap_or_else(|error| {
+            warn!("cannot learn how the run of {} ended: {error}", self.name);
+            None
+        });
+        match read {
             // A statement that got no answer may still be on its way.
             Some(Some(found)) if found.is_ours => Event::Cancel,
             Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
             Some(None) => Event::NoNode,
             None => Event::Cancel,
-        })
+        }
     }
 
     /// Whether the lease had not ended when the row was found to be gone.
