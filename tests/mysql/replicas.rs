@@ -1,5 +1,6 @@
 //! A server that takes over from another one, and a pair of servers.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -203,4 +204,33 @@ fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_
     let (taken, token) = waiter.join().unwrap();
     assert!(lost < taken, "taken {:?} too early", lost - taken);
     assert!(guard.fencing_token() < token);
+}
+
+#[test]
+#[ignore = "needs MariaDB, Galera and rsync"]
+fn on_the_nodes_of_a_cluster_each_slot_is_done_once() {
+    let Some(nodes) = pair() else { return };
+    let clients = nodes.each_ref().map(|node| client(&node.url(), seconds(6)));
+    let done = Mutex::new(HashMap::<String, u32>::new());
+    let count = |slot: &str| *done.lock().unwrap().entry(slot.to_owned()).or_default() += 1;
+    thread::scope(|scope| {
+        for client in &clients {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let job = client.job("nightly").unwrap();
+                    for slot in (0..GRANTS / 4).map(|slot| format!("{slot:06}")) {
+                        let ran = job.once(&slot, |run| Ok::<_, ()>(run.attempt()));
+                        match ran {
+                            Ok(Once::Done(1)) => count(&slot),
+                            Ok(Once::DoneBefore(_)) => {}
+                            other => panic!("{slot}: {other:?}"),
+                        }
+                    }
+                });
+            }
+        }
+    });
+    let done = done.into_inner().unwrap();
+    assert!(done.values().all(|times| *times == 1), "{done:?}");
+    assert_eq!(done.len(), GRANTS / 4);
 }
