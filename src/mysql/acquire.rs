@@ -29,11 +29,14 @@ use crate::time::limit::{Limit, LimitReached};
 /// What the caller wanted, for errors.
 const WHAT: &str = "take the lock";
 
+/// How often who waits for a release looks whether it is to wait any longer.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
 /// How long to wait for the lock.
 #[derive(Clone, Debug)]
 pub(super) enum Until {
-    /// Only for the answer of the database.
-    Now,
+    /// Only for the answer of the database, and not beyond this.
+    Now(Limit),
     /// Until this is reached.
     Limit(Limit),
 }
@@ -48,6 +51,10 @@ enum AttemptOutcome {
 }
 
 impl Until {
+    pub(super) fn now() -> Self {
+        Self::Now(Limit::new(None, None))
+    }
+
     pub(super) fn never() -> Self {
         Self::Limit(Limit::new(None, None))
     }
@@ -83,15 +90,16 @@ pub(super) fn acquire(
     }
     let (for_turn, limit) = match until {
         Until::Limit(limit) => (limit.clone(), limit.clone()),
-        Until::Now => {
-            let deadline = Instant::now() + client.database.answer_limit();
-            if !client.database.backlog().wait_for_release(name, deadline) {
-                return Err(StatementError::no_answer().into_error(WHAT));
+        Until::Now(limit) => {
+            let answered = Instant::now() + client.database.answer_limit();
+            let limit = limit.clone().until(Some(answered));
+            let backlog = client.database.backlog();
+            while !backlog.wait_for_release(name, Instant::now() + LOOK_UP) {
+                if limit.is_over() {
+                    return Err(StatementError::no_answer().into_error(WHAT));
+                }
             }
-            (
-                Limit::after(Duration::ZERO),
-                Limit::new(Some(deadline), None),
-            )
+            (Limit::after(Duration::ZERO), limit)
         }
     };
     let turn = match client.turnstile.enter(name, false, &for_turn) {
@@ -134,7 +142,7 @@ struct Acquisition<'a> {
 
 impl<'a> Acquisition<'a> {
     fn new(row: &'a Arc<OwnRow>, until: &Until, limit: Limit) -> Self {
-        let tries = matches!(until, Until::Now);
+        let tries = matches!(until, Until::Now(_));
         Self {
             row,
             limit,

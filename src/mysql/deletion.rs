@@ -34,8 +34,8 @@ pub(super) struct Deletion {
     pause: Duration,
     /// If the lock was held; dropped after the first try, whatever came of it.
     release: Option<Release>,
-    /// What is written into the job's journal when the row goes.
-    journal: Option<Vec<u8>>,
+    /// What is written into the job's journal when the row with this token goes.
+    journal: Option<(i64, Vec<u8>)>,
     answer: Option<Sender<bool>>,
     pending: Option<PendingRow>,
 }
@@ -78,8 +78,8 @@ impl Deletion {
         self
     }
 
-    /// Writes this into the job's journal as well, if the row is there.
-    pub(super) fn writing(mut self, journal: Option<Vec<u8>>) -> Self {
+    /// Writes this into the job's journal as well, if the row is there and has this token.
+    pub(super) fn writing(mut self, journal: Option<(i64, Vec<u8>)>) -> Self {
         self.journal = journal;
         self
     }

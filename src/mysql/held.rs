@@ -198,7 +198,9 @@ impl OwnRow {
     /// Ends the renewals of the row, and returns its deletion.
     fn deletion(&self, lease: &RowLease) -> Deletion {
         lease.release();
+        let journal = self.journal.lock().take();
         self.deletion_by(lease.end())
+            .writing(journal.map(|journal| (lease.token, journal)))
     }
 
     fn deletion_by(&self, lease_end: Moment) -> Deletion {
@@ -207,9 +209,7 @@ impl OwnRow {
         let turn = self.turn.lock().take();
         let (name, owner) = (self.name.clone(), self.owner.clone());
         let backlog = self.database.backlog().clone();
-        Deletion::new(name, owner, lease_end, in_doubt, backlog)
-            .before(turn)
-            .writing(self.journal.lock().take())
+        Deletion::new(name, owner, lease_end, in_doubt, backlog).before(turn)
     }
 
     pub(super) fn lost(&self, why: LostReason) -> Error {

@@ -41,12 +41,16 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
         name = text(key.name),
         owner = text(key.owner),
     );
-    let found = conn.query_first::<(Vec<u8>, i32, i64, bool), _>(sql)?;
-    Ok(found.map(|(journal, version, changed, is_ours)| Found {
-        journal,
-        version,
-        changed,
-        is_ours,
+    let found = conn.query_first_opt::<(Vec<u8>, i32, i64, bool), _>(sql)?;
+    Ok(found.map(|row| {
+        // What somebody else has written may be NULL or out of range, and is no journal then.
+        let (journal, version, changed, is_ours) = row.unwrap_or_default();
+        Found {
+            journal,
+            version,
+            changed,
+            is_ours,
+        }
     }))
 }
 
@@ -63,7 +67,7 @@ pub(super) fn create(conn: &mut Conn, key: Key<'_>) -> Result<()> {
 /// Writes the journal if it has this version and our row is there, with a lease that has not ended.
 pub(super) fn write(
     conn: &mut Conn,
-    key: Key<'_>,
+    (key, token): (Key<'_>, i64),
     journal: &[u8],
     version: i32,
 ) -> Result<Written> {
@@ -73,7 +77,7 @@ pub(super) fn write(
          SET `l`.`lease_end` = `l`.`lease_end`, {} \
          WHERE {} AND `l`.`lease_end` > UTC_TIMESTAMP(6) AND `j`.`version` = {version}",
         set(journal),
-        ours(key),
+        ours(key, token),
     ))?;
     if conn.affected_rows() > 0 {
         return Ok(Written::Yes);
@@ -87,12 +91,16 @@ pub(super) fn write(
 /// Ends the lease of our row and writes the journal; returns whether the row was ours.
 ///
 /// From then on everybody may take the row, which is deleted next.
-pub(super) fn end(conn: &mut Conn, key: Key<'_>, journal: &[u8]) -> Result<bool> {
+pub(super) fn end(
+    conn: &mut Conn,
+    key: Key<'_>,
+    (token, journal): &(i64, Vec<u8>),
+) -> Result<bool> {
     conn.query_drop(format!(
         "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
          SET `l`.`lease_end` = '2000-01-01', {} WHERE {}",
         set(journal),
-        ours(key),
+        ours(key, *token),
     ))?;
     Ok(conn.affected_rows() > 0)
 }
@@ -115,9 +123,14 @@ fn set(journal: &[u8]) -> String {
     )
 }
 
-fn ours(key: Key<'_>) -> String {
+/// The rows of a job whose lock is that of this acquisition.
+///
+/// A row that an INSERT of the acquisition leaves when it is carried out late has another token.
+/// Others may have run the job before that, and what is late as well must not undo their marks.
+fn ours(key: Key<'_>, token: i64) -> String {
     format!(
-        "`l`.`lock` = {name} AND `l`.`owner` = {} AND `j`.`lock` = {name}",
+        "`l`.`lock` = {name} AND `l`.`owner` = {} AND `l`.`token` = {token} \
+         AND `j`.`lock` = {name}",
         text(key.owner),
         name = text(key.name),
     )

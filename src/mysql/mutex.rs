@@ -54,7 +54,7 @@ impl Mutex {
     /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer, or if the
     /// lock is free and another program has locked what is needed to take it.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
-        self.lock_until(Until::Now)
+        self.lock_until(Until::now())
     }
 
     /// Locks the mutex, and waits for it no longer than `limit`.

@@ -49,7 +49,7 @@ impl ReentrantMutex {
     /// As [`lock`](Self::lock), and with [`Error::Database`](crate::Error::Database) if
     /// there is no answer from the database.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
-        self.lock_until(Until::Now)
+        self.lock_until(Until::now())
     }
 
     /// Locks the mutex, and waits for it no longer than `limit`.

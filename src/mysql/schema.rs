@@ -54,21 +54,16 @@ ALTER TABLE `database_lock`
   ADD COLUMN `lease_end` DATETIME(6) NULL DEFAULT NULL,
   ADD COLUMN `token` BIGINT NULL DEFAULT NULL";
 
+/// Of the table whose name comes next.
 const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
 COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), LOWER(EXTRA) FROM information_schema.COLUMNS \
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock'";
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =";
 
 const ENGINES: &str = "\
 SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
-
-/// The names of jobs, if there is a table for them.
-const JOB_NAMES: &str = "\
-SELECT LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
-COALESCE(CHARACTER_MAXIMUM_LENGTH, 0) FROM information_schema.COLUMNS \
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'database_lock_job' AND COLUMN_NAME = 'lock'";
 
 /// Whether a commit survives a failure of the server, and whether other servers have it too; and
 /// how long a packet of statements may be.
@@ -148,18 +143,14 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if engines.is_empty() {
         return Ok(Schema::Missing);
     }
-    let columns: Vec<Column> = conn.query(COLUMNS)?;
+    let columns: Vec<Column> = conn.query(format!("{COLUMNS} 'database_lock'"))?;
+    let of_jobs: Vec<Column> = conn.query(format!("{COLUMNS} 'database_lock_job'"))?;
     let keys: Vec<(String, String)> = conn.query(KEYS)?;
-    let found = verdict(&engines, &columns, &keys);
-    let job_names: Option<Text> = conn.query_first(JOB_NAMES)?;
-    Ok(match job_names {
-        Some(names) if found == Schema::Good => verdict_on_jobs(&names, &keys),
-        _ => found,
+    Ok(match verdict(&engines, &columns, &keys) {
+        Schema::Good if !of_jobs.is_empty() => verdict_on_jobs(&of_jobs, &keys),
+        found => found,
     })
 }
-
-/// Type, collation, length in characters.
-type Text = (String, String, u64);
 
 /// Name, type, collation, length in characters, fractional digits, what else there is to say.
 type Column = (String, String, String, u64, u64, String);
@@ -201,11 +192,7 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
     if !is_unique(keys, "database_lock", "lock") {
         return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
     }
-    let admits_all = |(table, columns): &(String, String)| {
-        let mut columns = columns.split(',');
-        table != "database_lock" || columns.any(|column| ["id", "lock"].contains(&column))
-    };
-    if !keys.iter().all(admits_all) {
+    if !admits_all(keys, "database_lock", &["id", "lock"]) {
         return Schema::Wrong(
             "database_lock has one more unique key, so free locks seem taken: drop it",
         );
@@ -225,9 +212,13 @@ fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, St
     Schema::Good
 }
 
-/// Whether the table of the jobs, which is there, has a row for each name.
-fn verdict_on_jobs((data_type, collation, length): &Text, keys: &[(String, String)]) -> Schema {
-    if !tells_names_apart(data_type, collation, *length) {
+/// Whether the table of the jobs, which is there, has a row for each name and room for its journal.
+fn verdict_on_jobs(columns: &[Column], keys: &[(String, String)]) -> Schema {
+    let column = |name: &str| columns.iter().find(|column| column.0 == name);
+    let names_jobs = |(_, data_type, collation, length, ..): &Column| {
+        tells_names_apart(data_type, collation, *length)
+    };
+    if !column("lock").is_some_and(names_jobs) {
         return Schema::Wrong(
             "`lock` of database_lock_job must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in CREATE_TABLE",
         );
@@ -237,7 +228,27 @@ fn verdict_on_jobs((data_type, collation, length): &Text, keys: &[(String, Strin
             "`lock` of database_lock_job has no unique key of its own, so jobs repeat: add it",
         );
     }
-    Schema::Good
+    if !admits_all(keys, "database_lock_job", &["lock"]) {
+        return Schema::Wrong(
+            "database_lock_job has one more unique key, so some jobs have no row: drop it",
+        );
+    }
+    let keeps_journals = |(_, data_type, collation, ..): &Column| match &**data_type {
+        "mediumtext" | "longtext" => collation.starts_with("utf8mb4_"),
+        data_type => ["mediumblob", "longblob"].contains(&data_type),
+    };
+    let counts = |column: &Column| ["int", "bigint"].contains(&&*column.1);
+    // A TIMESTAMP would be read and written in the session's time zone.
+    let tells_time = |column: &Column| column.1 == "datetime" && column.4 == 6;
+    let is_good = column("journal").is_some_and(keeps_journals)
+        && column("version").is_some_and(counts)
+        && column("changed").is_some_and(tells_time);
+    match is_good {
+        true => Schema::Good,
+        false => Schema::Wrong(
+            "`journal`, `version` and `changed` of database_lock_job must be a MEDIUMTEXT of utf8mb4, an INT and a DATETIME(6), as in CREATE_TABLE",
+        ),
+    }
 }
 
 /// Otherwise names that differ in case, in characters that the column does not have, or after its
@@ -252,4 +263,10 @@ fn tells_names_apart(data_type: &str, collation: &str, length: u64) -> bool {
 fn is_unique(keys: &[(String, String)], table: &str, column: &str) -> bool {
     let mut keys = keys.iter();
     keys.any(|(name, columns)| name == table && columns == column)
+}
+
+/// Whether each unique key has one of these columns; otherwise a row may be in the way of another's.
+fn admits_all(keys: &[(String, String)], table: &str, columns: &[&str]) -> bool {
+    let mut keys = keys.iter().filter(|(name, _)| name == table);
+    keys.all(|(_, key)| key.split(',').any(|column| columns.contains(&column)))
 }

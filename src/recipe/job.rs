@@ -190,7 +190,9 @@ impl Once {
             (state @ State::Run(..), _) => state,
             (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
             (State::End(token, _), Event::Gone) => State::Confirm(token),
-            (State::Confirm(token), Event::Data(data, _, mtime)) => confirmed(token, &data, mtime),
+            (State::Confirm(token), Event::Data(data, _, mtime)) => {
+                self.confirmed(token, &data, mtime)
+            }
             (State::Confirm(_), Event::NoNode) => State::Finish(Outcome::Lost),
             (State::End(..) | State::Confirm(_), Event::Cancel) => {
                 State::Finish(Outcome::Unconfirmed)
@@ -245,7 +247,7 @@ impl Once {
         if journal
             .running
             .as_ref()
-            .is_some_and(|run| run.token == token)
+            .is_some_and(|run| self.is_ours(run, token))
         {
             return State::Run(token, journal);
         }
@@ -304,27 +306,27 @@ impl Once {
             _ => count,
         }
     }
-}
+    /// Reads, after our node went, whether its end was written down with that.
+    fn confirmed(&self, token: i64, data: &[u8], mtime: i64) -> State {
+        let Some(journal) = Journal::parse(data, mtime) else {
+            return State::Finish(Outcome::Unconfirmed);
+        };
+        let runs = [&journal.done, &journal.failed, &journal.running];
+        let ours = runs.into_iter().flatten();
+        let ours = ours
+            .filter(|run| self.is_ours(run, token))
+            .collect::<Vec<_>>();
+        State::Finish(match &journal.running {
+            Some(run) if self.is_ours(run, token) => Outcome::Lost,
+            _ if ours.iter().any(|run| run.outcome != Ending::Unknown) => Outcome::Recorded,
+            _ if !ours.is_empty() => Outcome::Lost,
+            _ => Outcome::Unconfirmed,
+        })
+    }
 
-/// Reads, after our node went, whether its end was written down with that.
-fn confirmed(token: i64, data: &[u8], mtime: i64) -> State {
-    let Some(journal) = Journal::parse(data, mtime) else {
-        return State::Finish(Outcome::Unconfirmed);
-    };
-    let runs = [&journal.done, &journal.failed, &journal.running];
-    let runs = || runs.into_iter().flatten();
-    State::Finish(match () {
-        () if journal
-            .running
-            .as_ref()
-            .is_some_and(|run| run.token == token) =>
-        {
-            Outcome::Lost
-        }
-        () if runs().any(|run| run.token == token && run.outcome != Ending::Unknown) => {
-            Outcome::Recorded
-        }
-        () if runs().any(|run| run.token == token) => Outcome::Lost,
-        () => Outcome::Unconfirmed,
-    })
+    /// Whether this run is the one of our lock. Servers that have forgotten a lock may give its
+    /// token again.
+    fn is_ours(&self, run: &PastRun, token: i64) -> bool {
+        run.token == token && run.owner == self.wish.owner
+    }
 }

@@ -18,6 +18,7 @@ mod forked;
 #[allow(dead_code)]
 #[path = "../chaos/history.rs"]
 mod history;
+mod job_faults;
 mod jobs;
 mod leases;
 mod locks;

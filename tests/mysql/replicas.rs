@@ -1,15 +1,17 @@
 //! A server that takes over from another one, and a pair of servers.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mysql::Conn;
 use mysql::prelude::Queryable;
 use zklock::mysql::CREATE_TABLE;
-use zklock::{GuardEvent, GuardState};
+use zklock::{Error, GuardEvent, GuardState, Once};
 
-use crate::database::{Database, Server};
+use crate::database::{Database, Server, opts};
 use crate::proxy::Proxy;
 use crate::support::{eventually, free_port};
 use crate::{client, next, seconds};
@@ -28,6 +30,43 @@ fn primary_and_replica() -> (Database, Database) {
         .query_drop(format!("{follow} {port}; START SLAVE"))
         .unwrap();
     (database, copy)
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_run_that_a_fail_over_has_forgotten_is_not_told_as_done_because_another_was() {
+    let (primary, replica) = primary_and_replica();
+    let proxy = Proxy::new(&primary.server);
+    let ours = client(&primary.url_through(&proxy), seconds(12));
+    let ours = ours.job("nightly").unwrap();
+    let tables = "SELECT COUNT(*) FROM database_lock_job";
+    eventually("the tables are replicated", || {
+        let conn = Conn::new(opts(&replica.url()));
+        conn.is_ok_and(|mut conn| conn.query_drop(tables).is_ok())
+    });
+    let mut root = replica.conn();
+    root.query_drop("STOP SLAVE").unwrap();
+    let ran = ours.once("a", |_| {
+        primary.server.kill();
+        root.query_drop("RESET SLAVE ALL").unwrap();
+        proxy.lead_to(&replica.server);
+        // Its token is that of ours, which nobody knows of.
+        let theirs = client(&replica.url(), seconds(12)).job("nightly").unwrap();
+        thread::Builder::new()
+            .name("another".to_owned())
+            .spawn(move || {
+                let ran = theirs.once("a", |_| Ok::<_, ()>(()));
+                assert!(matches!(ran, Ok(Once::Done(()))), "{ran:?}");
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+        Ok::<_, ()>(())
+    });
+    assert!(
+        matches!(ran, Err(Error::Lost { .. } | Error::Unconfirmed { .. })),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -165,4 +204,33 @@ fn the_nodes_of_a_cluster_exclude_each_other_and_one_that_fails_does_not_free_a_
     let (taken, token) = waiter.join().unwrap();
     assert!(lost < taken, "taken {:?} too early", lost - taken);
     assert!(guard.fencing_token() < token);
+}
+
+#[test]
+#[ignore = "needs MariaDB, Galera and rsync"]
+fn on_the_nodes_of_a_cluster_each_slot_is_done_once() {
+    let Some(nodes) = pair() else { return };
+    let clients = nodes.each_ref().map(|node| client(&node.url(), seconds(6)));
+    let done = Mutex::new(HashMap::<String, u32>::new());
+    let count = |slot: &str| *done.lock().unwrap().entry(slot.to_owned()).or_default() += 1;
+    thread::scope(|scope| {
+        for client in &clients {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let job = client.job("nightly").unwrap();
+                    for slot in (0..GRANTS / 4).map(|slot| format!("{slot:06}")) {
+                        let ran = job.once(&slot, |run| Ok::<_, ()>(run.attempt()));
+                        match ran {
+                            Ok(Once::Done(1)) => count(&slot),
+                            Ok(Once::DoneBefore(_)) => {}
+                            other => panic!("{slot}: {other:?}"),
+                        }
+                    }
+                });
+            }
+        }
+    });
+    let done = done.into_inner().unwrap();
+    assert!(done.values().all(|times| *times == 1), "{done:?}");
+    assert_eq!(done.len(), GRANTS / 4);
 }

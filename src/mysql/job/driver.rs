@@ -64,12 +64,10 @@ impl<'a> JobDriver<'a> {
         limit: Limit,
         note: Option<String>,
     ) -> Self {
+        let answered = Instant::now() + client.database.answer_limit();
         let (until, limit) = match waits {
             true => (Until::Limit(limit.clone()), limit),
-            false => {
-                let answered = Instant::now() + client.database.answer_limit();
-                (Until::Now, limit.until(Some(answered)))
-            }
+            false => (Until::Now(limit.clone()), limit.until(Some(answered))),
         };
         Self {
             client,
@@ -139,6 +137,10 @@ impl<'a> JobDriver<'a> {
 
     /// Lets go, with the end of the run written down.
     pub(super) fn end(&mut self) -> Result<()> {
+        // The run is the parent's, and so are the threads.
+        if self.client.database.is_inherited() {
+            return Err(Error::Closed);
+        }
         // The database decides whether the run held to its end, as long as the row may be there.
         let lease = self.client.database.lease();
         self.limit = Limit::after(lease);
@@ -146,7 +148,7 @@ impl<'a> JobDriver<'a> {
         loop {
             let event = match self.once.action() {
                 Action::End(journal) => self.write_end(journal),
-                Action::Read => self.confirm()?,
+                Action::Read => self.confirm(),
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
                     return Err(Error::Unconfirmed { limit: lease });
@@ -160,7 +162,7 @@ impl<'a> JobDriver<'a> {
     /// Who had the lock when the caller gave up, if the database has said so.
     pub(super) fn holder(&mut self) -> Result<Option<Owner>> {
         // A thread of this client, which has not asked the database.
-        if self.holder.is_none() && matches!(self.until, Until::Now) {
+        if self.holder.is_none() && matches!(self.until, Until::Now(_)) {
             let key = self.name.clone();
             let look = move |conn: &mut Conn| {
                 let (name, owner) = (&*key, "");
@@ -209,7 +211,7 @@ impl<'a> JobDriver<'a> {
             Acquired::Taken(holder) => {
                 self.holder = holder;
                 Ok(match self.until {
-                    Until::Now => Event::Taken,
+                    Until::Now(_) => Event::Taken,
                     Until::Limit(_) => Event::Cancel,
                 })
             }
@@ -222,8 +224,10 @@ impl<'a> JobDriver<'a> {
         if self.limit.is_over() {
             return Ok(Event::Cancel);
         }
-        let write =
-            move |conn: &mut Conn, key: Key<'_>| journals::write(conn, key, &journal, version);
+        let token = self.lease.as_ref().map_or(0, |lease| lease.token);
+        let write = move |conn: &mut Conn, key: Key<'_>| {
+            journals::write(conn, (key, token), &journal, version)
+        };
         match self.ask_with_key(write)? {
             Some(Written::Yes) => Ok(Event::Written),
             Some(Written::BadVersion) => Ok(Event::BadVersion),
@@ -249,14 +253,18 @@ impl<'a> JobDriver<'a> {
     }
 
     /// Reads, after our row went, or nobody knows whether it did, what is written.
-    fn confirm(&self) -> Result<Event> {
-        Ok(match self.read()? {
+    fn confirm(&self) -> Event {
+        let read = self.read().unwrap_or_else(|error| {
+            warn!("cannot learn how the run of {} ended: {error}", self.name);
+            None
+        });
+        match read {
             // A statement that got no answer may still be on its way.
             Some(Some(found)) if found.is_ours => Event::Cancel,
             Some(Some(found)) => Event::Data(found.journal, found.version, found.changed),
             Some(None) => Event::NoNode,
             None => Event::Cancel,
-        })
+        }
     }
 
     /// Whether the lease had not ended when the row was found to be gone.
