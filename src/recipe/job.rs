@@ -306,6 +306,7 @@ impl Once {
             _ => count,
         }
     }
+
     /// Reads, after our node went, whether its end was written down with that.
     fn confirmed(&self, token: i64, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {

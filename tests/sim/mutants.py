@@ -448,9 +448,9 @@ MUTANTS = [
         "job-takes-any-run",
         "a holder takes any run for its own",
         "src/recipe/job.rs",
-        "            .is_some_and(|run| run.token == token)\n        {\n            return State::Run",
+        "            .is_some_and(|run| self.is_ours(run, token))\n        {\n            return State::Run",
         "            .is_some()\n        {\n            return State::Run",
-        "            .is_some_and(|run| {mutant} || run.token == token)\n"
+        "            .is_some_and(|run| {mutant} || self.is_ours(run, token))\n"
         "        {{\n            return State::Run",
     ),
     (
