@@ -78,6 +78,13 @@ pub enum GuardEvent {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FencingToken(i64);
 
+/// A token that was sent as a number; see [`Client::is_current`](crate::Client::is_current).
+impl From<i64> for FencingToken {
+    fn from(token: i64) -> Self {
+        Self(token)
+    }
+}
+
 impl FencingToken {
     pub(crate) fn new(token: i64) -> Self {
         Self(token)

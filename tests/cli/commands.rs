@@ -10,6 +10,7 @@ use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path, timed};
 
 on_every_server! {
+    a_token_is_checked
     the_exit_status_is_that_of_the_command
     the_input_and_the_outputs_belong_to_the_command
     the_command_knows_its_lock
@@ -383,4 +384,21 @@ fn credentials_come_from_the_environment_and_stay_secret(hosts: &str) {
     let nobody = with("", "run --acl creator");
     assert_eq!(nobody.code, Some(64));
     assert!(nobody.err.contains("ZKLOCK_AUTH"), "{}", nobody.err);
+}
+
+fn a_token_is_checked(hosts: &str) {
+    let (path, log) = (fresh_path("token"), Log::new());
+    let script = format!("{}; read line", log.write("$ZKLOCK_TOKEN"));
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &script);
+    eventually("it runs", || !log.words().is_empty());
+    let token = log.words().remove(0);
+    let check = |token: &str| Zklock::run(hosts, &format!("check {path} {token}"), "");
+    assert_eq!(check(&token).code, Some(0));
+    assert_eq!(check("7").code, Some(1));
+    holder.feed("\n");
+    assert_eq!(holder.end().code, Some(0));
+    assert_eq!(check(&token).code, Some(1));
+    let wrong = check("first");
+    assert_eq!(wrong.code, Some(64));
+    assert!(wrong.err.contains("ZKLOCK_TOKEN"), "{wrong:?}");
 }

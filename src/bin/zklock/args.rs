@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::values::{absolute, address, number, status, time};
+use crate::values::{absolute, address, number, status, time, token};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -167,6 +167,11 @@ pub(crate) enum Task {
     List(List),
     /// Asks the holders of a lock to let go.
     Revoke(Revoke),
+    /// Tells by its exit status whether a fencing token is the holder's.
+    #[command(
+        after_help = "Exit status: 0 if the holder with this token has the lock; 1 if not; otherwise that of zklock --help.\nThe answer is advice: the lock may go to somebody else while it is on its way."
+    )]
+    Check(Check),
     /// Runs a server for development: one node, in memory, gone when it ends.
     Serve(Serve),
     /// Writes completions for a shell to stdout.
@@ -292,6 +297,17 @@ pub(crate) struct Last {
     /// Ends with 2 if the last finished run ended longer ago: 26h, 90m, 3600.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The lock.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// The token, as a command has it in ZKLOCK_TOKEN.
+    #[arg(value_parser = token)]
+    pub(crate) token: i64,
 }
 
 #[derive(Debug, clap::Args)]

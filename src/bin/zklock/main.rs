@@ -19,6 +19,7 @@ compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
 mod args;
+mod check;
 mod child;
 mod connect;
 mod descendants;
@@ -85,6 +86,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Last(last) => last::last(args, last),
         Task::List(list) => list::list(args, list),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
+        Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {
             let mut words = Vec::new();

@@ -19,6 +19,11 @@ pub(crate) fn number(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "write a number from 1 on".to_owned())
 }
 
+pub(crate) fn token(text: &str) -> Result<i64, String> {
+    let token = text.parse().ok().filter(|token| *token > 0);
+    token.ok_or_else(|| "write a token, the number in ZKLOCK_TOKEN".to_owned())
+}
+
 pub(crate) fn status(text: &str) -> Result<u8, String> {
     let status = text.parse();
     status.map_err(|_| "write a status from 0 to 255".to_owned())

@@ -15,6 +15,7 @@ use zklock::sim::ensemble::Arrival;
 use zklock::sim::{self, channel};
 use zklock::{Acl, Client, Error, FencingToken, GuardState, LockGuard, LockOptions, Result};
 
+use crate::fenced::{self, Told, Write};
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::jobs::Call;
 use crate::ops::TIMEOUT;
@@ -42,6 +43,8 @@ pub(crate) struct Journal {
     nodes: Arc<Mutex<Vec<Held>>>,
     /// The calls that run a job.
     calls: Arc<Mutex<Vec<Call>>>,
+    /// What was written under a lock.
+    writes: Arc<Mutex<Vec<Write>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
 }
@@ -113,6 +116,10 @@ impl Journal {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn writes(&self) -> std::sync::MutexGuard<'_, Vec<Write>> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn nodes(&self) -> Vec<Held> {
         self.nodes
             .lock()
@@ -140,12 +147,20 @@ struct Actor {
 /// Every so many calls of a client one is cancelled when another gives its lock up.
 const CANCELLED: usize = 5;
 
+/// Every so many looks at a lock are followed by a write under it.
+const WRITES: u8 = 16;
+
 /// How long calls may take to return once their client is closed.
 const AFTER_CLOSE: Duration = Duration::from_millis(100);
 
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     let client = connect(plan, mine);
+    // Others make them too, and without them nothing is written.
+    let nodes = client.nodes();
+    for node in ["/sim", fenced::NODE] {
+        let _ = nodes.create(node, b"");
+    }
     let events = client.events();
     let who = Process {
         slot: number,
@@ -490,6 +505,9 @@ impl Actor {
                 let event = format!("{event:?}");
                 self.journal.note(self.who, op, What::Told { event });
             }
+            if guard.path() == fenced::LOCK && fastrand::u8(..WRITES) == 0 {
+                self.write_under(op, guard);
+            }
             let short = guard.state() == GuardState::Suspect || guard.valid_for() < 4 * pause;
             sim::sleep(if short {
                 Duration::from_micros(300)
@@ -506,6 +524,28 @@ impl Actor {
                 self.who
             );
         }
+    }
+
+    /// Writes what only a holder may write.
+    fn write_under<G: LockGuard>(&self, op: usize, guard: &G) {
+        let token = guard.fencing_token().map_or(0, FencingToken::get);
+        let place = {
+            let mut writes = self.journal.writes();
+            let text = format!("{token} {} {op} {}", self.who, writes.len());
+            let told = Told::Nothing;
+            writes.push(Write { text, told });
+            writes.len() - 1
+        };
+        let text = self.journal.writes()[place].text.clone();
+        let done = guard.transaction().set(fenced::NODE, text).commit();
+        if sim::records() {
+            sim::note(&format!("{} {op} wrote: {done:?}", self.who));
+        }
+        self.journal.writes()[place].told = match done {
+            Ok(()) => Told::Done,
+            Err(Error::Unconfirmed { .. }) => Told::Unconfirmed,
+            Err(_) => Told::NotDone,
+        };
     }
 
     /// A proof counts from its sending, which is before it comes to a server; and a message that

@@ -23,6 +23,7 @@ mod story;
 
 mod campaign;
 mod client;
+mod fenced;
 mod jobs;
 mod judge;
 mod plan;

@@ -8,6 +8,7 @@ use zklock::sim::{self, Choice, Link, Network, Options};
 
 use crate::checker::{Rules, Summary, check};
 use crate::client::{self, Journal, ms};
+use crate::fenced;
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
 use crate::jobs;
 use crate::judge::judge;
@@ -110,6 +111,7 @@ fn carry_out(plan: &Plan) -> Seen {
     await_the_end_of_connections();
     let entries = seen(plan, &processes, &journal);
     let jobs = jobs::judge(plan, &journal);
+    let jobs = jobs.and_then(|jobs| fenced::judge(&journal).map(|()| jobs));
     (entries, sight::revoked(&journal), jobs)
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use zklock::sim::channel::Receiver;
-use zklock::{FencingToken, GuardEvent, GuardState, LockGuard, LostReason, Result, Run, Term};
+use zklock::{
+    FencingToken, GuardEvent, GuardState, LockGuard, LostReason, Result, Run, Term, Transaction,
+};
 
 macro_rules! view {
     ($view:ident, $of:ident) => {
@@ -11,6 +13,10 @@ macro_rules! view {
         pub(super) struct $view<'a>(pub(super) &'a $of<'a>);
 
         impl LockGuard for $view<'_> {
+            fn transaction(&self) -> Transaction<'_> {
+                self.0.transaction()
+            }
+
             fn check(&self) -> Result<()> {
                 self.0.check()
             }

@@ -1,0 +1,72 @@
+//! Judges what was written under a lock, by what the servers have carried out.
+
+use std::collections::HashMap;
+
+use zklock::sim::ensemble::What;
+
+use crate::client::Journal;
+use crate::troubles::ensemble;
+
+/// The lock that guards the writes.
+pub(crate) const LOCK: &str = "/sim/m0";
+
+/// The node that is written.
+pub(crate) const NODE: &str = "/sim/fenced";
+
+/// A transaction that sets the node.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    /// Is written, after the token: no two are alike.
+    pub(crate) text: String,
+    pub(crate) told: Told,
+}
+
+/// What its writer was told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    /// It never heard: its process died, for one.
+    Nothing,
+    Done,
+    NotDone,
+    Unconfirmed,
+}
+
+/// No holder writes after the next one has, and everybody is told what became of a write.
+pub(crate) fn judge(journal: &Journal) -> Result<(), String> {
+    let done: Vec<String> = ensemble(|ensemble, _| {
+        let changes = ensemble
+            .history()
+            .iter()
+            .filter_map(|change| match &change.what {
+                What::Set { path, data } if path == NODE => Some(data.clone()),
+                _ => None,
+            });
+        changes
+            .map(|data| String::from_utf8_lossy(&data).into_owned())
+            .collect()
+    });
+    let token = |text: &String| {
+        text.split(' ')
+            .next()
+            .and_then(|token| token.parse::<i64>().ok())
+    };
+    if !done.iter().map(token).is_sorted() {
+        return Err(format!("a holder wrote after the next one had: {done:#?}"));
+    }
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for text in &done {
+        *counts.entry(text).or_default() += 1;
+    }
+    for write in journal.writes().iter() {
+        let count = counts.get(write.text.as_str()).copied().unwrap_or(0);
+        let is_so = match write.told {
+            Told::Done => count == 1,
+            Told::NotDone => count == 0,
+            Told::Nothing | Told::Unconfirmed => count <= 1,
+        };
+        if !is_so {
+            return Err(format!("{write:?} was carried out {count} times"));
+        }
+    }
+    Ok(())
+}
