@@ -202,7 +202,7 @@ pub enum Error {
         /// What the database or the connection reported.
         message: String,
     },
-    /// The path's node was made by a lock that keeps nothing there, as a container or without a mark.
+    /// The path's node was made by a lock that keeps nothing there, or is the directory of other paths.
     Unmarked {
         /// The path.
         path: String,

@@ -153,7 +153,7 @@ impl Error {
             ),
             Self::Unconfirmed { limit } => write!(
                 f,
-                "the server did not confirm within {limit:?} what was asked for last: the locks of a session that was closed are free when it has timed out, and whether a job's run is done, its next call learns"
+                "the server did not confirm within {limit:?} what was asked for last, so that may be done or not: look before you repeat a write, a job's next call learns whether its run is done, and the locks of a session that was closed are free when it has timed out"
             ),
             Self::SessionExpired => {
                 f.write_str("the ZooKeeper session expired: every lock held through it is lost")
@@ -185,7 +185,7 @@ impl Error {
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unmarked { path, what } => write!(
                 f,
-                "{path} was made by a lock, and cannot keep {what}: use another path, or delete the node while nobody uses it"
+                "{path} is there already, made by a lock or as the directory of others, and cannot keep {what}: use another path"
             ),
             Self::Unsupported { what } => {
                 write!(f, "this client or its server does not support {what}")

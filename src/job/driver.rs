@@ -125,7 +125,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// The one whose lock it was when the caller gave up, if somebody's.
+    /// The one whose lock it was when the caller gave up, if the one just ahead has it.
     pub(super) fn ahead(&self) -> Option<Contender> {
         let Ahead {
             nearest,
@@ -137,7 +137,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             .ahead
             .lock()
             .clone()
-            .filter(|ahead| ahead.stat.czxid != 0)?;
+            .filter(|ahead| ahead.holds && ahead.stat.czxid != 0)?;
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
     }
 

@@ -100,8 +100,13 @@ impl Client {
         let deadline = Instant::now() + database.timings.connect_timeout;
         database
             .ask(deadline, "create the tables", |connection| {
-                connection.run(schema::create)?;
-                connection.run(schema::inspect)
+                let created = connection.run(schema::create);
+                let found = connection.run(schema::inspect)?;
+                // Who lacks the right to create them need not, if they are there.
+                match created {
+                    Err(error) if found != Schema::Good => Err(error),
+                    _ => Ok(found),
+                }
             })
             .and_then(Schema::usable)
     }

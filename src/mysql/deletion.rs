@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::journals;
 use crate::mysql::statement::{self, Key};
-use crate::mysql::statement_error::StatementError;
+use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 
 /// The pause before a deletion that failed is repeated, at first and at most.
@@ -135,6 +135,13 @@ impl Deletion {
 
     fn failed(mut self, error: &StatementError) -> Option<Retry> {
         if Moment::now() >= self.lease_end {
+            return None;
+        }
+        if error.class == ErrorClass::NoRight {
+            log::error!(
+                "cannot delete the row of {}, which keeps others out until its lease has ended: {error}; grant the user DELETE",
+                self.name
+            );
             return None;
         }
         log::debug!("cannot delete the row of {} yet: {error}", self.name);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 use parking_lot::Mutex;
 
 use crate::error::{Error, LostReason, Result};
@@ -173,7 +173,11 @@ impl OwnRow {
         match answer.recv_timeout(valid) {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.lost(LostReason::Evicted)),
-            Err(_) => Err(self.suspect()),
+            Err(RecvTimeoutError::Timeout) => Err(self.suspect()),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Database {
+                what: "release the lock",
+                message: "its row cannot be deleted, as the log says, and keeps others out until its lease has ended; the user needs DELETE on database_lock".to_owned(),
+            }),
         }
     }
 

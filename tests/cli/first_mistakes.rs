@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use zklock::Client;
 use zklock::embedded::Server;
 
-use crate::program::{Lines, Log, Zklock, command, embedded};
+use crate::program::{Lines, Log, Zklock, await_queue, command, embedded};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
 
@@ -105,7 +105,7 @@ fn a_path_without_a_slash_and_one_that_cannot_be() {
         embedded(),
         "list /a//b",
         64,
-        r#"the path "/a//b" cannot name a lock: it has an empty part ('//')"#,
+        "invalid value '/a//b' for '<PATH>': write one slash for two; see zklock list --help",
     );
 }
 
@@ -306,4 +306,93 @@ fn a_command_that_is_killed_because_somebody_evicted_it() {
         "{}",
         ended.err
     );
+}
+
+#[test]
+fn a_parent_of_jobs_taken_for_a_job() {
+    let path = fresh_path("jobs");
+    let job = format!("{path}/nightly");
+    let done = Zklock::run(embedded(), &format!("once --slot a {job}"), "true");
+    assert_eq!(done.code, Some(0));
+    let message = format!(
+        "{path} is there already, made by a lock or as the directory of others, and cannot keep the runs of a job: use another path"
+    );
+    says(embedded(), &format!("last {path}"), 70, &message);
+    says(
+        embedded(),
+        &format!("once --slot a {path} -- true"),
+        70,
+        &message,
+    );
+}
+
+#[test]
+fn a_slot_below_the_last_one_and_one_without_attempts() {
+    let path = fresh_path("slots");
+    let once = |slot: &str, script: &str| {
+        let args = format!("once --attempts 1 --slot {slot} {path}");
+        Zklock::run(embedded(), &args, script)
+    };
+    assert_eq!(once("9", "true").code, Some(0));
+    let lower = once("11", "true");
+    assert_eq!(lower.code, Some(0));
+    let message = "11, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one";
+    assert!(lower.err.contains(message), "{lower:?}");
+    assert_eq!(once("91", "false").code, Some(1));
+    let none = once("91", "true");
+    assert_eq!(none.code, Some(1));
+    let message = "; the next slot has its own, and --attempts 2 gives this one another";
+    assert!(none.err.trim_end().ends_with(message), "{none:?}");
+}
+
+/// Not who waits.
+#[test]
+fn whoever_gives_up_is_told_who_runs_the_job() {
+    let path = fresh_path("runs");
+    let log = Log::new();
+    let args = format!("once --slot a --note first {path}");
+    let runs = Zklock::start(embedded(), &args, &log.beat("first"));
+    log.await_word("first");
+    let args = format!("once --slot a --note second {path}");
+    let waits = Zklock::start(embedded(), &args, "true");
+    await_queue(embedded(), &path, 2);
+    let third = Zklock::run(embedded(), &format!("once --slot a -w 0.5 {path}"), "true");
+    assert_eq!(third.code, Some(1));
+    assert!(third.err.contains("is run by"), "{third:?}");
+    assert!(third.err.contains("first"), "{third:?}");
+    for zklock in [waits, runs] {
+        zklock.signal("TERM");
+        zklock.end();
+    }
+}
+
+#[test]
+fn a_full_disk_under_what_is_written() {
+    let path = fresh_path("full");
+    Zklock::run(embedded(), &format!("once --slot a {path}"), "true");
+    for args in [format!("last {path}"), format!("list --json {path}")] {
+        let mut command = command(embedded());
+        command.args(args.split(' '));
+        let full = fs::File::options().write(true).open("/dev/full");
+        let told = command.stdout(full.expect("a device")).output().unwrap();
+        assert_eq!(told.status.code(), Some(70), "{args}");
+        let said = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(said.contains("cannot write to stdout: "), "{said}");
+    }
+}
+
+#[test]
+fn paths_and_slots_that_cannot_be_are_told_without_a_server() {
+    for (args, message) in [
+        ("run /a//b -- true", "write one slash for two"),
+        ("list /a/", "leave the slash at the end out"),
+        (
+            "once --slot= /a -- true",
+            "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22",
+        ),
+    ] {
+        let told = Zklock::run("127.0.0.1:1", args, "");
+        assert_eq!(told.code, Some(64), "{told:?}");
+        assert!(told.err.contains(message), "{told:?}");
+    }
 }

@@ -36,7 +36,7 @@ fn a_slot_is_run_once_by_whoever_comes_first(hosts: &str) {
     let before = Zklock::run(hosts, &before, ":");
     assert_eq!(before.code, Some(9));
     assert!(
-        before.err.contains(", and 2026-11-21 is not run"),
+        before.err.contains(", and 2026-11-21, which is below it"),
         "{before:?}"
     );
 }

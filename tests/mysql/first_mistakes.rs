@@ -8,8 +8,8 @@ use zklock::mysql::Client;
 use crate::database::{Database, Server};
 use crate::proxy::Proxy;
 use crate::support::worker::alone;
-use crate::support::{eventually, free_port};
-use crate::{client, logs, seconds};
+use crate::support::{eventually, free_port, timed};
+use crate::{LATE, client, logs, seconds};
 
 /// The message of a connection that cannot be made.
 #[track_caller]
@@ -68,6 +68,19 @@ fn a_database_that_is_not_there_and_one_that_the_user_has_no_right_to() {
     );
     assert!(
         told.contains("grant the user SELECT, INSERT, UPDATE and DELETE"),
+        "{told}"
+    );
+    // The tables are there, so nobody need create them.
+    reader.create_table().unwrap();
+    root.query_drop(format!("GRANT INSERT, UPDATE ON {name}.* TO {user}@'%'"))
+        .unwrap();
+    let writer = client(&database.url_of(&user), seconds(20));
+    let guard = writer.mutex("a").unwrap().lock().unwrap();
+    let (told, took) = timed(|| guard.unlock().unwrap_err());
+    assert!(took < LATE, "{took:?}");
+    assert!(
+        told.to_string()
+            .contains("the user needs DELETE on database_lock"),
         "{told}"
     );
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::values::{absolute, address, number, status, time, token};
+use crate::values::{absolute, address, number, slot, status, time, token};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -165,7 +165,10 @@ pub(crate) enum Task {
     Standby(Standby),
     /// Lists who holds a lock and who waits for it.
     List(List),
-    /// Asks the holders of a lock to let go.
+    /// Asks the holders of a lock to let go: a command under zklock gets SIGTERM.
+    #[command(
+        after_help = "Exit status: 0 if there was a holder; 1 if not; otherwise that of zklock --help."
+    )]
     Revoke(Revoke),
     /// Tells by its exit status whether a fencing token is the holder's.
     #[command(
@@ -253,7 +256,7 @@ pub(crate) struct Guarded {
 pub(crate) struct Once {
     /// Runs the command unless this slot or a higher one is done: a text that grows from run
     /// to run, byte by byte, such as $(date +%F).
-    #[arg(long, value_name = "TEXT", group = "due")]
+    #[arg(long, value_name = "TEXT", group = "due", value_parser = slot)]
     pub(crate) slot: Option<String>,
 
     /// Runs the command unless the last finished run began less than this long ago, by the

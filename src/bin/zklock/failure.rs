@@ -1,5 +1,6 @@
 //! Errors of the program: a message for the user, and an exit status.
 
+use std::io;
 use std::process::ExitCode;
 
 use zklock::Error;
@@ -53,10 +54,20 @@ impl Failure {
     }
 }
 
+/// What is written to stdout has to arrive, unless the reader has seen enough.
+pub(crate) fn written(done: io::Result<()>) -> Result<(), Failure> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::other(format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let code = match error {
-            Error::BadArgument { .. } | Error::BadHosts { .. } | Error::BadPath { .. } => USAGE,
+        let code = match &error {
+            error if error.is_bad_input() => USAGE,
             Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
             Error::AuthFailed | Error::NoAuth { .. } => NO_PERMISSION,
             _ => OTHER,

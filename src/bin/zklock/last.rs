@@ -8,7 +8,7 @@ use zklock::{Outcome, RunRecord};
 
 use crate::args::{Args, Last};
 use crate::connect::connect;
-use crate::failure::Failure;
+use crate::failure::{Failure, written};
 use crate::plain::{plain, plain_json};
 use crate::table::{brief, millis, who};
 
@@ -34,8 +34,7 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
         }
         false => told(&last.path, done.as_ref(), failed.as_ref(), running.as_ref()),
     };
-    // It fails if the reader has closed the pipe.
-    let _ = writeln!(io::stdout(), "{text}");
+    written(writeln!(io::stdout(), "{text}"))?;
     let Some(ended) = done.and_then(|run| run.ended()) else {
         return Ok(NEVER);
     };

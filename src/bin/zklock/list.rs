@@ -9,7 +9,7 @@ use zklock::{Client, Contender};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
-use crate::failure::Failure;
+use crate::failure::{Failure, written};
 use crate::outage::Outage;
 use crate::plain::{plain, plain_json};
 use crate::stderr::say;
@@ -38,7 +38,7 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
         watch(&client, list, present)?;
     } else {
         // It fails if the reader has closed the pipe.
-        drop(show(list, &present, &Outage::default(), false));
+        written(show(list, &present, &Outage::default(), false))?;
         if let (true, Ok(below)) = (present.is_empty(), client.strangers(&list.path)) {
             tell_what_lies_below(&list.path, &below);
         }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use zklock::{Error, JobOptions, Once as Ran, RunRecord, SessionState};
+use zklock::{Contender, Error, JobOptions, Once as Ran, RunRecord, SessionState};
 
 use crate::args::{Args, Once};
 use crate::child::Variables;
@@ -23,6 +23,12 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let ran = run(once, &stage, started);
     let signal = stage.signals.ended_by();
     let connected = stage.client.state() == SessionState::Connected;
+    // Whoever waits in front of us does not run it.
+    let contenders = match &ran {
+        Err(Error::GaveUp { path }) if connected => stage.client.contenders(path).ok(),
+        _ => None,
+    };
+    let holder = contenders.and_then(|all| all.into_iter().find(Contender::holds));
     drop(stage.client.close());
     match (ran, signal) {
         (Ok(Ran::Done(ending)), _) => Ok(ending),
@@ -32,6 +38,7 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
             UNAVAILABLE,
             "no ZooKeeper server answers: check the host names and that the servers run",
         )),
+        (Err(Error::GaveUp { path }), _) => Err(gave_up(&path, holder)),
         (Err(error), _) => Err(failure(error)),
         (Ok(other), _) => Ok(Ending::Code(tell(once, &other))),
     }
@@ -105,8 +112,13 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     let written = |record: &RunRecord| plain(&record.to_string());
     match ran {
         Ran::DoneBefore(record) => {
-            let later = once.slot.as_deref().filter(|slot| *slot != record.slot());
-            let skipped = later.map(|slot| format!(", and {} is not run", plain(slot)));
+            let lower = once.slot.as_deref().filter(|slot| *slot != record.slot());
+            let skipped = lower.map(|slot| {
+                let slot = plain(slot);
+                format!(
+                    ", and {slot}, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one"
+                )
+            });
             let skipped = skipped.unwrap_or_default();
             say(&format!("{path} is done: {}{skipped}", written(record)));
             once.done_exit_code
@@ -117,13 +129,21 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
         }
         Ran::NoAttemptsLeft(record) => {
             say(&format!(
-                "no attempts are left for {path}, the last one: {}",
-                written(record)
+                "no attempts are left for {path}, the last one: {}; the next slot has its own, and --attempts {} gives this one another",
+                written(record),
+                record.attempt().saturating_add(1)
             ));
             NOT_RUN
         }
         Ran::Done(_) | Ran::Failed(_) => 0,
     }
+}
+
+/// Says who runs it, if that can be seen.
+fn gave_up(path: &str, holder: Option<Contender>) -> Failure {
+    let holder = holder.map(|holder| format!(" is run by {}", who(holder.owner())));
+    let holder = holder.unwrap_or_else(|| " was not to be had in time".to_owned());
+    Failure::new(NOT_RUN, format!("{}{holder}", plain(path)))
 }
 
 fn failure(error: Error) -> Failure {
@@ -132,7 +152,6 @@ fn failure(error: Error) -> Failure {
             LOST,
             format!("the command has ended, and is not known as done: {error}"),
         ),
-        Error::GaveUp { .. } => Failure::new(NOT_RUN, error.to_string()),
         error => error.into(),
     }
 }

@@ -10,8 +10,19 @@ pub(crate) fn absolute(text: &str) -> Result<String, String> {
             Err("the root is no lock: write a path below it, such as /locks/nightly".to_owned())
         }
         None => Err("write an absolute path such as /locks/nightly".to_owned()),
+        Some(rest) if rest.ends_with('/') => Err("leave the slash at the end out".to_owned()),
+        Some(rest) if rest.contains("//") => Err("write one slash for two".to_owned()),
         Some(_) => Ok(text.to_owned()),
     }
+}
+
+/// What the library takes for a slot.
+pub(crate) fn slot(text: &str) -> Result<String, String> {
+    let is_good = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
+    let rule = "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22";
+    is_good
+        .then(|| text.to_owned())
+        .ok_or_else(|| rule.to_owned())
 }
 
 pub(crate) fn number(text: &str) -> Result<u32, String> {
