@@ -119,10 +119,11 @@ impl Job {
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters, with [`Error::Unmarked`] if the path's node was made by a lock, and with
-    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate. After `run` it fails with [`Error::Lost`] if the lock was
-    /// lost before the end, and with [`Error::Unconfirmed`] if it could not be learned whether
-    /// the end was written down; the next call learns it. Otherwise as
+    /// control characters, with [`Error::Unmarked`] if the path's node was made by a lock or is the
+    /// directory of other paths, and with [`Error::Unsupported`] on a handle of the `zookeeper`
+    /// crate. After `run` it fails with [`Error::Lost`] if the servers say that the lock was lost before
+    /// the end, and with [`Error::Unconfirmed`] if none says in time whether the end was written down,
+    /// also where the run knew that its lock was lost; the next call learns it. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     pub fn once<T, E>(
         &self,

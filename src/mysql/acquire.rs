@@ -134,8 +134,8 @@ struct Acquisition<'a> {
     holder: Option<Owner>,
     /// Read the row before trying to write it.
     look_first: bool,
-    /// The last attempts failed, and that was logged.
-    failing: bool,
+    /// Why the last attempt failed, if it did.
+    failed: Option<StatementError>,
     /// The server takes no writes since then, and the next primary may be on its way.
     read_only: Option<Instant>,
 }
@@ -150,7 +150,7 @@ impl<'a> Acquisition<'a> {
             pause: row.database.timings.poll.0,
             holder: None,
             look_first: tries,
-            failing: false,
+            failed: None,
             read_only: None,
         }
     }
@@ -158,7 +158,10 @@ impl<'a> Acquisition<'a> {
     fn run(&mut self) -> Result<Option<Arc<RowLease>>> {
         loop {
             match self.attempt()? {
-                None => return self.give_up(StatementError::no_answer()),
+                None => {
+                    let failed = self.failed.take();
+                    return self.give_up(failed.unwrap_or_else(StatementError::no_answer));
+                }
                 Some(AttemptOutcome::Acquired(lease)) => {
                     if lease.state(Moment::now()) != GuardState::Lost {
                         let database = &self.row.database;
@@ -174,7 +177,7 @@ impl<'a> Acquisition<'a> {
                 }
                 Some(AttemptOutcome::Taken(Holder { left, owner })) => {
                     self.holder = Some(owner);
-                    self.failing = false;
+                    self.failed = None;
                     self.read_only = None;
                     self.look_first = true;
                     if self.tries || !self.sleep(left)? {
@@ -251,11 +254,10 @@ impl<'a> Acquisition<'a> {
     }
 
     fn log(&mut self, error: &StatementError) {
+        let before = self.failed.replace(error.clone());
         if error.class == ErrorClass::Contended {
             debug!("others want {} too, trying again: {error}", self.row.name);
-            return;
-        }
-        if !std::mem::replace(&mut self.failing, true) {
+        } else if before.is_none() {
             warn!("cannot ask for {}, trying again: {error}", self.row.name);
         }
     }

@@ -29,7 +29,7 @@ fn pool(url: &str, reset: bool) -> Pool {
         .with_constraints(PoolConstraints::new(0, 3).unwrap());
     let opts = OptsBuilder::from_opts(opts(url))
         .init(vec![INIT])
-        .read_timeout(Some(Duration::from_millis(500)))
+        .read_timeout(Some(Duration::from_secs(2)))
         .pool_opts(pool);
     Pool::new(opts).unwrap()
 }
@@ -161,7 +161,7 @@ fn a_connection_that_the_application_has_left_an_answer_on_is_not_used() {
         assert!(
             pool.get_conn()
                 .unwrap()
-                .query_drop("DO SLEEP(0.7)")
+                .query_drop("DO SLEEP(2.5)")
                 .is_err()
         );
         thread::sleep(seconds(1));

@@ -1,6 +1,6 @@
 //! What the simulation itself promises.
 
-use crate::plan::{ClientPlan, Lock, Once, Plan, Step, What};
+use crate::plan::{ClientPlan, LinkPlan, Lock, Once, Plan, Step, What};
 use crate::play::play;
 
 /// Plays a plan in many orders of its threads and messages.
@@ -127,5 +127,40 @@ fn a_run_that_is_done_is_not_taken_for_failed_by_a_server_that_lags() {
         plan.with(95, 900, What::Lag { server, by: 400 })
     });
     let plan = (0..3).fold(plan, |plan, client| plan.with(141, 1, What::Cut { client }));
+    under_many_seeds(&plan);
+}
+
+/// It came after what was sent later, and a server read half a frame (seed 200436971).
+#[test]
+fn what_a_link_has_held_comes_before_what_was_sent_later() {
+    let once = |slot| Once {
+        slot,
+        attempts: None,
+        waits: true,
+    };
+    let thread = |_| {
+        let steps = (0..8).map(|slot| Step::of(3, Lock::Once(once(slot)), 5));
+        steps.collect()
+    };
+    let plan = Plan {
+        tick: 2000,
+        timeout: 10000,
+        link: LinkPlan {
+            latency: (16_666, 166_666),
+            window: 1 << 20,
+            piece: 100,
+        },
+        ..Plan::quiet(vec![ClientPlan::of((0..4).map(thread).collect())])
+    };
+    let hold = |server| What::Hold {
+        client: 0,
+        server,
+        up: true,
+        down: true,
+    };
+    let times = (0..20).flat_map(|time| (0..3).map(move |server| (time, server)));
+    let plan = times.fold(plan, |plan, (time, server)| {
+        plan.with(100 + 200 * time, 60, hold(server))
+    });
     under_many_seeds(&plan);
 }

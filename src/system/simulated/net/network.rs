@@ -81,8 +81,10 @@ impl Network {
                 }
             }
         }
+        // Ahead of what was sent later and is on its way.
         for arrival in released {
-            self.schedule(now, arrival);
+            self.sequence += 1;
+            self.queue.push(Reverse((now, self.sequence, arrival)));
         }
     }
 
