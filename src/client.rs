@@ -271,9 +271,7 @@ impl Client {
         crate::path::check(path)?;
         let session = &self.locks.session;
         session.catch_up(path)?;
-        let contenders = session.contenders(path)?;
-        let mut holders = contenders.iter().filter(|contender| contender.holds());
-        Ok(holders.any(|holder| holder.token() == token))
+        session.is_held_with(path, token)
     }
 
     /// Returns the job at `path`, which is run once a slot by one of any number of machines.

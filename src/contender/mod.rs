@@ -167,6 +167,13 @@ impl Session {
         listed.map_err(|error| error.into_error(path, || self.unanswered()))
     }
 
+    /// Whether the holder with this token has the lock at a path.
+    pub(crate) fn is_held_with(self: &Arc<Self>, path: &str, token: FencingToken) -> Result<bool> {
+        let contenders = self.contenders(path)?;
+        let mut holders = contenders.iter().filter(|contender| contender.holds());
+        Ok(holders.any(|holder| holder.token() == token))
+    }
+
     /// As [`contenders`](Self::contenders), with a limit for each request.
     pub(crate) fn contenders_within(
         self: &Arc<Self>,

@@ -18,6 +18,7 @@ pub use self::run::Run;
 pub(crate) use self::run::shortened;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
+use crate::guard::FencingToken;
 use crate::jute::{Reply, Request};
 use crate::lock::Locks;
 use crate::recipe::attempt::Patience;
@@ -291,9 +292,8 @@ impl Job {
 
     /// Whether this run still has the lock.
     fn is_held(&self, run: &PastRun) -> Result<bool> {
-        let contenders = self.locks.session.contenders(&self.path)?;
-        let mut holders = contenders.iter().filter(|contender| contender.holds());
-        Ok(holders.any(|holder| holder.token().get() == run.token))
+        let token = FencingToken::new(run.token);
+        self.locks.session.is_held_with(&self.path, token)
     }
 
     fn journal(&self) -> Result<Journal> {

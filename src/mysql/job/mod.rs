@@ -216,13 +216,7 @@ impl Job {
         match ended {
             Ended::DoneBefore(run) => Ok(Once::DoneBefore(RunRecord::new(run))),
             Ended::NoAttemptsLeft(run) => Ok(Once::NoAttemptsLeft(RunRecord::new(run))),
-            Ended::Unmarked => Err(Error::Database {
-                what: "run the job",
-                message: format!(
-                    "the journal of {} in database_lock_job cannot be read",
-                    self.name
-                ),
-            }),
+            Ended::Unmarked => Err(self.unreadable("run the job")),
             _ => driver
                 .holder()?
                 .map(Once::Running)
@@ -243,13 +237,15 @@ impl Job {
         let Some(found) = found else {
             return Ok(Journal::default());
         };
-        Journal::parse(&found.journal, found.changed).ok_or_else(|| Error::Database {
-            what: WHAT,
-            message: format!(
-                "the journal of {} in database_lock_job cannot be read",
-                self.name
-            ),
-        })
+        Journal::parse(&found.journal, found.changed).ok_or_else(|| self.unreadable(WHAT))
+    }
+
+    fn unreadable(&self, what: &'static str) -> Error {
+        let name = &self.name;
+        Error::Database {
+            what,
+            message: format!("the journal of {name} in database_lock_job cannot be read"),
+        }
     }
 
     /// Whether this run still has the lock.
