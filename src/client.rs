@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::builder::{ClientBuilder, Opened};
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::guard::FencingToken;
 use crate::job::Job;
 use crate::lock::Locks;
 use crate::metrics::Metrics;
@@ -21,6 +20,7 @@ use crate::session::{CLOSE_LIMIT, Session};
 use crate::standby::Standby;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
+use crate::token::FencingToken;
 use crate::transport::session_state::{SessionEvent, SessionState};
 
 /// A session with ZooKeeper, shared by all clones.
@@ -408,9 +408,13 @@ impl Client {
     /// session in time. A connection that the server closes counts as a confirmation, because
     /// some servers give no other answer.
     pub fn close(&self) -> Result<()> {
+        let limit = Limit::after(CLOSE_LIMIT);
         match self.locks.session.close() {
             true => Ok(()),
-            false => Err(Error::Unconfirmed { limit: CLOSE_LIMIT }),
+            // A connection that is away is not waited for.
+            false => Err(Error::Unconfirmed {
+                limit: limit.spent(),
+            }),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) use self::lost_reason::LossCell;
 pub use self::lost_reason::LostReason;
 use crate::recipe::dialect::Dialect;
+use crate::token::FencingToken;
 
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;
@@ -201,6 +202,21 @@ pub enum Error {
         what: &'static str,
         /// What the database or the connection reported.
         message: String,
+    },
+    /// A higher fencing token has come, so another holder is at work; see
+    /// [`fence::Highest`](crate::fence::Highest).
+    Stale {
+        /// The token that is too old.
+        token: FencingToken,
+        /// The highest one that has come.
+        highest: FencingToken,
+    },
+    /// The file with the highest fencing token cannot be read or written.
+    Fence {
+        /// The file.
+        file: String,
+        /// What the system said.
+        reason: String,
     },
     /// The path's node was made by a lock that keeps nothing there, or is the directory of other paths.
     Unmarked {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, LostReason, Result};
 pub use crate::recipe::validity::GuardState;
 use crate::system::channel::Receiver;
+use crate::token::FencingToken;
 use crate::transaction::Transaction;
 
 /// What the compiler names when a guard is to go to another thread.
@@ -48,58 +49,6 @@ pub enum GuardEvent {
     Lost,
     /// Another client asks the holder to release the lock; the holder decides.
     RevokeRequested,
-}
-
-/// A number that grows with every grant of one lock.
-///
-/// Send it along with each write to what the lock protects, which refuses a number lower than
-/// one it has seen. Nothing else protects against a holder that was paused and acts late.
-/// Compare only tokens of one path on one ensemble.
-///
-/// # Example
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zklock::embedded::Server::start()?;
-/// # let client = zklock::Client::connect(server.hosts())?;
-/// let mutex = client.mutex("/locks/nightly-report")?;
-/// let late = mutex.lock()?.fencing_token(); // and then the holder is paused
-/// let newer = mutex.lock()?.fencing_token();
-///
-/// // The storage keeps the highest token, and refuses a lower one.
-/// let mut highest = late;
-/// for (token, accepted) in [(newer, true), (late, false)] {
-///     assert_eq!(highest <= token, accepted);
-///     highest = highest.max(token);
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct FencingToken(i64);
-
-/// A token that was sent as a number; see [`Client::is_current`](crate::Client::is_current).
-impl From<i64> for FencingToken {
-    fn from(token: i64) -> Self {
-        Self(token)
-    }
-}
-
-impl FencingToken {
-    pub(crate) fn new(token: i64) -> Self {
-        Self(token)
-    }
-
-    /// Returns the number.
-    pub fn get(self) -> i64 {
-        self.0
-    }
-}
-
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
 }
 
 /// The operations of every guard, so that a batch loop can be written once.

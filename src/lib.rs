@@ -158,6 +158,7 @@ mod builder;
 mod client;
 mod contender;
 mod error;
+pub mod fence;
 mod guard;
 #[cfg(any(doc, doctest))]
 pub mod guide;
@@ -197,6 +198,7 @@ pub mod sim;
 mod support;
 mod system;
 mod time;
+mod token;
 mod transaction;
 mod transport;
 
@@ -205,7 +207,7 @@ pub use crate::builder::ClientBuilder;
 pub use crate::client::Client;
 pub use crate::contender::Contender;
 pub use crate::error::{Error, LostReason, Result};
-pub use crate::guard::{FencingToken, GuardEvent, GuardState, LockGuard};
+pub use crate::guard::{GuardEvent, GuardState, LockGuard};
 pub use crate::job::{Job, JobOptions, Once, Outcome, Run, RunRecord};
 pub use crate::metrics::{Histogram, Metrics, Requests};
 pub use crate::multi_lock::{MultiGuard, MultiLock, SendMultiGuard};
@@ -220,5 +222,6 @@ pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::standby::{Standby, Term};
 #[cfg(feature = "tls")]
 pub use crate::tls::Tls;
+pub use crate::token::FencingToken;
 pub use crate::transaction::Transaction;
 pub use crate::transport::session_state::{SessionEvent, SessionState};

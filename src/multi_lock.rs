@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, NotSend, guard_methods};
+use crate::guard::{NotSend, guard_methods};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::LockRequest;
 use crate::lock::{self, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
+use crate::token::FencingToken;
 
 /// Several mutexes that are locked together: all or none.
 ///

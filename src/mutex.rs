@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, NotSend, finish_with, guard_methods};
+use crate::guard::{NotSend, finish_with, guard_methods};
 use crate::lock::raw_guard::{Grant, RawGuard};
 use crate::lock::request::{LastTurn, LockRequest, Queue};
 use crate::lock::{self, CLEAN, Locked, Locks, Tracking};
@@ -15,6 +15,7 @@ use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::session::queries::Lasting;
+use crate::token::FencingToken;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///

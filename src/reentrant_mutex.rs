@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
-use crate::guard::{FencingToken, NeverSend, guard_methods};
+use crate::guard::{NeverSend, guard_methods};
 use crate::lock::raw_guard::Grant;
 use crate::lock::request::{LockRequest, Queue};
 use crate::lock::{self, Locked, Locks};
 use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
+use crate::token::FencingToken;
 
 /// A mutex that the thread which holds it may lock again.
 ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::guard::{FencingToken, guard_views};
+use crate::guard::guard_views;
 use crate::lock::Locks;
 use crate::lock::raw_guard::RawGuard;
 use crate::mutex::{Mutex, MutexGuard};
@@ -16,6 +16,7 @@ use crate::options::{LockOptions, Waiting};
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::Limit;
+use crate::token::FencingToken;
 
 /// How long to stay out of the line after a first term that ended at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

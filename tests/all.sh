@@ -94,6 +94,8 @@ needed() {
   command -v cc >/dev/null || echo build-essential
   command -v javac >/dev/null || echo default-jdk-headless
   command -v mariadbd >/dev/null || echo mariadb-server
+  [ -n "$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null)" ] || command -v postgres >/dev/null || echo postgresql
+  command -v sqlite3 >/dev/null || echo sqlite3
   command -v faketime >/dev/null || echo faketime
   command -v ip >/dev/null || echo iproute2
   command -v strace >/dev/null || echo strace

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Result;
-use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Reply, Request, Stat};
 use crate::owner::Owner;
 use crate::path;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
-use crate::recipe::places::{Places, Spot};
+use crate::recipe::places::{Places, Spot, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
 use crate::time::limit::Limit;
+use crate::token::FencingToken;
 
 /// A holder of a lock or a waiter for it, of this library or another.
 ///
@@ -208,37 +208,40 @@ impl Session {
             _ => None,
         };
         let spots = places.spots(path);
-        let mut own = self.read_spots(&spots.own, &limit)?;
-        if places.may_be_kazoos() {
-            // Their names show no order.
-            own.sort_by_key(|permit| permit.stat.czxid);
-        }
-        let holders = self.read_spots(&spots.permits, &limit)?;
-        let line = self.read_spots(&spots.line, &limit)?;
-        own.extend(merged(holders, line, permits));
-        Ok(own)
+        let nodes: Vec<_> = spots.all().map(|spot| spot.node.clone()).collect();
+        let seen = self.describe_within(&nodes, &limit)?;
+        Ok(assemble(self, &spots, seen, permits))
     }
+}
 
-    /// Reads the contenders' nodes; those that have left are omitted.
-    fn read_spots(
-        self: &Arc<Self>,
-        spots: &[Spot],
-        limit: impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<Contender>, CallError> {
-        let nodes: Vec<_> = spots.iter().map(|spot| spot.node.clone()).collect();
-        let mut contenders = Vec::with_capacity(spots.len());
-        for (spot, read) in spots.iter().zip(self.describe_within(&nodes, limit)?) {
-            let Some(Seen { data, stat }) = read else {
-                continue;
-            };
-            let contender = Contender::new(self, spot.node.clone(), spot.holds, stat, &data);
-            contenders.push(Contender {
+/// Puts what was seen of all nodes of a lock in the order of its queue, holders first; those that have
+/// left are omitted.
+pub(crate) fn assemble(
+    session: &Arc<Session>,
+    spots: &Spots,
+    seen: Vec<Option<Seen>>,
+    permits: Option<usize>,
+) -> Vec<Contender> {
+    let mut seen = seen.into_iter();
+    let mut read = |spots: &[Spot]| -> Vec<Contender> {
+        let both = spots.iter().zip(seen.by_ref());
+        let contender = |(spot, seen): (&Spot, Option<Seen>)| {
+            let Seen { data, stat } = seen?;
+            let contender = Contender::new(session, spot.node.clone(), spot.holds, stat, &data);
+            Some(Contender {
                 role: spot.role,
                 ..contender
-            });
-        }
-        Ok(contenders)
+            })
+        };
+        both.filter_map(contender).collect()
+    };
+    let (mut own, holders, line) = (read(&spots.own), read(&spots.permits), read(&spots.line));
+    if own.iter().all(|one| one.role == Role::Permit) {
+        // The names of kazoo's permits show no order.
+        own.sort_by_key(|permit| permit.stat.czxid);
     }
+    own.extend(merged(holders, line, permits));
+    own
 }
 
 /// Puts the waiters for a semaphore behind its permits.

@@ -13,6 +13,7 @@ impl fmt::Display for Error {
             | Self::ForeignContender { .. }
             | Self::GaveUp { .. }
             | Self::Lost { .. }
+            | Self::Stale { .. }
             | Self::Suspect { .. }
             | Self::WouldDeadlock { .. } => self.fmt_lock(f),
             Self::PermitsDisagree { .. } => self.fmt_permits(f),
@@ -27,6 +28,7 @@ impl fmt::Display for Error {
             | Self::SessionExpired
             | Self::Unconfirmed { .. } => self.fmt_session(f),
             Self::Database { .. }
+            | Self::Fence { .. }
             | Self::NoAuth { .. }
             | Self::Refused { .. }
             | Self::ReplyTooLong { .. }
@@ -51,6 +53,10 @@ impl Error {
             Self::Lost { path, why } => write!(
                 f,
                 "the lock {path} was lost because {why}: stop, another client may hold it"
+            ),
+            Self::Stale { token, highest } => write!(
+                f,
+                "the fencing token {token} is older than {highest}: stop, another holder is at work"
             ),
             Self::Suspect { path } => write!(
                 f,
@@ -182,6 +188,10 @@ impl Error {
                 f,
                 "the reply to a request for {path} has {bytes} bytes and the limit is {limit}: delete what does not belong there, or raise max_buffer of this client"
             ),
+            Self::Fence { file, reason } => write!(
+                f,
+                "the fencing token in {file} cannot be read or written: {reason}; nothing was done"
+            ),
             Self::Database { what, message } => write!(f, "cannot {what}: {message}"),
             Self::Unmarked { path, what } => write!(
                 f,
@@ -235,6 +245,8 @@ mod tests {
             Error::Exhausted { path: path(), reason: "" },
             Error::PermitsDisagree { path: path(), ours: 1, theirs: 2, holder: holder(), since },
             Error::Database { what, message: message() },
+            Error::Stale { token: 1.into(), highest: 2.into() },
+            Error::Fence { file: path(), reason: reason() },
             Error::Unsupported { what },
         ];
         for error in errors {

@@ -29,6 +29,8 @@ impl Error {
             Self::Exhausted { .. } => "Exhausted",
             Self::PermitsDisagree { .. } => "PermitsDisagree",
             Self::Database { .. } => "Database",
+            Self::Stale { .. } => "Stale",
+            Self::Fence { .. } => "Fence",
             Self::Unmarked { .. } => "Unmarked",
             Self::Unsupported { .. } => "Unsupported",
         }

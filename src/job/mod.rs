@@ -18,13 +18,13 @@ pub use self::run::Run;
 pub(crate) use self::run::shortened;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::guard::FencingToken;
 use crate::jute::{Reply, Request};
 use crate::lock::Locks;
 use crate::recipe::attempt::Patience;
 use crate::recipe::job::{Due, Outcome as Ended, Wish};
 pub use crate::recipe::journal::Outcome;
 use crate::recipe::journal::{Journal, PastRun};
+use crate::token::FencingToken;
 
 /// How many bytes a slot may have.
 const LONGEST_SLOT: usize = 256;

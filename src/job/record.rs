@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::guard::FencingToken;
 use crate::owner::Owner;
 use crate::recipe::journal::{Outcome, PastRun};
 use crate::time::utc;
+use crate::token::FencingToken;
 
 /// What the servers remember of one run of a [`Job`](super::Job).
 ///

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::guard::{FencingToken, guard_views};
+use crate::guard::guard_views;
 use crate::lock::raw_guard::RawGuard;
 use crate::system::sync::Mutex;
+use crate::token::FencingToken;
 
 use super::record::RunRecord;
 

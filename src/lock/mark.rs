@@ -11,11 +11,11 @@ use std::time::Duration;
 use super::closing::Closing;
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
-use crate::guard::FencingToken;
 use crate::jute::{ErrorCode, Op, Reply, Request};
 use crate::recipe::mark::{Action, Event, Mark, Outcome};
 use crate::session::call_error::{CallError, refused};
 use crate::time::limit::{Limit, LimitReached};
+use crate::token::FencingToken;
 
 pub(crate) use crate::recipe::mark::CLEAN;
 

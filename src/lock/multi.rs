@@ -9,7 +9,6 @@ use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
-use crate::guard::FencingToken;
 use crate::jute::{CreateMode, ErrorCode, Op, OpReply, Reply, Request};
 use crate::path;
 use crate::recipe::attempt::{self, Origin, OwnNode};
@@ -24,6 +23,7 @@ use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::clock;
 use crate::time::limit::Limit;
+use crate::token::FencingToken;
 use crate::transport::status::Snapshot;
 
 /// How long to wait for the next lock with others in hand, without transactions.

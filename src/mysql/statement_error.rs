@@ -9,7 +9,6 @@ use std::io;
 
 use ::mysql::DriverError::{CouldNotConnect, Timeout, TlsNotSupported};
 use ::mysql::Error as DriverError;
-use log::warn;
 
 use crate::error::Error;
 
@@ -152,8 +151,7 @@ impl StatementError {
     pub(super) fn into_error(self, what: &'static str) -> Error {
         let hint = match self.class {
             ErrorClass::Denied => {
-                warn!("{self}");
-                return Error::AuthFailed;
+                "; check the user and the password: in the URL, %40 is an @, %2F a slash and %25 a percent sign"
             }
             ErrorClass::NoRight => {
                 "; grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"

@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 
 use crate::error::Result;
-use crate::guard::{FencingToken, NotSend, guard_methods};
+use crate::guard::{NotSend, guard_methods};
 use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
+use crate::token::FencingToken;
 
 /// The guard of a reader: while it lives, no writer has the lock, unless the guard says that it
 /// is lost.

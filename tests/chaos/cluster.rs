@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,6 +57,14 @@ struct Client {
     worker: Worker,
     who: Process,
     paused: bool,
+    work: Work,
+}
+
+/// What a client process does, and whoever takes its place.
+#[derive(Clone, Debug)]
+struct Work {
+    start: fn(Command, &str) -> Worker,
+    more: Vec<String>,
 }
 
 impl Run {
@@ -115,9 +124,17 @@ impl Run {
     }
 
     /// Starts a client process: this worker, which gets its task and these words.
-    pub(crate) fn hire<W: Fn()>(&mut self, who: Process, worker: W, more: &[&str]) {
+    pub(crate) fn hire<W: Fn()>(&mut self, who: Process, _: W, more: &[&str]) {
+        let work = Work {
+            start: Worker::start::<W>,
+            more: more.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        self.employ(who, work);
+    }
+
+    fn employ(&mut self, who: Process, work: Work) {
         let mut input = self.task(who).to_input();
-        for word in more {
+        for word in &work.more {
             input = format!("{input} {word}");
         }
         let mut command = worker::itself();
@@ -127,9 +144,10 @@ impl Run {
         }
         command.envs(self.environment.iter().cloned());
         let client = Client {
-            worker: Worker::launch(command, worker, &input),
+            worker: (work.start)(command, &input),
             who,
             paused: false,
+            work,
         };
         self.clients.insert(who.slot, client);
     }
@@ -200,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Kills a client process; another takes its place.
+    /// Kills a client process; another takes its place, and does the same.
     pub(crate) fn replace_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(&slot) else {
             return;
@@ -208,12 +226,8 @@ impl Run {
         client.worker.kill();
         let who = client.who;
         self.journal.note_of(who, 0, What::Died);
-        let life = who.life + 1;
-        self.hire(
-            Process { slot, life },
-            worker_that_takes_locks_of_every_kind,
-            &[],
-        );
+        let (work, life) = (client.work.clone(), who.life + 1);
+        self.employ(Process { slot, life }, work);
     }
 
     /// As [`heal`](Self::heal), and waits until all servers serve.

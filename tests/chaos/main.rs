@@ -8,13 +8,22 @@
 
 mod checker;
 mod cluster;
+#[path = "../interop/contender.rs"]
+#[expect(dead_code, reason = "the tests of interoperability ask for more")]
+mod contender;
 mod forged;
 mod gauge;
 mod history;
 mod holder;
 #[path = "../sim/src/judge.rs"]
 mod judge;
+#[path = "../interop/libraries.rs"]
+#[expect(dead_code, reason = "the tests of interoperability ask for more")]
+mod libraries;
 mod ops;
+#[path = "../interop/peer.rs"]
+#[expect(dead_code, reason = "the tests of interoperability ask for more")]
+mod peer;
 mod scenes;
 mod sound;
 mod store;
@@ -22,4 +31,6 @@ mod story;
 mod stuck;
 #[path = "../support/mod.rs"]
 mod support;
+mod txn_log;
 mod workload;
+mod writer;

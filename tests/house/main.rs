@@ -68,13 +68,15 @@ const ROOMS: [(&str, &[&str]); 15] = [
 ];
 
 /// The files at the top that import no other noun.
-const LEAVES: [&str; 7] = [
+const LEAVES: [&str; 9] = [
     "acl",
     "error",
+    "fence",
     "guard",
     "metrics",
     "owner",
     "path",
+    "token",
     "transaction",
 ];
 
@@ -207,7 +209,7 @@ fn room((tree, file): &Node) -> String {
     let path = file.trim_start_matches("src/");
     match path.split_once('/') {
         // Their folders are for what belongs to one noun only.
-        Some(("contender" | "job" | "rwlock" | "semaphore", _)) => "nouns".to_owned(),
+        Some(("contender" | "job" | "queues" | "rwlock" | "semaphore", _)) => "nouns".to_owned(),
         Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),
         Some((folder, _)) => folder.to_owned(),
         None if path == "lib.rs" => "lib".to_owned(),

@@ -78,8 +78,13 @@ impl Contender {
 
     /// Has it let go; returns what it says of that.
     pub(crate) fn let_go(&self) -> Said {
-        (self.tell)("release");
+        self.begin_release();
         self.hear()
+    }
+
+    /// Tells it to let go, and returns at once.
+    pub(crate) fn begin_release(&self) {
+        (self.tell)("release");
     }
 
     /// Has it ask the contender with this node to let go.

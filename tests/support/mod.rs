@@ -18,6 +18,7 @@ pub(crate) mod leash;
 pub(crate) mod netns;
 pub(crate) mod port;
 pub(crate) mod proxy;
+pub(crate) mod python;
 pub(crate) mod raw;
 pub(crate) mod task;
 pub(crate) mod worker;

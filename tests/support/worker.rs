@@ -43,7 +43,12 @@ impl Worker {
     }
 
     /// As [`spawn`](Self::spawn), where `command` runs the test binary.
-    pub(crate) fn launch<W: Fn()>(mut command: Command, _: W, input: &str) -> Self {
+    pub(crate) fn launch<W: Fn()>(command: Command, _: W, input: &str) -> Self {
+        Self::start::<W>(command, input)
+    }
+
+    /// As [`launch`](Self::launch), of a worker that is told by its type.
+    pub(crate) fn start<W: Fn()>(mut command: Command, input: &str) -> Self {
         choose::<W>(&mut command);
         command
             .env(INPUT, input)

@@ -221,6 +221,11 @@ impl ZooKeeper {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Returns the folder of its transaction logs.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.folder.path("data/version-2")
+    }
+
     fn write_config(&self) {
         let Self { builder, port, .. } = self;
         let text = format!(

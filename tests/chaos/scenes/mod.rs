@@ -8,3 +8,4 @@ mod paused;
 mod random;
 mod soak;
 mod steps;
+mod transactions;

@@ -73,7 +73,7 @@ pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize
         false => rng.usize(0..SERVERS),
     };
     let other = (server + rng.usize(1..SERVERS)) % SERVERS;
-    let slot = rng.usize(0..CLIENTS);
+    let slot = rng.choice(run.slots()).unwrap_or(0);
     let role = if server == leader {
         "the leader"
     } else {

@@ -1,0 +1,241 @@
+//! The highest fencing token that was seen, for storage that cannot compare tokens itself.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::system::sync::Mutex;
+use crate::token::FencingToken;
+
+/// The highest token that has come, in memory or in a file: it refuses lower ones.
+///
+/// For a service or a folder that is written to under a lock. A database compares tokens itself, as
+/// [the guide](crate::guide::fencing) shows, and what is kept in ZooKeeper needs none.
+///
+/// One `Highest` belongs to one lock: tokens of other paths and other ensembles have nothing to do
+/// with each other.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// use zklock::fence::Highest;
+///
+/// let folder = std::env::temp_dir().join(format!("report-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let report = folder.join("report.txt");
+/// let highest = Highest::in_file(folder.join("report.token"));
+///
+/// let mutex = client.mutex("/locks/report")?;
+/// let paused = mutex.lock()?.fencing_token(); // and then its machine sleeps
+/// let newer = mutex.lock()?.fencing_token();
+///
+/// highest.write(newer, || std::fs::write(&report, "by the new holder"))??;
+/// let late = highest.write(paused, || std::fs::write(&report, "by the old one"));
+/// assert!(matches!(late, Err(zklock::Error::Stale { .. })));
+/// assert_eq!(std::fs::read_to_string(&report)?, "by the new holder");
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Highest(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    InMemory(Mutex<Option<FencingToken>>),
+    InFile(PathBuf),
+}
+
+impl Highest {
+    /// Keeps the highest token in memory: for a service that is one process.
+    ///
+    /// It is forgotten when the process ends. A service that starts anew accepts the first token
+    /// that comes, whichever that is.
+    pub fn in_memory() -> Self {
+        Self(Kept::InMemory(Mutex::new(None)))
+    }
+
+    /// Keeps the highest token in a file, which need not be there.
+    ///
+    /// Beside it comes a file with the ending `.lock`, by which processes wait for each other. This
+    /// excludes the processes of one machine, and of all machines where the file system passes such
+    /// locks on, as NFS does.
+    pub fn in_file(path: impl Into<PathBuf>) -> Self {
+        Self(Kept::InFile(path.into()))
+    }
+
+    /// Runs `write` unless a higher token has come before; none comes while it runs.
+    ///
+    /// The token is remembered before `write` begins, whatever becomes of it: on the disk, if it is
+    /// kept in a file. So an old holder is refused also after a write that failed half-way. The
+    /// token that came last may write again.
+    ///
+    /// Blocks while another thread's or process's `write` runs, and needs no server. A `write` that
+    /// calls this again, on the same token, waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Stale`] if a higher token has come: stop, another holder is at work. With
+    /// [`Error::Fence`] if the file cannot be read or written; then `write` was not run.
+    pub fn write<T>(&self, token: FencingToken, write: impl FnOnce() -> T) -> Result<T> {
+        match &self.0 {
+            Kept::InMemory(highest) => {
+                let mut highest = highest.lock();
+                admit(token, *highest)?;
+                *highest = Some(token);
+                Ok(write())
+            }
+            Kept::InFile(path) => {
+                let failed = |error: io::Error| Error::Fence {
+                    file: path.display().to_string(),
+                    reason: error.to_string(),
+                };
+                // Until it is closed, at the end.
+                let _lock = lock(path).map_err(failed)?;
+                let highest = read(path).map_err(failed)?;
+                admit(token, highest)?;
+                if highest != Some(token) {
+                    remember(path, token).map_err(failed)?;
+                }
+                Ok(write())
+            }
+        }
+    }
+}
+
+fn admit(token: FencingToken, highest: Option<FencingToken>) -> Result<()> {
+    match highest {
+        Some(highest) if token < highest => Err(Error::Stale { token, highest }),
+        _ => Ok(()),
+    }
+}
+
+/// Adds to the name of a file.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let options = File::options().create(true).append(true).clone();
+    let file = options.open(beside(path, ".lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn read(path: &Path) -> io::Result<Option<FencingToken>> {
+    match fs::read_to_string(path) {
+        Ok(text) => match text.trim().parse::<i64>() {
+            Ok(token) => Ok(Some(token.into())),
+            Err(error) => Err(io::Error::other(format!("{text:?} is no token: {error}"))),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has the file have the token, or what it had before, whenever the machine fails.
+fn remember(path: &Path, token: FencingToken) -> io::Result<()> {
+    let new = beside(path, ".new");
+    let mut file = File::create(&new)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::thread;
+
+    use super::*;
+    use crate::support::zookeeper::Folder;
+
+    fn both(test: impl Fn(Highest)) {
+        test(Highest::in_memory());
+        let folder = Folder::new();
+        test(Highest::in_file(folder.path("token")));
+    }
+
+    fn token(number: i64) -> FencingToken {
+        number.into()
+    }
+
+    #[test]
+    fn a_lower_token_writes_nothing() {
+        both(|highest| {
+            for (number, accepted) in [(5, true), (5, true), (4, false), (9, true), (5, false)] {
+                let told = highest.write(token(number), || number);
+                match accepted {
+                    true => assert_eq!(told, Ok(number)),
+                    false => {
+                        let (token, highest) = (
+                            token(number),
+                            token(number.max(5) + 4 * i64::from(number == 5)),
+                        );
+                        let stale = Error::Stale { token, highest };
+                        assert_eq!(told, Err(stale));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_write_that_panics_has_shut_older_ones_out() {
+        both(|highest| {
+            let write = || highest.write(token(7), || panic!("a full disk"));
+            assert!(catch_unwind(AssertUnwindSafe(write)).is_err());
+            assert!(highest.write(token(6), || ()).is_err());
+            assert!(highest.write(token(7), || ()).is_ok());
+        });
+    }
+
+    #[test]
+    fn no_two_write_at_a_time_and_none_after_a_higher_one() {
+        both(|highest| {
+            let last = AtomicI64::new(0);
+            thread::scope(|scope| {
+                for first in 1..5 {
+                    let (highest, last) = (&highest, &last);
+                    scope.spawn(move || {
+                        for number in (first..200).step_by(4) {
+                            // Refused where another thread was faster.
+                            let _ = highest.write(token(number), || {
+                                let before = last.swap(number, Ordering::Relaxed);
+                                assert!(before < number, "{before} came before {number}");
+                            });
+                        }
+                    });
+                }
+            });
+            assert_eq!(last.into_inner(), 199);
+        });
+    }
+
+    #[test]
+    fn a_file_is_found_again_and_one_that_is_none_is_told() {
+        let folder = Folder::new();
+        let path = folder.path("token");
+        assert_eq!(Highest::in_file(&path).write(token(7), || 1), Ok(1));
+        assert!(Highest::in_file(&path).write(token(6), || ()).is_err());
+        fs::write(&path, "seven").expect("a file");
+        let told = Highest::in_file(&path).write(token(8), || ()).unwrap_err();
+        assert!(told.to_string().contains("\"seven\" is no token"), "{told}");
+        let nowhere = Highest::in_file(folder.path("none/token"));
+        assert!(matches!(
+            nowhere.write(token(1), || ()),
+            Err(Error::Fence { .. })
+        ));
+    }
+}

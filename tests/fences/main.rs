@@ -1,0 +1,149 @@
+//! The fences of `docs/fencing.md`, each run against the real storage.
+//!
+//! A holder finds its lock valid, and its process is stopped before it writes. Its session ends, the
+//! next one takes the lock and writes, and the first one goes on: its write must be refused. Without
+//! the fence it is carried out, which shows that it does come too late.
+#![cfg(target_os = "linux")]
+
+mod servers;
+mod statements;
+mod storage;
+#[path = "../support/mod.rs"]
+mod support;
+mod tokens;
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use zklock::Client;
+
+use crate::servers::Server;
+use crate::storage::{ALL, Kind, Storage};
+use crate::support::fresh_path;
+use crate::support::worker::{self, Worker};
+use crate::support::zookeeper::{Folder, ZooKeeper};
+
+/// Short, so that nobody waits long for the end of a stopped holder's session.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Takes a lock, looks, and writes when there is a file that says so.
+#[test]
+#[ignore = "a worker process"]
+fn worker_that_writes_late() {
+    let Some(input) = worker::input() else { return };
+    let words: Vec<_> = input.split(' ').collect();
+    let [hosts, lock, kind, fenced, address, go] = words[..] else {
+        return;
+    };
+    let storage = Storage {
+        kind: ALL
+            .into_iter()
+            .find(|one| format!("{one:?}") == kind)
+            .expect("a kind"),
+        fenced: fenced == "true",
+        address: address.to_owned(),
+    };
+    let client = Client::builder(hosts)
+        .session_timeout(TIMEOUT)
+        .connect()
+        .expect("a client");
+    let guard = client.mutex(lock).expect("a mutex").lock().expect("a lock");
+    guard.check().expect("it is held");
+    worker::say("held");
+    while !Path::new(go).exists() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    let accepted = storage.write("late", guard.fencing_token());
+    worker::say(if accepted { "accepted" } else { "refused" });
+}
+
+/// Stops a holder between its look and its write; returns whether the write was accepted.
+fn write_late(storage: &Storage) -> bool {
+    let zookeeper = ZooKeeper::shared();
+    let (hosts, lock, folder) = (zookeeper.hosts(), fresh_path("fenced"), Folder::new());
+    let (kind, fenced, address) = (storage.kind, storage.fenced, &storage.address);
+    let go = folder.path("go");
+    let input = format!(
+        "{hosts} {lock} {kind:?} {fenced} {address} {}",
+        go.display()
+    );
+    let holder = Worker::spawn(worker_that_writes_late, &input);
+    holder.expect("held");
+    holder.pause();
+    let client = Client::connect(&hosts).expect("a client");
+    let guard = client
+        .mutex(&lock)
+        .expect("a mutex")
+        .lock()
+        .expect("a lock");
+    assert!(storage.write("new", guard.fencing_token()), "{storage:?}");
+    // Who holds may write twice.
+    assert!(storage.write("new", guard.fencing_token()), "{storage:?}");
+    std::fs::write(&go, "").expect("a file");
+    holder.resume();
+    let said = holder.hear();
+    guard.unlock().expect("it is held");
+    said == "accepted"
+}
+
+#[track_caller]
+fn the_late_write_is_refused(kind: Kind, start: impl Fn() -> Server) {
+    for fenced in [true, false] {
+        let server = start();
+        let address = server.address.clone();
+        let storage = Storage {
+            kind,
+            fenced,
+            address,
+        };
+        storage.make();
+        let (accepted, left) = (write_late(&storage), storage.body());
+        match fenced {
+            true => assert_eq!((accepted, &*left), (false, "new"), "{storage:?}"),
+            false => assert_eq!(left, "late", "{storage:?}"),
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and PostgreSQL"]
+fn postgresql_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::PostgreSql, servers::postgresql);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and PostgreSQL"]
+fn postgresql_refuses_a_late_transaction() {
+    the_late_write_is_refused(Kind::Transaction, servers::postgresql);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and PostgreSQL"]
+fn a_trigger_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::Trigger, servers::postgresql);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and MariaDB"]
+fn mariadb_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::MariaDb, servers::mariadb);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and SQLite"]
+fn sqlite_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::Sqlite, || servers::folder("report.sqlite"));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper"]
+fn a_file_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::File, || servers::folder(""));
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper and Python"]
+fn an_object_refuses_a_late_write() {
+    the_late_write_is_refused(Kind::S3, servers::s3);
+}

@@ -1,0 +1,231 @@
+//! The storage: PostgreSQL, MariaDB and a service that speaks S3's protocol, each of the test's own.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::leash::Leashed;
+use crate::support::zookeeper::Folder;
+use crate::support::{eventually, free_port, python, run};
+
+/// A server, and where it is.
+pub(crate) struct Server {
+    /// What a client needs to find it, without a space.
+    pub(crate) address: String,
+    _process: Option<Leashed>,
+    _folder: Folder,
+}
+
+/// Starts PostgreSQL, at a socket in a folder.
+pub(crate) fn postgresql() -> Server {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    fs::create_dir_all(&data).expect("a folder");
+    // It does not run as root.
+    if is_root() {
+        run(Command::new("chown")
+            .arg("postgres")
+            .args([&data, &folder.path("")]));
+    }
+    let initdb = ["--auth=trust", "--no-sync", "--username=zklock", "-D"];
+    run(as_user("postgres", &postgresql_program("initdb"))
+        .args(initdb)
+        .arg(&data));
+    let mut server = as_user("postgres", &postgresql_program("postgres"));
+    server
+        .arg("-D")
+        .arg(&data)
+        .args(["-c", "listen_addresses=", "-c", "fsync=off", "-k"]);
+    server.arg(&data);
+    let address = data.display().to_string();
+    let process = start(&mut server);
+    eventually("PostgreSQL runs", || {
+        psql(&address)
+            .args(["-c", "SELECT 1"])
+            .output()
+            .is_ok_and(|told| told.status.success())
+    });
+    Server {
+        address,
+        _process: Some(process),
+        _folder: folder,
+    }
+}
+
+pub(crate) fn psql(address: &str) -> Command {
+    let mut command = Command::new("psql");
+    command.args([
+        "-XqAt",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-U",
+        "zklock",
+        "-d",
+        "postgres",
+        "-h",
+        address,
+    ]);
+    command
+}
+
+/// Debian has the programs of the server in no folder of the path.
+fn postgresql_program(name: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let programs = versions.map(|version| version.path().join("bin").join(name));
+    programs
+        .filter(|program| program.exists())
+        .max()
+        .unwrap_or_else(|| name.into())
+}
+
+/// Starts MariaDB, at a socket.
+pub(crate) fn mariadb() -> Server {
+    let folder = Folder::new();
+    let (data, socket) = (folder.path("data"), folder.path("socket"));
+    fs::create_dir_all(&data).expect("a folder");
+    let user = if is_root() {
+        "--user=root"
+    } else {
+        "--skip-name-resolve"
+    };
+    run(Command::new("mariadb-install-db")
+        .args([
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            user,
+        ])
+        .arg(format!("--datadir={}", data.display())));
+    let process = start(
+        Command::new("mariadbd")
+            .args(["--no-defaults", "--skip-networking", user])
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", socket.display())),
+    );
+    let address = socket.display().to_string();
+    eventually("MariaDB runs", || {
+        mariadb_client(&address)
+            .args(["-e", "SELECT 1"])
+            .output()
+            .is_ok_and(|told| told.status.success())
+    });
+    let created = mariadb_client(&address)
+        .args(["-e", "CREATE DATABASE app"])
+        .status();
+    assert!(created.is_ok_and(|status| status.success()));
+    Server {
+        address,
+        _process: Some(process),
+        _folder: folder,
+    }
+}
+
+pub(crate) fn mariadb_client(socket: &str) -> Command {
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "-BNu", "root", "--socket", socket]);
+    command
+}
+
+/// Starts a service with objects in memory, and one bucket.
+pub(crate) fn s3() -> Server {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("")).expect("a folder");
+    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("s3");
+    fs::create_dir_all(&installed).expect("a folder");
+    let python = python::with(&installed, &["moto[server,s3]==5.2.5"]);
+    let port = free_port();
+    let process = start(
+        Command::new(python)
+            .args(["-m", "moto.server", "-p", &port.to_string()])
+            .stdout(Stdio::null()),
+    );
+    let address = format!("127.0.0.1:{port}");
+    eventually("the service runs", || TcpStream::connect(&address).is_ok());
+    assert_eq!(http(&address, "PUT /bucket", &[], "").status, 200);
+    Server {
+        address,
+        _process: Some(process),
+        _folder: folder,
+    }
+}
+
+/// The answer to a request.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) etag: Option<String>,
+    pub(crate) body: String,
+}
+
+/// The service wants to know who asks, and does not look at the signature.
+const WHO: &str = "Authorization: AWS4-HMAC-SHA256 Credential=zklock/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none";
+
+/// Asks over HTTP, on a connection of its own.
+pub(crate) fn http(address: &str, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let mut request =
+        format!("{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{WHO}\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    stream
+        .write_all(request.as_bytes())
+        .expect("sending a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let etag = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("etag").then(|| value.to_owned())
+    });
+    Answer {
+        status: status.expect("a status"),
+        etag,
+        body: body.to_owned(),
+    }
+}
+
+fn is_root() -> bool {
+    run(Command::new("id").arg("-u")).trim() == "0"
+}
+
+/// A program that is run by this user, if we may choose.
+fn as_user(user: &str, program: &Path) -> Command {
+    match is_root() {
+        true => {
+            let mut command = Command::new("setpriv");
+            let ids = [format!("--reuid={user}"), format!("--regid={user}")];
+            command.args(ids).arg("--clear-groups").arg(program);
+            command
+        }
+        false => Command::new(program),
+    }
+}
+
+fn start(command: &mut Command) -> Leashed {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Leashed::spawn(command, None).expect("starting a server")
+}
+
+/// A folder, for storage that is a file.
+pub(crate) fn folder(file: &str) -> Server {
+    let folder = Folder::new();
+    let address = folder.path(file).display().to_string();
+    Server {
+        address,
+        _process: None,
+        _folder: folder,
+    }
+}

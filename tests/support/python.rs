@@ -1,0 +1,27 @@
+//! Pythons with packages, in environments of their own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::run;
+
+/// Installs packages below `folder`, the first time, and returns the Python that has them.
+pub(crate) fn with(folder: &Path, packages: &[&str]) -> PathBuf {
+    let environment = folder.join("venv");
+    let python = environment.join("bin/python");
+    let (installed, all) = (environment.join("installed"), packages.join(" "));
+    // Test binaries may run side by side, and each may be the first.
+    let lock = File::create(folder.join("venv.lock")).expect("making a lock file");
+    lock.lock().expect("locking a file");
+    if fs::read_to_string(&installed).ok().as_ref() != Some(&all) {
+        run(Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&environment));
+        run(Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet"])
+            .args(packages));
+        fs::write(installed, all).expect("remembering what is installed");
+    }
+    python
+}
