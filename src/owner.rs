@@ -13,6 +13,9 @@ use crate::system::process;
 /// How many characters of a note or of a foreign text are kept.
 const LONGEST_TEXT: usize = 512;
 
+/// How many locks around a process are told.
+const MOST_AROUND: usize = 8;
+
 /// Who made a contender's node, according to its data.
 ///
 /// Any client that may write to the node could have written it: it is for people to read, not
@@ -48,6 +51,8 @@ pub struct Owner {
     pub note: Option<String>,
     /// The node's data, if it was not written by this library.
     pub text: Option<String>,
+    /// The nodes of the locks that it runs under, if `zklock` has started it.
+    pub inside: Vec<String>,
 }
 
 impl Owner {
@@ -90,6 +95,7 @@ impl Owner {
             started: started.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
             note: text("note"),
             text: None,
+            inside: nodes(card.get("inside")),
         }
     }
 }
@@ -101,6 +107,7 @@ pub(crate) struct Card {
     program: String,
     started_ms: u64,
     note: Option<String>,
+    inside: Vec<String>,
 }
 
 impl Card {
@@ -110,6 +117,7 @@ impl Card {
             program: shorten(&process::program()),
             started_ms: process::since_epoch().as_millis() as u64,
             note: note.map(shorten),
+            inside: process::locks_around(),
         }
     }
 
@@ -121,6 +129,9 @@ impl Card {
             "program": self.program,
             "started_ms": self.started_ms,
         });
+        if !self.inside.is_empty() {
+            card["inside"] = self.inside.clone().into();
+        }
         if let Some(name) = thread::current().name() {
             card["thread"] = shorten(name).into();
         }
@@ -129,6 +140,13 @@ impl Card {
         }
         card.to_string().into_bytes()
     }
+}
+
+/// Reads a list of nodes.
+fn nodes(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    let texts = list.filter_map(Value::as_str).map(shorten);
+    texts.take(MOST_AROUND).collect()
 }
 
 /// Keeps the first characters of a text.
@@ -152,6 +170,12 @@ mod tests {
         assert_eq!(owner.program, Some(process::program()));
         assert_eq!(owner.note.as_deref(), Some("nightly"));
         assert_eq!(owner.text, None);
+        assert!(owner.inside.is_empty());
+        let around = Card {
+            inside: vec!["/a/lock-1".to_owned()],
+            ..card.clone()
+        };
+        assert_eq!(Owner::parse(&around.text(None)).inside, ["/a/lock-1"]);
         let owner = Owner::parse(&card.text(Some("just this once")));
         assert_eq!(owner.note.as_deref(), Some("just this once"));
     }
@@ -192,7 +216,7 @@ mod tests {
             text in fuzz::texts(
                 &[
                     r#"{"host":"db1","pid":7,"program":"x","started_ms":1700000000000,"note":"é"}"#,
-                    r#"{"thread":"main","note":null,"more":[{"a":{}}]}"#,
+                    r#"{"thread":"main","note":null,"more":[{"a":{}}],"inside":["/a/b",1,null]}"#,
                     "127.0.0.1",
                 ],
                 &["{", "}", "[", "]", "\"", ":", ",", "\\u0000", "\\ud800", "1e999", "-1", "null",
@@ -201,7 +225,8 @@ mod tests {
         ) {
             let owner = Owner::parse(text.as_bytes());
             let texts = [owner.host, owner.program, owner.thread, owner.note, owner.text];
-            for text in texts.into_iter().flatten() {
+            prop_assert!(owner.inside.len() <= MOST_AROUND);
+            for text in texts.into_iter().flatten().chain(owner.inside) {
                 prop_assert!(text.chars().count() <= LONGEST_TEXT);
             }
         }

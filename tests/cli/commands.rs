@@ -23,6 +23,8 @@ on_every_server! {
     shared_locks_share_and_exclude_the_others
     no_more_than_the_permits_run_at_a_time
     a_list_shows_who_holds_and_who_waits_and_creates_nothing
+    all_locks_below_a_path_are_listed
+    a_chain_and_a_circle_of_commands_are_told
     a_watching_list_hears_of_every_change
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
@@ -286,6 +288,79 @@ fn a_list_shows_who_holds_and_who_waits_and_creates_nothing(hosts: &str) {
     assert_eq!(contenders[1]["owner"]["program"], "zklock");
     holder.kill();
     waiting.kill();
+}
+
+fn all_locks_below_a_path_are_listed(hosts: &str) {
+    let (root, log) = (fresh_path("every"), Log::new());
+    let list = |args: &str| Zklock::run(hosts, &format!("list -r {args} {root}"), "");
+    assert_eq!(list("").out, format!("no such lock is held below {root}\n"));
+    let begin = |args: &str, path: &str| {
+        let run = format!("run --note {path} {args} {root}/{path}");
+        Zklock::start(hosts, &run, &log.beat(path))
+    };
+    let mut all = [begin("", "one"), begin("--permits 3", "two")];
+    log.await_word("one");
+    log.await_word("two");
+    let mut waiting = Zklock::start(hosts, &format!("run {root}/one"), ":");
+    let path = format!("{root}/one");
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    let table = list("").out;
+    let rows: Vec<_> = table.lines().collect();
+    let [head, first, second] = rows[..] else {
+        panic!("{table}");
+    };
+    assert!(head.starts_with("LOCK"), "{table}");
+    assert!(
+        first.starts_with(&path) && first.contains("(one)"),
+        "{table}"
+    );
+    assert!(
+        second.contains("3 permits") && second.contains("(two)"),
+        "{table}"
+    );
+    assert_eq!(list("--waiting").out.lines().count(), 2);
+    assert!(list("--older-than 1h").out.starts_with("no such lock"));
+    assert!(list("--host nobody").out.starts_with("no such lock"));
+    let json: serde_json::Value = serde_json::from_str(&list("--json").out).expect("JSON");
+    let locks = json["locks"].as_array().expect("locks");
+    assert_eq!(locks.len(), 2);
+    assert_eq!(locks[0]["path"], path);
+    assert_eq!(locks[0]["contenders"][0]["owner"]["pid"], all[0].id());
+    assert_eq!(locks[1]["permits"], 3);
+    all.iter_mut().for_each(Zklock::kill);
+    waiting.kill();
+}
+
+fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
+    let (root, log) = (fresh_path("why"), Log::new());
+    let why = |path: &str| Zklock::run(hosts, &format!("why --root {root} {root}/{path}"), "");
+    assert_eq!(why("one").code, Some(1));
+    let program = env!("CARGO_BIN_EXE_zklock");
+    let nested = |outer: &str, inner: &str| {
+        let begun = log.write(outer);
+        let other = format!(
+            "until grep -q {inner} {}; do sleep 0.02; done",
+            log.file().display()
+        );
+        let script = format!("{begun}; {other}; {program} run {root}/{inner} -- true");
+        Zklock::start(hosts, &format!("run {root}/{outer}"), &script)
+    };
+    let mut first = nested("one", "two");
+    log.await_word("one");
+    let told = why("one").out;
+    assert!(told.ends_with("and waits for no lock\n"), "{told}");
+    let mut second = nested("two", "one");
+    let mut told = why("one");
+    eventually("a circle is seen", || {
+        told = why("one");
+        told.code == Some(2)
+    });
+    let lines: Vec<_> = told.out.lines().collect();
+    assert_eq!(lines.len(), 3, "{told:?}");
+    let circle = format!("deadlock: {root}/one waits for {root}/two waits for {root}/one: ");
+    assert!(lines[2].starts_with(&circle), "{told:?}");
+    first.kill();
+    second.kill();
 }
 
 fn a_watching_list_hears_of_every_change(hosts: &str) {

@@ -25,6 +25,7 @@ mod lost_reasons;
 mod multi_lock;
 mod mutex;
 mod nightly_jobs;
+mod overview;
 mod queue;
 mod readers_and_writers;
 mod reentrant_mutex;

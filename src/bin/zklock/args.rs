@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::values::{absolute, address, number, slot, status, time, token};
+use crate::values::{absolute, absolute_or_root, address, number, slot, status, time, token};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +19,8 @@ Examples:
                                                   once a night, wherever a machine is up
   zklock standby /services/importer -- ./importer one active, the others take over
   zklock list --watch /locks/deploy               who holds it, and who waits
+  zklock list -r                                  all locks
+  zklock why /locks/deploy                        who keeps it from its first waiter
   zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
 
 Exit status:
@@ -63,6 +65,13 @@ Examples:
   zklock standby --restart on-failure /services/importer -- ./importer
 
 When the lock is in doubt the command is stopped, and this machine stands in line again.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  zklock list --watch /locks/deploy               who holds it, and who waits
+  zklock list -r                                  all locks, the longest wait first
+  zklock list -r --waiting --older-than 10m /locks";
+
 /// The heading of what concerns the servers.
 const SERVERS: &str = "Options for the servers";
 
@@ -163,8 +172,14 @@ pub(crate) enum Task {
     /// Runs a command on one machine at a time; the others stand by and take over.
     #[command(after_help = STANDBY_EXAMPLES)]
     Standby(Standby),
-    /// Lists who holds a lock and who waits for it.
+    /// Lists who holds a lock and who waits for it, or all locks below a path.
+    #[command(after_help = LIST_EXAMPLES)]
     List(List),
+    /// Tells who keeps a lock from its first waiter, through all locks that they wait for.
+    #[command(
+        after_help = "Exit status: 0 if somebody holds the lock; 1 if not; 2 if there is a deadlock; otherwise that of zklock --help."
+    )]
+    Why(Why),
     /// Asks the holders of a lock to let go: a command under zklock gets SIGTERM.
     #[command(
         after_help = "Exit status: 0 if there was a holder; 1 if not; otherwise that of zklock --help."
@@ -334,9 +349,25 @@ pub(crate) enum Restart {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
-    /// The lock.
-    #[arg(value_parser = absolute)]
-    pub(crate) path: String,
+    /// The lock; with -r the path below which all locks are listed, / without one.
+    #[arg(value_parser = absolute_or_root, required_unless_present = "recursive")]
+    pub(crate) path: Option<String>,
+
+    /// Lists all locks below the path that somebody holds or waits for.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+
+    /// With -r: only locks that somebody waits for.
+    #[arg(long, requires = "recursive")]
+    pub(crate) waiting: bool,
+
+    /// With -r: only locks whose holder or first waiter has been there for longer.
+    #[arg(long, requires = "recursive", value_name = "TIME", value_parser = time)]
+    pub(crate) older_than: Option<Duration>,
+
+    /// With -r: only locks with a contender of this host.
+    #[arg(long, requires = "recursive", value_name = "HOST")]
+    pub(crate) host: Option<String>,
 
     /// Writes JSON; with --watch, one line for each change.
     #[arg(long)]
@@ -345,6 +376,28 @@ pub(crate) struct List {
     /// Lists again whenever something changes.
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+impl List {
+    /// The lock, or the path below which all are listed.
+    pub(crate) fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or("/")
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Why {
+    /// The lock.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
+
+    /// Looks for the locks that holders wait for below this path.
+    #[arg(long, value_name = "PATH", value_parser = absolute_or_root, default_value = "/")]
+    pub(crate) root: String,
+
+    /// Writes JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

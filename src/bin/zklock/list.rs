@@ -9,11 +9,12 @@ use zklock::{Client, Contender};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
-use crate::failure::{Failure, written};
+use crate::failure::{Failure, USAGE, written};
 use crate::outage::Outage;
 use crate::plain::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{brief, json, table};
+use crate::table::{CLEAR, brief, json, table};
+use crate::values::absolute;
 
 /// How often the connection is looked at, and the times on a terminal go on. No server is
 /// asked for it.
@@ -25,22 +26,20 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long one wait for a change lasts.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Moves the cursor to the corner and clears the screen.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
 /// The contenders after a change.
 type Listing = zklock::Result<Vec<Contender>>;
 
 pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
+    absolute(list.path()).map_err(|rule| Failure::new(USAGE, rule))?;
     let client = connect(args, None, Duration::MAX)?;
-    let present = client.contenders(&list.path)?;
+    let present = client.contenders(list.path())?;
     if list.watch {
         watch(&client, list, present)?;
     } else {
         // It fails if the reader has closed the pipe.
         written(show(list, &present, &Outage::default(), false))?;
-        if let (true, Ok(below)) = (present.is_empty(), client.strangers(&list.path)) {
-            tell_what_lies_below(&list.path, &below);
+        if let (true, Ok(below)) = (present.is_empty(), client.strangers(list.path())) {
+            tell_what_lies_below(list.path(), &below);
         }
     }
     drop(client.close());
@@ -52,7 +51,7 @@ fn tell_what_lies_below(path: &str, below: &[String]) {
     if let Some(first) = below.first() {
         let (path, count) = (plain(path), below.len());
         say(&format!(
-            "{path} is no lock in use, and has {count} below it: list one, such as zklock list {}",
+            "{path} is no lock in use, and has {count} below it: list all with zklock list -r {path}, or one, such as zklock list {}",
             plain(first)
         ));
     }
@@ -92,7 +91,7 @@ fn start_watching(
     present: &[Contender],
 ) -> Result<Receiver<Listing>, Failure> {
     let (to, changes) = unbounded();
-    let (client, path, known) = (client.clone(), list.path.clone(), present.to_vec());
+    let (client, path, known) = (client.clone(), list.path().to_owned(), present.to_vec());
     thread::Builder::new()
         .name("zklock-watch".to_owned())
         .spawn(move || wait_for_changes(&client, &path, known, &to))
@@ -123,7 +122,7 @@ fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: 
 fn show(list: &List, present: &[Contender], outage: &Outage, screen: bool) -> io::Result<()> {
     let mut to = io::stdout().lock();
     if list.json {
-        let value = json(&list.path, present, outage.since());
+        let value = json(list.path(), present, outage.since());
         let text = match list.watch {
             true => format!("{value}"),
             false => format!("{value:#}"),
@@ -141,7 +140,7 @@ fn show(list: &List, present: &[Contender], outage: &Outage, screen: bool) -> io
         )?;
     }
     match present.is_empty() {
-        true => writeln!(to, "nobody holds {} or waits for it", plain(&list.path))?,
+        true => writeln!(to, "nobody holds {} or waits for it", plain(list.path()))?,
         false => writeln!(to, "{}", table(present, outage.since()))?,
     }
     if list.watch && !screen {

@@ -10,7 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `ending` | passes signals on |
 //! | `once`, `standby`, `stage` | the same for a job, and for one active process |
-//! | `list`, `table`, `last`, `revoke`, `serve` | the other commands |
+//! | `list`, `overview`, `why`, `table`, `last`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
 
@@ -35,6 +35,7 @@ mod list;
 mod misuse;
 mod once;
 mod outage;
+mod overview;
 mod plain;
 mod revoke;
 mod run;
@@ -50,6 +51,7 @@ mod table;
 mod terminal;
 mod terminal_listener;
 mod values;
+mod why;
 
 use std::io::{self, Write};
 use std::panic;
@@ -84,7 +86,9 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Once(once) => return once::once(args, once),
         Task::Standby(standby) => return standby::standby(args, standby),
         Task::Last(last) => last::last(args, last),
+        Task::List(list) if list.recursive => overview::overview(args, list),
         Task::List(list) => list::list(args, list),
+        Task::Why(why) => why::why(args, why),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),

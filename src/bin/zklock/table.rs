@@ -15,6 +15,9 @@ const COLUMNS: [&str; 11] = [
     "NODE",
 ];
 
+/// Moves the cursor to the corner and clears the screen.
+pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
+
 /// Returns the table, a line for each contender, as of the last answer of a server.
 pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> String {
     let mut table = Table::new();
@@ -106,7 +109,7 @@ fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS
     ]
 }
 
-fn one(place: usize, contender: &Contender) -> Value {
+pub(crate) fn one(place: usize, contender: &Contender) -> Value {
     let owner = contender.owner();
     json!({
         "place": place,
@@ -124,6 +127,7 @@ fn one(place: usize, contender: &Contender) -> Value {
             "started_ms": owner.started.map(millis),
             "note": owner.note,
             "text": owner.text,
+            "inside": owner.inside,
         },
     })
 }

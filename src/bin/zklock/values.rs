@@ -16,6 +16,14 @@ pub(crate) fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
+/// As [`absolute`], or the root of all paths.
+pub(crate) fn absolute_or_root(text: &str) -> Result<String, String> {
+    match text {
+        "/" => Ok(text.to_owned()),
+        _ => absolute(text),
+    }
+}
+
 /// What the library takes for a slot.
 pub(crate) fn slot(text: &str) -> Result<String, String> {
     let is_good = (1..=256).contains(&text.len()) && !text.contains(char::is_control);

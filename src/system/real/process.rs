@@ -24,6 +24,15 @@ pub(crate) fn program() -> String {
     name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
+/// Returns the nodes of the locks that this process runs under, as `zklock` tells its command.
+pub(crate) fn locks_around() -> Vec<String> {
+    let nodes = std::env::var("ZKLOCK_NODES").unwrap_or_default();
+    let nodes = nodes.lines().filter(|node| node.starts_with('/'));
+    // The nearest come last.
+    let nearest = nodes.rev().take(8);
+    nearest.map(str::to_owned).collect()
+}
+
 /// Returns the wall clock's time since 1970.
 pub(crate) fn since_epoch() -> Duration {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -1,0 +1,168 @@
+//! Lists all locks below a path, the longest wait first.
+
+use std::cmp::Reverse;
+use std::io::{self, IsTerminal, Write};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+use zklock::{Contender, Queue, Queues, Role};
+
+use crate::args::{Args, List};
+use crate::connect::connect;
+use crate::failure::{Failure, written};
+use crate::plain::{plain, plain_json};
+use crate::stderr::say;
+use crate::table::{CLEAR, brief, millis, one, who};
+
+const COLUMNS: [&str; 7] = [
+    "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
+];
+
+/// How often it looks again, with `--watch`.
+const AGAIN: Duration = Duration::from_secs(2);
+
+pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let screen = list.watch && !list.json && io::stdout().is_terminal();
+    loop {
+        let found = client.locks(list.path())?;
+        let shown = show(list, &found, screen);
+        if !list.watch || shown.is_err() {
+            // It fails if the reader has closed the pipe.
+            written(shown)?;
+            tell_what_was_not_read(&found);
+            break;
+        }
+        thread::sleep(AGAIN);
+    }
+    drop(client.close());
+    Ok(0)
+}
+
+fn tell_what_was_not_read(found: &Queues) {
+    if let Some(first) = found.unreadable().first() {
+        say(&format!(
+            "{} nodes may not be read with these credentials, and what is below them is missing, such as {}",
+            found.unreadable().len(),
+            plain(first)
+        ));
+    }
+}
+
+fn show(list: &List, found: &Queues, screen: bool) -> io::Result<()> {
+    let now = SystemTime::now();
+    let mut wanted: Vec<_> = found
+        .iter()
+        .filter(|queue| is_wanted(list, queue, now))
+        .collect();
+    wanted.sort_by_key(|queue| {
+        let waited = queue.waited_for_since().map(|since| age(since, now));
+        (Reverse(waited), queue.path())
+    });
+    let mut to = io::stdout().lock();
+    if list.json {
+        let locks: Vec<_> = wanted.iter().map(|queue| entry(queue)).collect();
+        let value =
+            json!({ "root": list.path(), "locks": locks, "unreadable": found.unreadable() });
+        let text = if list.watch {
+            format!("{value}")
+        } else {
+            format!("{value:#}")
+        };
+        return writeln!(to, "{}", plain_json(&text));
+    }
+    if screen {
+        write!(to, "{CLEAR}")?;
+    }
+    match wanted.is_empty() {
+        true => writeln!(to, "no such lock is held below {}", plain(list.path()))?,
+        false => writeln!(to, "{}", table(&wanted, now))?,
+    }
+    to.flush()
+}
+
+fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {
+    let old = |limit| {
+        let mut ages = queue.contenders().iter().map(|one| age(one.since(), now));
+        ages.any(|age| limit < age)
+    };
+    let of = |host: &str| {
+        let mut hosts = queue
+            .contenders()
+            .iter()
+            .map(|one| one.owner().host.as_deref());
+        hosts.any(|its| its == Some(host))
+    };
+    (!list.waiting || queue.waiters().next().is_some())
+        && list.older_than.is_none_or(old)
+        && list.host.as_deref().is_none_or(of)
+}
+
+fn table(queues: &[&Queue], now: SystemTime) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(COLUMNS);
+    for queue in queues {
+        table.add_row(row(queue, now));
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
+    lines.join("\n")
+}
+
+fn row(queue: &Queue, now: SystemTime) -> [String; COLUMNS.len()] {
+    let holders: Vec<_> = queue.holders().collect();
+    let named = match holders[..] {
+        [] => "-".to_owned(),
+        [one] => who(one.owner()),
+        [one, ..] => format!("{} and {} more", who(one.owner()), holders.len() - 1),
+    };
+    let held = holders.iter().map(|one| one.since()).min();
+    let since = |time: Option<SystemTime>| {
+        time.map_or_else(|| "-".to_owned(), |time| brief(age(time, now)))
+    };
+    [
+        plain(queue.path()),
+        kind(queue),
+        named,
+        since(held),
+        queue.waiters().count().to_string(),
+        since(queue.waited_for_since()),
+        format!("{:.0}%", 100.0 * queue.numbers_used()),
+    ]
+}
+
+fn kind(queue: &Queue) -> String {
+    match (
+        queue.contenders().first().map(Contender::role),
+        queue.permits(),
+    ) {
+        (Some(Role::Permit), Some(permits)) => format!("{permits} permits"),
+        (Some(Role::Permit), None) => "semaphore".to_owned(),
+        (Some(Role::Read | Role::Write), _) => "read-write".to_owned(),
+        _ => "mutex".to_owned(),
+    }
+}
+
+fn entry(queue: &Queue) -> Value {
+    let contenders = queue.contenders().iter().enumerate();
+    let contenders: Vec<_> = contenders
+        .map(|(place, contender)| one(place + 1, contender))
+        .collect();
+    json!({
+        "path": queue.path(),
+        "kind": kind(queue),
+        "permits": queue.permits(),
+        "numbers_used": queue.numbers_used(),
+        "waited_for_since_ms": queue.waited_for_since().map(millis),
+        "contenders": contenders,
+    })
+}
+
+/// The clock of the servers may be ahead.
+fn age(since: SystemTime, now: SystemTime) -> Duration {
+    now.duration_since(since).unwrap_or_default()
+}

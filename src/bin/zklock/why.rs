@@ -1,0 +1,88 @@
+//! Tells who keeps a lock from its first waiter.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use zklock::{Blocker, Blockers};
+
+use crate::args::{Args, Why};
+use crate::connect::connect;
+use crate::failure::{Failure, written};
+use crate::plain::{plain, plain_json};
+use crate::table::{brief, millis, one, who};
+
+/// The exit statuses if nobody holds the lock, and if there is a deadlock.
+const FREE: u8 = 1;
+const DEADLOCK: u8 = 2;
+
+pub(crate) fn why(args: &Args, why: &Why) -> Result<u8, Failure> {
+    let client = connect(args, None, Duration::MAX)?;
+    let blockers = client.blockers(&why.path, &why.root)?;
+    drop(client.close());
+    written(match why.json {
+        true => show_json(why, &blockers),
+        false => show(why, &blockers),
+    })?;
+    Ok(match (blockers.deadlock(), blockers.iter().next()) {
+        (Some(_), _) => DEADLOCK,
+        (None, None) => FREE,
+        (None, Some(_)) => 0,
+    })
+}
+
+fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {
+    let mut to = io::stdout().lock();
+    if blockers.iter().next().is_none() {
+        return writeln!(to, "nobody holds {}", plain(&why.path));
+    }
+    for blocker in blockers.iter() {
+        writeln!(to, "{}", line(blocker))?;
+    }
+    if let Some(circle) = blockers.deadlock() {
+        let circle: Vec<_> = circle
+            .iter()
+            .chain(circle.first())
+            .map(|path| plain(path))
+            .collect();
+        writeln!(
+            to,
+            "deadlock: {}: have one of them let go, with zklock revoke",
+            circle.join(" waits for ")
+        )?;
+    }
+    to.flush()
+}
+
+fn line(blocker: &Blocker) -> String {
+    let (path, holder) = (plain(blocker.path()), blocker.holder());
+    let age = SystemTime::now()
+        .duration_since(holder.since())
+        .unwrap_or_default();
+    let does = match blocker.waits_for() {
+        Some(other) => format!("waits for {}", plain(other)),
+        None => "waits for no lock".to_owned(),
+    };
+    format!(
+        "{path} is held by {}, which came {} ago and {does}",
+        who(holder.owner()),
+        brief(age)
+    )
+}
+
+fn show_json(why: &Why, blockers: &Blockers) -> io::Result<()> {
+    let all = blockers.iter().map(|blocker| {
+        json!({
+            "path": blocker.path(),
+            "holder": one(1, blocker.holder()),
+            "waits_for": blocker.waits_for(),
+        })
+    });
+    let value = json!({
+        "path": why.path,
+        "asked_ms": millis(SystemTime::now()),
+        "blockers": all.collect::<Vec<_>>(),
+        "deadlock": blockers.deadlock(),
+    });
+    writeln!(io::stdout().lock(), "{}", plain_json(&format!("{value:#}")))
+}

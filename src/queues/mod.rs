@@ -1,0 +1,92 @@
+//! Every lock below a path, and who is in its queue.
+
+mod blockers;
+mod queue;
+mod tree;
+
+use std::slice;
+use std::sync::Arc;
+use std::vec;
+
+pub use self::blockers::{Blocker, Blockers};
+pub use self::queue::Queue;
+use crate::error::Result;
+use crate::session::Session;
+
+/// The locks that somebody holds or waits for, below one path.
+///
+/// Made by [`Client::locks`](crate::Client::locks). It shows each lock as it was at one moment, and
+/// different locks at different ones.
+///
+/// # Example
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zklock::embedded::Server::start()?;
+/// # let client = zklock::Client::connect(server.hosts())?;
+/// let guard = client.mutex("/locks/nightly/report")?.lock()?;
+/// for queue in &client.locks("/locks")? {
+///     let holder = queue.holders().next().expect("nobody waits here");
+///     println!("{} is held by {holder}, and {} wait", queue.path(), queue.waiters().count());
+/// }
+/// # drop(guard);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Queues {
+    queues: Vec<Queue>,
+    unreadable: Vec<String>,
+}
+
+impl Queues {
+    pub(crate) fn below(session: &Arc<Session>, root: &str) -> Result<Self> {
+        let read = tree::read(session, root);
+        let (queues, unreadable) =
+            read.map_err(|error| error.into_error(root, || session.unanswered()))?;
+        Ok(Self { queues, unreadable })
+    }
+
+    /// Tells who keeps a lock from its first waiter.
+    pub(crate) fn blockers(&self, path: &str) -> Blockers {
+        Blockers::of(path, &self.queues)
+    }
+
+    /// Returns the locks in the order of their paths.
+    pub fn iter(&self) -> slice::Iter<'_, Queue> {
+        self.queues.iter()
+    }
+
+    /// Returns the number of locks.
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Returns `true` if there is no lock that somebody holds or waits for.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Returns the nodes below which there may be more locks, for this client may not read them.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+}
+
+impl<'a> IntoIterator for &'a Queues {
+    type Item = &'a Queue;
+    type IntoIter = slice::Iter<'a, Queue>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for Queues {
+    type Item = Queue;
+    type IntoIter = vec::IntoIter<Queue>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.queues.into_iter()
+    }
+}

@@ -1,0 +1,73 @@
+//! One lock, and who is in its queue.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use crate::contender::Contender;
+use crate::path;
+use crate::recipe::name::{LAST_SEQUENCE, NodeName};
+
+/// A lock that somebody holds or waits for.
+#[derive(Clone)]
+pub struct Queue {
+    pub(super) path: String,
+    pub(super) contenders: Vec<Contender>,
+    pub(super) permits: Option<u32>,
+}
+
+impl Queue {
+    /// Returns the path of the lock.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the holders, and then the waiters, in the order of the queue.
+    pub fn contenders(&self) -> &[Contender] {
+        &self.contenders
+    }
+
+    /// Returns who holds the lock, or a permit of it.
+    pub fn holders(&self) -> impl Iterator<Item = &Contender> {
+        self.contenders.iter().filter(|contender| contender.holds())
+    }
+
+    /// Returns who waits, first come first.
+    pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
+        self.contenders
+            .iter()
+            .filter(|contender| !contender.holds())
+    }
+
+    /// Returns since when the first waiter has been in the queue, by the servers' clock.
+    pub fn waited_for_since(&self) -> Option<SystemTime> {
+        self.waiters().map(Contender::since).min()
+    }
+
+    /// Returns how many permits a semaphore has, if its node tells.
+    pub fn permits(&self) -> Option<u32> {
+        self.permits
+    }
+
+    /// Returns which part of the directory's sequence numbers are used up, from 0 to 1.
+    ///
+    /// When they are all used up there is no order: see [`Error::Exhausted`](crate::Error::Exhausted).
+    pub fn numbers_used(&self) -> f64 {
+        let names = self.contenders.iter().map(|one| path::name(one.node()));
+        let numbers = names
+            .filter_map(NodeName::parse)
+            .map(|name| match name.is_exhausted() {
+                true => LAST_SEQUENCE,
+                false => name.sequence,
+            });
+        numbers.max().unwrap_or(0) as f64 / LAST_SEQUENCE as f64
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("path", &self.path)
+            .field("contenders", &self.contenders)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! Reads the nodes below a path, level by level, and finds the locks among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::queue::Queue;
+use crate::contender::assemble;
+use crate::jute::{ErrorCode, Names, Reply, Request};
+use crate::recipe::dialect::Kind;
+use crate::recipe::name::NodeName;
+use crate::recipe::permits::number;
+use crate::recipe::places::{Places, Spots};
+use crate::session::Session;
+use crate::session::call_error::{CallError, refused};
+
+/// How many nodes are read with one write.
+const AT_A_TIME: usize = 500;
+
+/// Whom a container belongs to.
+const CONTAINER: i64 = i64::MIN;
+
+/// What belongs to the servers.
+const RESERVED: &str = "/zookeeper";
+
+/// The children of each node that is no contender's.
+#[derive(Default)]
+struct Tree {
+    children: BTreeMap<String, Names>,
+    unreadable: Vec<String>,
+}
+
+/// Returns the locks that have contenders, and the nodes that may not be read.
+pub(super) fn read(
+    session: &Arc<Session>,
+    root: &str,
+) -> Result<(Vec<Queue>, Vec<String>), CallError> {
+    let tree = Tree::read(session, root)?;
+    let found = tree.locks();
+    let limit = Session::query_limit;
+    let permits = permits(session, &found)?;
+    let nodes = found.iter().flat_map(|(_, spots)| spots.all());
+    let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
+    let mut seen = session.describe_within(&nodes, limit)?.into_iter();
+    let mut queues = Vec::with_capacity(found.len());
+    for ((path, spots), permits) in found.into_iter().zip(permits) {
+        let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
+        let most = permits.map(|permits| permits as usize);
+        let mut contenders = assemble(session, &spots, seen, most);
+        // A node of somebody's own may have such a name.
+        contenders.retain(|one| ![0, CONTAINER].contains(&one.session_id()));
+        // Who was the only one may have left meanwhile.
+        if !contenders.is_empty() {
+            queues.push(Queue {
+                path,
+                contenders,
+                permits,
+            });
+        }
+    }
+    Ok((queues, tree.unreadable))
+}
+
+/// Reads how many permits each semaphore of Curator's layout has.
+fn permits(
+    session: &Arc<Session>,
+    found: &[(String, Spots)],
+) -> Result<Vec<Option<u32>>, CallError> {
+    let semaphore = |(_, spots): &&(String, Spots)| !spots.permits.is_empty();
+    let paths: Vec<_> = found
+        .iter()
+        .filter(semaphore)
+        .map(|(path, _)| path.clone())
+        .collect();
+    let mut seen = session
+        .describe_within(&paths, Session::query_limit)?
+        .into_iter();
+    let number_of = |one: &(String, Spots)| match semaphore(&one) {
+        true => seen.next().flatten().and_then(|seen| number(&seen.data)),
+        false => None,
+    };
+    Ok(found.iter().map(number_of).collect())
+}
+
+impl Tree {
+    fn read(session: &Arc<Session>, root: &str) -> Result<Self, CallError> {
+        let mut tree = Self::default();
+        let mut level = vec![root.to_owned()];
+        while !level.is_empty() {
+            let mut below = Vec::new();
+            for nodes in level.chunks(AT_A_TIME) {
+                let lists: Vec<_> = nodes.iter().map(|node| Request::list(node)).collect();
+                let answers = session
+                    .caller()
+                    .call_all(&lists, root, &Session::query_limit())?;
+                for (node, answer) in nodes.iter().zip(answers) {
+                    match answer {
+                        Ok(Reply::Children { names, .. }) => {
+                            below.extend(directories(node, &names));
+                            tree.children.insert(node.clone(), names);
+                        }
+                        Err(ErrorCode::NO_AUTH) => tree.unreadable.push(node.clone()),
+                        // It has gone meanwhile, which the root may not have been there for.
+                        Ok(_) | Err(ErrorCode::NO_NODE) => {}
+                        Err(code) => return Err(CallError::Over(refused(node, code))),
+                    }
+                }
+            }
+            level = below;
+        }
+        Ok(tree)
+    }
+
+    /// Finds the paths that have contenders.
+    fn locks(&self) -> Vec<(String, Spots)> {
+        let mut parts = BTreeSet::new();
+        let mut found = Vec::new();
+        for (path, own) in &self.children {
+            if path == "/" || parts.contains(path) {
+                continue;
+            }
+            let dirs = Places::of(path);
+            let at = |dir: &str| self.children.get(dir).cloned();
+            let mut places = Places {
+                own: Some(own.clone()),
+                ..Places::default()
+            };
+            if places.is_curators() {
+                (places.leases, places.locks) = (at(&dirs.leases), at(&dirs.locks));
+                parts.extend([dirs.leases, dirs.locks]);
+            } else if places.may_be_kazoos() {
+                places.beside = at(&dirs.beside);
+                parts.insert(dirs.beside);
+            }
+            let spots = places.spots(path);
+            if spots.all().next().is_some() {
+                found.push((path.clone(), spots));
+            }
+        }
+        found
+    }
+}
+
+/// The children that may have nodes below them: contenders have none.
+fn directories(node: &str, names: &Names) -> Vec<String> {
+    let above = if node == "/" { "" } else { node };
+    let may_have = |name: &&str| {
+        let contender = NodeName::parse(name);
+        // Any 32 digits are a name of kazoo's, and somebody's own.
+        contender.is_none_or(|name| name.kind == Kind::KazooLease)
+    };
+    let paths = names
+        .iter()
+        .filter(may_have)
+        .map(|name| format!("{above}/{name}"));
+    paths.filter(|path| path != RESERVED).collect()
+}

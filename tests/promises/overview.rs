@@ -1,0 +1,204 @@
+//! All locks below a path, and who keeps one from its first waiter.
+
+use std::thread;
+
+use zklock::{Client, Dialect, LockOptions, Role};
+
+use crate::support::raw::{PERSISTENT, Raw};
+use crate::support::{eventually, fresh_path};
+use crate::transport::{Place, SOON, in_every_place, on_every_server};
+
+in_every_place! {
+    every_lock_below_a_path_is_listed_with_its_queue
+    a_directory_that_looks_like_a_contender_is_looked_into
+    nobody_who_works_is_accused
+    a_circle_of_two_clients_is_found
+}
+
+on_every_server! {
+    what_may_not_be_read_is_named
+}
+
+fn every_lock_below_a_path_is_listed_with_its_queue(place: Place) {
+    let hosts = place.shared().hosts();
+    let (one, other, root) = (
+        place.connect(&hosts),
+        place.connect(&hosts),
+        fresh_path("all"),
+    );
+    let at = |name: &str| format!("{root}/{name}");
+    assert!(other.locks(&root).unwrap().is_empty());
+    let _mutex = one.mutex(&at("deep/down/mutex")).unwrap().lock().unwrap();
+    let third = place.connect(&hosts);
+    let reads = [&one, &third].map(|client| client.rwlock(&at("rw")).unwrap().read().unwrap());
+    let _permits = one
+        .semaphore(&at("limit"), 3)
+        .unwrap()
+        .acquire_many(2)
+        .unwrap();
+    let _several = one
+        .multi_lock([&*at("x"), &*at("y")])
+        .unwrap()
+        .lock()
+        .unwrap();
+    // A released lock is none that anybody has.
+    one.mutex(&at("idle"))
+        .unwrap()
+        .lock()
+        .unwrap()
+        .unlock()
+        .unwrap();
+    thread::scope(|scope| {
+        let rw = other.rwlock(&at("rw")).unwrap();
+        let writer = scope.spawn(move || {
+            let options = LockOptions::new().timeout(SOON);
+            rw.write_with(options).unwrap().is_some()
+        });
+        eventually("the writer waits", || {
+            one.contenders(&at("rw")).unwrap().len() == 3
+        });
+        let found = other.locks(&root).unwrap();
+        let paths: Vec<_> = found.iter().map(|queue| queue.path().to_owned()).collect();
+        assert_eq!(paths, ["deep/down/mutex", "limit", "rw", "x", "y"].map(at));
+        assert!(found.unreadable().is_empty());
+        for queue in &found {
+            let alone = one.contenders(queue.path()).unwrap();
+            let nodes = |all: &[zklock::Contender]| -> Vec<_> {
+                all.iter()
+                    .map(|one| (one.node().to_owned(), one.holds()))
+                    .collect()
+            };
+            assert_eq!(nodes(queue.contenders()), nodes(&alone), "{queue:?}");
+            assert!(queue.numbers_used() < 0.01);
+            let is_semaphore = queue.path() == at("limit");
+            assert_eq!(queue.permits(), is_semaphore.then_some(3));
+            assert_eq!(queue.waited_for_since().is_some(), queue.path() == at("rw"));
+        }
+        let rw = found.iter().find(|queue| queue.path() == at("rw")).unwrap();
+        assert_eq!((rw.holders().count(), rw.waiters().count()), (2, 1));
+        assert_eq!(rw.waiters().next().unwrap().role(), Role::Write);
+        drop(reads);
+        assert!(writer.join().unwrap());
+    });
+    let everywhere = other.locks("/").unwrap();
+    assert!(everywhere.iter().any(|queue| queue.path() == at("limit")));
+    assert!(other.locks("relative").is_err());
+}
+
+fn a_directory_that_looks_like_a_contender_is_looked_into(place: Place) {
+    let hosts = place.shared().hosts();
+    let client = place.connect(&hosts);
+    let root = fresh_path("digests");
+    let digest = format!("{root}/0123456789abcdef0123456789abcdef");
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&root);
+    raw.create(&digest, b"", PERSISTENT).unwrap();
+    let lock = format!("{digest}/lock");
+    let _held = client.mutex(&lock).unwrap().lock().unwrap();
+    let kazoo = Client::builder(&hosts)
+        .dialect(Dialect::Kazoo)
+        .connect()
+        .unwrap();
+    let permits = format!("{root}/permits");
+    let _permit = kazoo.semaphore(&permits, 2).unwrap().acquire().unwrap();
+    let found = client.locks(&root).unwrap();
+    let paths: Vec<_> = found.iter().map(zklock::Queue::path).collect();
+    assert_eq!(paths, [&*lock, &*permits]);
+}
+
+fn nobody_who_works_is_accused(place: Place) {
+    let hosts = place.shared().hosts();
+    let (one, other, root) = (
+        place.connect(&hosts),
+        place.connect(&hosts),
+        fresh_path("working"),
+    );
+    let at = |name: &str| format!("{root}/{name}");
+    assert_eq!(one.blockers(&at("a"), &root).unwrap().iter().count(), 0);
+    let a = one.mutex(&at("a")).unwrap().lock().unwrap();
+    let _b = other.mutex(&at("b")).unwrap().lock().unwrap();
+    let two = other.semaphore(&at("limit"), 2).unwrap();
+    let (_first, _second) = (
+        two.acquire().unwrap(),
+        one.semaphore(&at("limit"), 2).unwrap().acquire().unwrap(),
+    );
+    thread::scope(|scope| {
+        // This thread of `one` holds `a`; another one waits for `b`, and keeps nobody.
+        let mutex = one.mutex(&at("b")).unwrap();
+        let waiter = thread::Builder::new().name("another".to_owned());
+        waiter
+            .spawn_scoped(scope, move || {
+                mutex
+                    .lock_with(LockOptions::new().timeout(SOON / 4))
+                    .unwrap()
+                    .is_none()
+            })
+            .unwrap();
+        eventually("it waits", || {
+            other.contenders(&at("b")).unwrap().len() == 2
+        });
+        let blockers = other.blockers(&at("a"), &root).unwrap();
+        let all: Vec<_> = blockers.iter().collect();
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].path(), all[0].waits_for()), (&*at("a"), None));
+        assert_eq!(all[0].holder().token(), a.fencing_token());
+        assert_eq!(blockers.deadlock(), None);
+    });
+}
+
+fn a_circle_of_two_clients_is_found(place: Place) {
+    let hosts = place.shared().hosts();
+    let (one, other, root) = (
+        place.connect(&hosts),
+        place.connect(&hosts),
+        fresh_path("circle"),
+    );
+    let at = |name: &str| format!("{root}/{name}");
+    let lock_both = |client: &Client, first: &str, second: &str| {
+        let (first, second) = (
+            client.mutex(&at(first)).unwrap(),
+            client.mutex(&at(second)).unwrap(),
+        );
+        move || {
+            let _first = first.lock().unwrap();
+            thread::sleep(SOON / 20);
+            drop(second.lock_with(LockOptions::new().timeout(SOON / 2)));
+        }
+    };
+    thread::scope(|scope| {
+        for (name, client, first, second) in [("one", &one, "a", "b"), ("other", &other, "b", "a")]
+        {
+            let builder = thread::Builder::new().name(name.to_owned());
+            builder
+                .spawn_scoped(scope, lock_both(client, first, second))
+                .unwrap();
+        }
+        let mut circle = None;
+        eventually("a circle", || {
+            circle = other
+                .blockers(&at("a"), &root)
+                .unwrap()
+                .deadlock()
+                .map(<[_]>::to_vec);
+            circle.is_some()
+        });
+        assert_eq!(circle.unwrap(), [at("a"), at("b")]);
+    });
+    assert_eq!(other.blockers(&at("a"), &root).unwrap().deadlock(), None);
+}
+
+fn what_may_not_be_read_is_named(place: Place) {
+    let hosts = place.shared().hosts();
+    let root = fresh_path("private");
+    let owner = Client::builder(&hosts)
+        .auth("digest", "jo:secret")
+        .acl(zklock::Acl::creator_all());
+    let owner = owner.connect().unwrap();
+    owner.nodes().create(&root, b"").unwrap();
+    let _held = owner.mutex(&format!("{root}/a")).unwrap().lock().unwrap();
+    let other = place.connect(&hosts);
+    let found = other.locks(&root).unwrap();
+    assert!(found.is_empty());
+    assert_eq!(found.unreadable(), [root.clone()]);
+    assert_eq!(owner.locks(&root).unwrap().len(), 1);
+}
