@@ -66,7 +66,7 @@ if [ -n "$soak" ]; then
   run $((soak * 60)) scenes::soak
 else
   run 0 scenes::named scenes::steps scenes::paused scenes::clocks scenes::gap \
-    scenes::isolated::a_holder
+    scenes::transactions scenes::isolated::a_holder
   run_trusting_pings scenes::isolated::without
   if [ -n "$minutes" ]; then
     ZKLOCK_ROUNDS=$((2 * rounds)) timeout --kill-after=10 $((600 * rounds)) \

@@ -1,6 +1,7 @@
 //! The program `zklock`, used as a user uses it.
 
 mod commands;
+mod doctor;
 mod first_mistakes;
 mod jobs;
 mod lost;

@@ -180,6 +180,11 @@ pub(crate) enum Task {
         after_help = "Exit status: 0 if somebody holds the lock; 1 if not; 2 if there is a deadlock; otherwise that of zklock --help."
     )]
     Why(Why),
+    /// Looks whether the servers are well, and a lock, and says what to do. Changes no lock.
+    #[command(
+        after_help = "Exit status: 0 if all is well; 1 if there are warnings; 2 if there is trouble; 64 for bad usage."
+    )]
+    Doctor(Doctor),
     /// Asks the holders of a lock to let go: a command under zklock gets SIGTERM.
     #[command(
         after_help = "Exit status: 0 if there was a holder; 1 if not; otherwise that of zklock --help."
@@ -394,6 +399,21 @@ pub(crate) struct Why {
     /// Looks for the locks that holders wait for below this path.
     #[arg(long, value_name = "PATH", value_parser = absolute_or_root, default_value = "/")]
     pub(crate) root: String,
+
+    /// Writes JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// A lock to look at as well.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: Option<String>,
+
+    /// Warns of holders that have been there for longer.
+    #[arg(long, requires = "path", value_name = "TIME", value_parser = time)]
+    pub(crate) older_than: Option<Duration>,
 
     /// Writes JSON.
     #[arg(long)]

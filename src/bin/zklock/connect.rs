@@ -33,12 +33,21 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     }
 }
 
+/// The servers that the user has named.
+pub(crate) fn hosts(args: &Args) -> Result<&str, Failure> {
+    let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
+    hosts.ok_or_else(|| {
+        Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
+    })
+}
+
 /// What the arguments say of a client.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
-    let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
-    let hosts = hosts.ok_or_else(|| {
-        Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
-    })?;
+    builder_for(args, hosts(args)?)
+}
+
+/// As [`builder`], of these servers.
+pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
     if let (Protection::Creator, true) =
         (args.acl, credentials.is_empty() && !has_certificate(args))

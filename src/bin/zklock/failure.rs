@@ -43,6 +43,10 @@ impl Failure {
         self.code == LOST
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Says what it is, and goes on.
     pub(crate) fn tell(&self) {
         say(&self.message);

@@ -10,7 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `ending` | passes signals on |
 //! | `once`, `standby`, `stage` | the same for a job, and for one active process |
-//! | `list`, `overview`, `why`, `table`, `last`, `revoke`, `serve` | the other commands |
+//! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
 
@@ -23,6 +23,7 @@ mod check;
 mod child;
 mod connect;
 mod descendants;
+mod doctor;
 mod ending;
 mod failure;
 #[cfg(test)]
@@ -88,6 +89,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Last(last) => last::last(args, last),
         Task::List(list) if list.recursive => overview::overview(args, list),
         Task::List(list) => list::list(args, list),
+        Task::Doctor(doctor) => doctor::doctor(args, doctor),
         Task::Why(why) => why::why(args, why),
         Task::Revoke(revoke) => revoke::revoke(args, revoke),
         Task::Check(check) => check::check(args, check),

@@ -53,7 +53,7 @@ fn write_and_break(name: &str, network: Option<Network>) {
     let mut curator = Curator::start(&run, &lock);
     let most = number("ZKLOCK_TRANSACTIONS").unwrap_or(1000) as usize;
     let mut rng = Rng::with_seed(run.seed);
-    while run.faults < 8 || done(&run) < most {
+    while run.faults < 8.max(most / 100) || done(&run) < most {
         wait(rng.u64(300..1500));
         break_or_evict(&mut run, &mut rng, &lock);
         let until = Instant::now() + Duration::from_millis(rng.u64(100..5000));

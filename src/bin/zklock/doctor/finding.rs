@@ -1,0 +1,84 @@
+//! What a check has found.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json};
+
+use crate::plain::plain;
+
+/// How bad it is; its number is the exit status.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Level {
+    Good = 0,
+    Warning = 1,
+    Trouble = 2,
+}
+
+/// What was found of one thing.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) level: Level,
+    /// The server or the path.
+    about: String,
+    what: String,
+    /// What to do.
+    advice: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(level: Level, about: &str, what: impl Into<String>) -> Self {
+        Self {
+            level,
+            about: about.to_owned(),
+            what: what.into(),
+            advice: None,
+        }
+    }
+
+    pub(super) fn good(about: &str, what: impl Into<String>) -> Self {
+        Self::new(Level::Good, about, what)
+    }
+
+    pub(super) fn advice(mut self, what_to_do: impl Into<String>) -> Self {
+        self.advice = Some(what_to_do.into());
+        self
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "level": self.level.word(),
+            "about": self.about,
+            "what": self.what,
+            "do": self.advice,
+        })
+    }
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Trouble => "trouble",
+        }
+    }
+}
+
+/// Returns a line for each finding.
+pub(super) fn table(findings: &[Finding]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(["STATE", "ABOUT", "FOUND"]);
+    for finding in findings {
+        let advice = finding.advice.as_ref().map(|advice| format!(": {advice}"));
+        let found = format!("{}{}", finding.what, advice.unwrap_or_default());
+        table.add_row([
+            finding.level.word().to_owned(),
+            plain(&finding.about),
+            plain(&found),
+        ]);
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,177 @@
+//! One lock: who is there, and whether they exclude each other.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use zklock::recipe::dialect::{Kind, Stance};
+use zklock::recipe::name::NodeName;
+use zklock::{Client, Contender, Dialect, Queue, Role};
+
+use super::finding::{Finding, Level};
+use super::server::View;
+use super::words::{Said, ask};
+use crate::table::{brief, who};
+
+/// When to make a directory anew.
+const NEARLY_ALL: f64 = 0.9;
+
+const DIALECTS: [Dialect; 4] = [
+    Dialect::Curator,
+    Dialect::Kazoo,
+    Dialect::Recipe,
+    Dialect::LeaderLatch,
+];
+
+/// How long a leader may take to tell of its sessions.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn look(
+    client: &Client,
+    path: &str,
+    older_than: Option<Duration>,
+    servers: &[View],
+) -> Vec<Finding> {
+    let queues = match client.locks(path) {
+        Ok(queues) => queues,
+        Err(error) => return vec![Finding::new(Level::Trouble, path, error.to_string())],
+    };
+    let mut findings = Vec::new();
+    if queues.unreadable().iter().any(|node| node == path) {
+        let finding = Finding::new(
+            Level::Trouble,
+            path,
+            "it may not be read with these credentials",
+        );
+        return vec![finding.advice("say ZKLOCK_AUTH")];
+    }
+    let Some(queue) = queues.iter().find(|queue| queue.path() == path) else {
+        return vec![Finding::good(path, "nobody holds it or waits for it")];
+    };
+    let (holders, waiters) = (queue.holders().count(), queue.waiters().count());
+    findings.push(Finding::good(
+        path,
+        format!("{holders} hold it and {waiters} wait"),
+    ));
+    findings.extend(strangers(queue));
+    findings.extend(numbers(queue));
+    findings.extend(old_holders(queue, older_than));
+    findings.extend(asked_to_leave(queue));
+    findings.extend(ghosts(queue, servers));
+    findings
+}
+
+/// Contenders that do not all wait for each other.
+fn strangers(queue: &Queue) -> Option<Finding> {
+    let names = queue
+        .contenders()
+        .iter()
+        .map(|one| one.node().rsplit('/').next().unwrap_or_default());
+    let kinds: Vec<Kind> = names
+        .filter_map(NodeName::parse)
+        .map(|name| name.kind)
+        .collect();
+    let shared = kinds
+        .iter()
+        .any(|kind| matches!(kind.role(), Role::Read | Role::Write));
+    let role = match kinds.first().map(|kind| kind.role()) {
+        Some(Role::Permit) => Role::Permit,
+        _ if shared => Role::Write,
+        _ => Role::Exclusive,
+    };
+    let agree = |dialect: &Dialect| {
+        let refused = |kind: &Kind| matches!(dialect.stance(role, *kind), Stance::Refused(_));
+        !kinds.iter().any(refused)
+    };
+    if DIALECTS.iter().any(agree) {
+        return None;
+    }
+    let libraries: BTreeSet<_> = kinds.iter().map(|kind| kind.library()).collect();
+    let libraries: Vec<_> = libraries.into_iter().collect();
+    let what = format!(
+        "its contenders do not wait for each other: {}",
+        libraries.join("; ")
+    );
+    Some(
+        Finding::new(Level::Trouble, queue.path(), what)
+            .advice("have all of them use one dialect, or paths of their own"),
+    )
+}
+
+fn numbers(queue: &Queue) -> Option<Finding> {
+    let used = queue.numbers_used();
+    let what = format!("{:.0}% of its sequence numbers are used up", 100.0 * used);
+    let advice = "delete the directory while it is idle";
+    match used {
+        used if 1.0 <= used => {
+            Some(Finding::new(Level::Trouble, queue.path(), what).advice(advice))
+        }
+        used if NEARLY_ALL <= used => {
+            Some(Finding::new(Level::Warning, queue.path(), what).advice(advice))
+        }
+        _ => None,
+    }
+}
+
+fn old_holders(queue: &Queue, older_than: Option<Duration>) -> Vec<Finding> {
+    let Some(limit) = older_than else {
+        return Vec::new();
+    };
+    let age = |one: &Contender| {
+        SystemTime::now()
+            .duration_since(one.since())
+            .unwrap_or_default()
+    };
+    let old = queue.holders().filter(|one| limit < age(one));
+    let finding = |one: &Contender| {
+        let what = format!(
+            "{} has been there for {}",
+            who(one.owner()),
+            brief(age(one))
+        );
+        Finding::new(Level::Warning, queue.path(), what)
+            .advice("look whether it is at work; zklock revoke asks for the lock")
+    };
+    old.map(finding).collect()
+}
+
+/// Holders and waiters whose nodes have a request to leave in place of their card.
+fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
+    let asked =
+        |one: &&Contender| matches!(one.owner().text.as_deref(), Some("__REVOKE__" | "unlock"));
+    let finding = |one: &Contender| {
+        let node = one.node().rsplit('/').next().unwrap_or_default();
+        let what = format!("{node} was asked to let go, and has not yet");
+        Finding::new(Level::Warning, queue.path(), what)
+            .advice("zklock revoke --evict-after deletes its node")
+    };
+    queue
+        .contenders()
+        .iter()
+        .filter(asked)
+        .map(finding)
+        .collect()
+}
+
+/// Nodes whose sessions no server knows, where the leader tells.
+fn ghosts(queue: &Queue, servers: &[View]) -> Vec<Finding> {
+    let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
+    let leader = servers.iter().find(leads);
+    let Some(Said::Text(dump)) = leader.map(|view| ask(&view.server, "dump", PATIENCE)) else {
+        return Vec::new();
+    };
+    let gone = |one: &&Contender| !dump.contains(&format!("{:#x}", one.session_id()));
+    let finding = |one: &Contender| {
+        let what = format!(
+            "the session of {} has ended, and its node is there",
+            one.node()
+        );
+        Finding::new(Level::Trouble, queue.path(), what)
+            .advice("look again; if it stays, zklock revoke --evict-after 0 --node")
+    };
+    queue
+        .contenders()
+        .iter()
+        .filter(gone)
+        .map(finding)
+        .collect()
+}

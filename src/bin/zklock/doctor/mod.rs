@@ -1,0 +1,87 @@
+//! Looks whether the servers are well, and a lock, and says what to do. It changes no lock.
+//!
+//! What a check finds is a [`Finding`]; the worst of them is the exit status. A server is looked at by
+//! itself, over a connection to it alone, and by its four-letter words where they are allowed.
+
+mod finding;
+mod lock;
+mod server;
+mod trial;
+mod words;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::json;
+
+use self::finding::{Finding, Level, table};
+use crate::args::{Args, Doctor};
+use crate::connect::{connect, hosts};
+use crate::failure::{Failure, written};
+use crate::plain::plain_json;
+
+/// How long each server may take for each answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
+    let (servers, chroot) = split(hosts(args)?);
+    let patience = PATIENCE.min(args.connect_timeout);
+    let mut findings = Vec::new();
+    let mut seen = Vec::new();
+    for server in servers {
+        let (found, view) = server::look(args, &format!("{server}{chroot}"), server, patience)?;
+        findings.extend(found);
+        seen.push(view);
+    }
+    findings.extend(server::compare(&seen));
+    match connect(args, None, patience) {
+        Ok(client) => {
+            findings.extend(trial::go_through(&client, doctor.path.as_deref()));
+            if let Some(path) = &doctor.path {
+                findings.extend(lock::look(&client, path, doctor.older_than, &seen));
+            }
+            drop(client.close());
+        }
+        Err(failure) => findings.push(
+            Finding::new(Level::Trouble, "all servers", failure.message())
+                .advice("mend what is said of the servers"),
+        ),
+    }
+    let worst = findings.iter().map(|finding| finding.level).max();
+    written(show(doctor, &findings))?;
+    Ok(worst.map_or(0, |level| level as u8))
+}
+
+fn show(doctor: &Doctor, findings: &[Finding]) -> io::Result<()> {
+    let mut to = io::stdout().lock();
+    if doctor.json {
+        let all: Vec<_> = findings.iter().map(Finding::json).collect();
+        let text = format!("{:#}", json!({ "path": doctor.path, "findings": all }));
+        return writeln!(to, "{}", plain_json(&text));
+    }
+    writeln!(to, "{}", table(findings))
+}
+
+/// The servers of a list, and the chroot behind it.
+fn split(hosts: &str) -> (Vec<&str>, &str) {
+    let (hosts, chroot) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
+    let servers = hosts.split(',').map(str::trim);
+    (
+        servers.filter(|server| !server.is_empty()).collect(),
+        chroot,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_servers_is_taken_apart() {
+        assert_eq!(split("a:1,b"), (vec!["a:1", "b"], ""));
+        assert_eq!(
+            split("[::1]:2181, b:2/app/x"),
+            (vec!["[::1]:2181", "b:2"], "/app/x")
+        );
+    }
+}

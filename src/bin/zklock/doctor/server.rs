@@ -1,0 +1,195 @@
+//! One server: whether it answers, as what, and what it grants.
+
+use std::time::{Duration, Instant};
+
+use zklock::Client;
+
+use super::finding::{Finding, Level};
+use super::words::{Said, ask, values};
+use crate::args::Args;
+use crate::connect::builder_for;
+use crate::failure::Failure;
+use crate::table::brief;
+
+/// How many reads tell how long one takes.
+const READS: usize = 5;
+
+/// Slower than this, a server is worth a look.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What was seen of a server, to be compared with the others.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// `leader`, `follower`, `standalone`, if it tells.
+    pub(super) role: Option<String>,
+    version: Option<String>,
+    is_there: bool,
+    /// Where its words are asked for.
+    pub(super) server: String,
+}
+
+/// Looks at a server, by its words and over a session.
+pub(super) fn look(
+    args: &Args,
+    hosts: &str,
+    server: &str,
+    patience: Duration,
+) -> Result<(Vec<Finding>, View), Failure> {
+    let mut view = View {
+        server: server.to_owned(),
+        ..View::default()
+    };
+    let mut findings = words(server, &mut view, patience);
+    if !view.is_there {
+        return Ok((findings, view));
+    }
+    let connected = builder_for(args, hosts)?
+        .connect_timeout(patience)
+        .connect();
+    match connected {
+        Ok(client) => {
+            findings.extend(session(args, server, &client));
+            drop(client.close());
+        }
+        Err(error) => {
+            let finding = Finding::new(Level::Trouble, server, format!("no session: {error}"));
+            findings.push(finding);
+        }
+    }
+    Ok((findings, view))
+}
+
+fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let said = ask(server, "srvr", patience);
+    view.is_there = !matches!(said, Said::Nothing(_));
+    match said {
+        Said::Nothing(error) => {
+            let what = format!("no connection: {error}");
+            let finding = Finding::new(Level::Trouble, server, what);
+            return vec![finding.advice("start it, or take it out of the list")];
+        }
+        Said::NotServing => {
+            let finding = Finding::new(Level::Trouble, server, "it runs, and knows no leader");
+            return vec![finding.advice("look whether it reaches the others, and a majority runs")];
+        }
+        Said::NotAllowed => {
+            let what = "it tells nothing of itself (4lw.commands.whitelist has no srvr)";
+            return vec![Finding::good(server, what)];
+        }
+        Said::Text(text) => {
+            let said = values(&text, &[':']);
+            let version = said
+                .get("Zookeeper version")
+                .and_then(|all| all.split([',', '-']).next());
+            view.role = said.get("Mode").cloned();
+            view.version = version.map(str::to_owned);
+            let role = view.role.as_deref().unwrap_or("of an unknown role");
+            let version = version.unwrap_or("unknown");
+            findings.push(Finding::good(server, format!("{role}, version {version}")));
+        }
+    }
+    if let Said::Text(text) = ask(server, "conf", patience) {
+        findings.extend(settings(server, &text));
+    }
+    if let Said::Text(text) = ask(server, "mntr", patience) {
+        findings.extend(numbers(server, &text));
+    }
+    findings
+}
+
+/// What its settings mean for locks.
+fn settings(server: &str, conf: &str) -> Option<Finding> {
+    let said = values(conf, &['=']);
+    let millis = |name: &str| said.get(name)?.parse::<u64>().ok();
+    let (tick, least) = (millis("tickTime")?, millis("minSessionTimeout")?);
+    (least < 2 * tick).then(|| {
+        let what = format!("minSessionTimeout is {least} ms, and a tick {tick} ms");
+        Finding::new(Level::Warning, server, what)
+            .advice("use two ticks at least: shorter sessions end by chance")
+    })
+}
+
+fn numbers(server: &str, mntr: &str) -> Option<Finding> {
+    let said = values(mntr, &['\t']);
+    let mismatches = said
+        .get("zk_digest_mismatches_count")?
+        .parse::<u64>()
+        .ok()?;
+    (mismatches > 0).then(|| {
+        let what = format!("its data differed from its leader's, {mismatches} times");
+        Finding::new(Level::Trouble, server, what)
+            .advice("stop it, delete its data and start it: it takes a snapshot from the leader")
+    })
+}
+
+/// What it grants, and how long it takes.
+fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (asked, granted) = (args.session_timeout, client.session_timeout());
+    findings.push(match asked == granted {
+        true => Finding::good(server, format!("grants sessions of {}", brief(granted))),
+        false => {
+            let what = format!("grants sessions of {granted:?}, and {asked:?} were asked for");
+            Finding::new(Level::Warning, server, what)
+                .advice("change its minSessionTimeout or maxSessionTimeout, or ask for that")
+        }
+    });
+    let read = || {
+        let began = Instant::now();
+        client
+            .nodes()
+            .exists("/zklock-doctor")
+            .map(|_| began.elapsed())
+    };
+    findings.push(
+        match (0..READS)
+            .map(|_| read())
+            .collect::<zklock::Result<Vec<_>>>()
+        {
+            Ok(mut times) => {
+                times.sort_unstable();
+                let median = times[READS / 2];
+                let what = format!("answers in {:.1} ms", median.as_secs_f64() * 1e3);
+                match median < SLOW {
+                    true => Finding::good(server, what),
+                    false => Finding::new(Level::Warning, server, what)
+                        .advice("look at its load and the network"),
+                }
+            }
+            Err(error) => Finding::new(Level::Trouble, server, format!("does not answer: {error}")),
+        },
+    );
+    findings
+}
+
+/// What the servers are together.
+pub(super) fn compare(views: &[View]) -> Vec<Finding> {
+    let of = |role: &str| {
+        views
+            .iter()
+            .filter(|view| view.role.as_deref() == Some(role))
+            .count()
+    };
+    let roles = views.iter().filter(|view| view.role.is_some()).count();
+    let mut findings = Vec::new();
+    if 1 < of("leader") || 0 < of("standalone") && 1 < roles {
+        let what = "they do not belong to one ensemble";
+        findings.push(
+            Finding::new(Level::Trouble, "all servers", what)
+                .advice("name the servers of one ensemble: locks of another one exclude nobody"),
+        );
+    }
+    let mut versions: Vec<_> = views
+        .iter()
+        .filter_map(|view| view.version.as_deref())
+        .collect();
+    versions.sort_unstable();
+    versions.dedup();
+    if 1 < versions.len() {
+        let what = format!("of different versions: {}", versions.join(", "));
+        findings
+            .push(Finding::new(Level::Warning, "all servers", what).advice("finish the upgrade"));
+    }
+    findings
+}

@@ -1,0 +1,86 @@
+//! What a lock needs, tried out below a node of its own.
+
+use std::time::{Duration, SystemTime};
+
+use zklock::{Client, Error, Result};
+
+use super::finding::{Finding, Level};
+use crate::table::brief;
+
+/// Clocks that differ by more make the times in lists hard to read.
+const ODD: Duration = Duration::from_secs(60);
+
+/// Takes a lock that nobody else takes, asks the quorum, writes, and tidies up.
+pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
+    let above = path
+        .and_then(|path| path.rsplit_once('/'))
+        .map_or("", |(above, _)| above);
+    let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
+    let about = if above.is_empty() { "/" } else { above };
+    let tried = go(client, &base);
+    // What could not be deleted is told below.
+    let tidied = client.nodes().delete_all(&base);
+    let mut findings = match tried {
+        Ok(clock) => vec![
+            Finding::good(
+                about,
+                "a lock can be taken, proven, written under and given back here",
+            ),
+            clock_of_the_servers(clock),
+        ],
+        Err(Error::NoAuth { path }) => {
+            let what = format!("no right to {path}");
+            vec![
+                Finding::new(Level::Warning, about, what)
+                    .advice("say ZKLOCK_AUTH, or a PATH below which locks are taken"),
+            ]
+        }
+        Err(error) => vec![Finding::new(
+            Level::Trouble,
+            about,
+            format!("no lock can be taken here: {error}"),
+        )],
+    };
+    if let Err(error) = tidied {
+        let what = format!("{base} could not be deleted: {error}");
+        findings.push(Finding::new(Level::Warning, about, what).advice("delete it"));
+    }
+    findings
+}
+
+/// Returns how far the servers' clock is ahead.
+fn go(client: &Client, base: &str) -> Result<i128> {
+    let guard = client.mutex(base)?.lock()?;
+    guard.verify()?;
+    let (node, before) = (format!("{base}/written"), SystemTime::now());
+    guard.transaction().create(&node, b"").commit()?;
+    let written = client
+        .nodes()
+        .get(&node)?
+        .map_or(before, |node| node.modified());
+    guard.unlock()?;
+    let millis = |time: SystemTime| {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap_or_default().as_millis() as i128
+    };
+    Ok(millis(written) - millis(before))
+}
+
+fn clock_of_the_servers(ahead: i128) -> Finding {
+    let by = Duration::from_millis(ahead.unsigned_abs() as u64);
+    let side = if ahead < 0 { "behind" } else { "ahead of" };
+    if by < Duration::from_secs(1) {
+        return Finding::good("all servers", "their clock is this machine's");
+    }
+    let finding = |level| {
+        Finding::new(
+            level,
+            "all servers",
+            format!("their clock is {} {side} this machine's", brief(by)),
+        )
+    };
+    match by < ODD {
+        true => finding(Level::Good),
+        false => finding(Level::Warning).advice("no lock goes by it, but the times in lists do"),
+    }
+}

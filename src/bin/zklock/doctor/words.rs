@@ -1,0 +1,74 @@
+//! The four-letter words, by which a server tells of itself, where its administrator allows them.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// The port of a server that is named without one.
+const PORT: u16 = 2181;
+
+/// More than any answer has.
+const LONGEST: u64 = 16 << 20;
+
+/// What a server says to a word.
+pub(super) enum Said {
+    Text(String),
+    /// It does not answer this word.
+    NotAllowed,
+    /// It knows no leader.
+    NotServing,
+    /// There is no connection.
+    Nothing(io::Error),
+}
+
+/// Says a word to a server.
+pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
+    match answer(server, word, patience) {
+        Ok(text) if text.contains("not executed because it is not in the whitelist") => {
+            Said::NotAllowed
+        }
+        Ok(text) if text.contains("not currently serving requests") => Said::NotServing,
+        // A port for encrypted connections hangs up.
+        Ok(text) if text.is_empty() => Said::NotAllowed,
+        Ok(text) => Said::Text(text),
+        Err(error) => Said::Nothing(error),
+    }
+}
+
+/// Connects to a server.
+fn answer(server: &str, word: &str, patience: Duration) -> io::Result<String> {
+    let has_port = server
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let full = if has_port {
+        server.to_owned()
+    } else {
+        format!("{server}:{PORT}")
+    };
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in full.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(mut stream) => {
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                stream.write_all(word.as_bytes())?;
+                let mut text = Vec::new();
+                // Some servers reset the connection behind their answer.
+                let _ = stream.take(LONGEST).read_to_end(&mut text);
+                return Ok(String::from_utf8_lossy(&text).into_owned());
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// Reads lines of a name, one of these characters, and a value.
+pub(super) fn values(text: &str, between: &[char]) -> HashMap<String, String> {
+    let pair = |line: &str| {
+        let (name, value) = line.split_once(between)?;
+        Some((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    text.lines().filter_map(pair).collect()
+}

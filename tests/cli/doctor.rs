@@ -1,0 +1,165 @@
+//! `zklock doctor`: what it finds, and whom it leaves in peace.
+
+use zklock::{Acl, Client};
+
+use crate::program::{Log, Zklock, on_every_server};
+use crate::support::raw::{EPHEMERAL, Raw, children};
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, free_port, fresh_path};
+
+on_every_server! {
+    nothing_healthy_is_accused
+    a_server_that_is_not_there_is_named
+    sessions_of_another_length_are_a_warning
+    contenders_that_do_not_wait_for_each_other_are_told
+    whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told
+}
+
+/// What both servers grant.
+const WELL: &str = "doctor --session-timeout 5";
+
+fn nothing_healthy_is_accused(hosts: &str) {
+    let (path, log) = (fresh_path("well"), Log::new());
+    let mut holder = Zklock::start(hosts, &format!("run {path}"), &log.beat("held"));
+    log.await_word("held");
+    let mut waiting = Zklock::start(hosts, &format!("run {path}"), ":");
+    eventually("somebody waits", || children(hosts, &path).len() == 2);
+    for args in ["", " --older-than 1h"] {
+        let told = Zklock::run(hosts, &format!("{WELL}{args} {path}"), "");
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(told.out.contains("1 hold it and 1 wait"), "{told:?}");
+        let all_good = told
+            .out
+            .lines()
+            .skip(1)
+            .all(|line| line.starts_with("good"));
+        assert!(all_good, "{told:?}");
+    }
+    // Nothing of it is left.
+    let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
+    assert!(
+        !children(hosts, above)
+            .iter()
+            .any(|name| name.contains("doctor"))
+    );
+    let json = Zklock::run(hosts, &format!("{WELL} --json"), "").out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let findings = json["findings"].as_array().expect("findings");
+    assert!(3 < findings.len() && findings.iter().all(|finding| finding["level"] == "good"));
+    holder.kill();
+    waiting.kill();
+}
+
+fn a_server_that_is_not_there_is_named(hosts: &str) {
+    let missing = format!("127.0.0.1:{}", free_port());
+    let told = Zklock::run(&format!("{hosts},{missing}"), WELL, "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    let troubles: Vec<_> = told
+        .out
+        .lines()
+        .filter(|line| line.starts_with("trouble"))
+        .collect();
+    assert_eq!(troubles.len(), 1, "{told:?}");
+    assert!(
+        troubles[0].contains(&missing) && troubles[0].contains("Connection refused"),
+        "{told:?}"
+    );
+    let none = Zklock::run(&missing, WELL, "");
+    assert_eq!(none.code, Some(2), "{none:?}");
+}
+
+fn sessions_of_another_length_are_a_warning(hosts: &str) {
+    let told = Zklock::run(hosts, "doctor --session-timeout 3600", "");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let warnings: Vec<_> = told
+        .out
+        .lines()
+        .filter(|line| line.starts_with("warning"))
+        .collect();
+    assert_eq!(warnings.len(), 1, "{told:?}");
+    assert!(warnings[0].contains("3600s were asked for"), "{told:?}");
+}
+
+fn contenders_that_do_not_wait_for_each_other_are_told(hosts: &str) {
+    let path = fresh_path("mixed");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let contenders = [
+        "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000000",
+        "6f9c1c9e5a0b4b579a3e0123456789ab__rlock__0000000001",
+    ];
+    raw.create(&format!("{path}/{}", contenders[0]), b"", EPHEMERAL)
+        .expect("a node");
+    let alone = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(alone.code, Some(0), "{alone:?}");
+    raw.create(&format!("{path}/{}", contenders[1]), b"", EPHEMERAL)
+        .expect("a node");
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    let libraries = "Curator's InterProcessMutex; kazoo's ReadLock";
+    assert!(told.out.contains(libraries), "{told:?}");
+}
+
+fn whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told(hosts: &str) {
+    let (path, log) = (fresh_path("asked"), Log::new());
+    let script = format!("trap '' TERM; {}", log.beat("held"));
+    let mut holder = Zklock::start(hosts, &format!("run --note report {path}"), &script);
+    log.await_word("held");
+    let told = Zklock::run(hosts, &format!("{WELL} --older-than 0 {path}"), "");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.out.contains("(report) has been there for"), "{told:?}");
+    assert_eq!(
+        Zklock::run(hosts, &format!("revoke {path}"), "").code,
+        Some(0)
+    );
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(
+        told.out.contains("was asked to let go, and has not yet"),
+        "{told:?}"
+    );
+    holder.kill();
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn what_is_wrong_with_a_server_is_told() {
+    let odd = ZooKeeper::builder().line("minSessionTimeout=500");
+    let odd = odd.fsync(false).start();
+    let told = Zklock::run(&odd.hosts(), WELL, "");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(
+        told.out
+            .contains("minSessionTimeout is 500 ms, and a tick 500 ms"),
+        "{told:?}"
+    );
+    // Two that know nothing of each other are no ensemble.
+    let told = Zklock::run(
+        &format!("{},{}", odd.hosts(), ZooKeeper::shared().hosts()),
+        WELL,
+        "",
+    );
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(
+        told.out.contains("they do not belong to one ensemble"),
+        "{told:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn whoever_may_not_write_is_told() {
+    let server = ZooKeeper::builder().fsync(false).start();
+    let path = fresh_path("closed");
+    Raw::connect(&server.hosts()).create_all(&path);
+    let hosts = server.hosts();
+    let owner = Client::builder(&hosts).auth("digest", "jo:secret");
+    let owner = owner.acl(Acl::creator_all()).connect().expect("a client");
+    owner
+        .nodes()
+        .create(&format!("{path}/mine"), b"")
+        .expect("a node");
+    let told = Zklock::run(&server.hosts(), &format!("{WELL} {path}/mine/lock"), "");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.out.contains("no right to"), "{told:?}");
+}
