@@ -65,6 +65,14 @@ pub enum Error {
         /// The lock.
         path: String,
     },
+    /// The wait would close a circle of clients that wait for each other; see
+    /// [`LockOptions::detect_deadlock`](crate::LockOptions::detect_deadlock).
+    Deadlock {
+        /// The lock that this thread wanted.
+        path: String,
+        /// The locks of the circle: the holder of each waits for the next one.
+        circle: Vec<String>,
+    },
     /// Another client deleted the node of a waiter.
     Evicted {
         /// The deleted node.

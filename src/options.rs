@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
 use crate::lock::request::{LockRequest, OnWait};
+use crate::queues;
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
 use crate::session::Session;
@@ -33,6 +34,8 @@ pub struct LockOptions<'a> {
     cancel: Option<Receiver<()>>,
     note: Option<String>,
     on_wait: Option<Box<WaitCallback<'a>>>,
+    /// Below which path circles are looked for.
+    circles: Option<String>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
 }
@@ -118,6 +121,19 @@ impl<'a> LockOptions<'a> {
         self
     }
 
+    /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
+    ///
+    /// Looks when the wait begins, and again when who is ahead changes: if the holders ahead wait, through
+    /// any number of locks below `root`, for one that this thread holds. Whoever closes a circle is told, and
+    /// waits no longer; the others go on when it lets go of what it holds. Contenders belong together as for
+    /// [`Client::blockers`](crate::Client::blockers), and this thread needs a name; threads of one client that
+    /// wait behind each other without the server are not seen. Reads all nodes below `root` at each look, which `root` should keep
+    /// few. Semaphores and jobs ignore it, and so does a database. Defaults to never.
+    pub fn detect_deadlock(mut self, root: &str) -> Self {
+        self.circles = Some(root.to_owned());
+        self
+    }
+
     /// Keeps the lock for at least this long, even if the guard is dropped earlier.
     ///
     /// For short jobs that several machines start at the same time, by clocks that differ: a late
@@ -167,28 +183,41 @@ impl<'a> LockOptions<'a> {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
-            on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
+            on_wait: on_wait(session, self.on_wait, self.circles),
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
         }
     }
 }
 
-/// Turns the user's callback into the driver's.
-fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
+/// Turns what the user wants to be told into what the driver tells.
+fn on_wait<'a>(
+    session: &Arc<Session>,
+    mut callback: Option<Box<WaitCallback<'a>>>,
+    circles: Option<String>,
+) -> Option<Box<OnWait<'a>>> {
+    if callback.is_none() && circles.is_none() {
+        return None;
+    }
     let session = session.clone();
-    Box::new(move |ahead| {
+    Some(Box::new(move |ahead| {
         let contender = || {
             let (node, holds) = (ahead.nearest.clone(), ahead.holds);
             Contender::new(&session, node, holds, ahead.stat, &ahead.data)
         };
-        callback(&Waiting {
-            position: ahead.count,
-            // A permit that waits for any of several has no nearest one ahead.
-            ahead: (ahead.stat.czxid != 0).then(contender),
-            since: ahead.since,
-        });
-    })
+        if let Some(callback) = &mut callback {
+            callback(&Waiting {
+                position: ahead.count,
+                // A permit that waits for any of several has no nearest one ahead.
+                ahead: (ahead.stat.czxid != 0).then(contender),
+                since: ahead.since,
+            });
+        }
+        match &circles {
+            Some(root) => queues::fail_in_a_circle(&session, &ahead.nearest, root),
+            None => Ok(()),
+        }
+    }))
 }
 
 impl Waiting {

@@ -51,6 +51,11 @@ pub(crate) fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+/// Returns the path of a node's directory.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
 /// Returns the paths above `path`, outermost first.
 pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/')
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_path_is_taken_apart() {
-        assert_eq!(name("/a/b/c"), "c");
+        assert_eq!((parent("/a/b/c"), name("/a/b/c")), ("/a/b", "c"));
         assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a", "/a/b"]);
         assert_eq!(ancestors("/a").count(), 0);
     }

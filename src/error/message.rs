@@ -8,7 +8,8 @@ use crate::time::utc;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Evicted { .. }
+            Self::Deadlock { .. }
+            | Self::Evicted { .. }
             | Self::Exhausted { .. }
             | Self::ForeignContender { .. }
             | Self::GaveUp { .. }
@@ -65,6 +66,11 @@ impl Error {
             Self::WouldDeadlock { path } => write!(
                 f,
                 "this thread has the lock {path} already and would wait for itself: drop that guard first (to read and then write, ask for write at once; to lock a mutex twice, use ReentrantMutex)"
+            ),
+            Self::Deadlock { path, circle } => write!(
+                f,
+                "waiting for the lock {path} would close a circle ({}): let go of what you hold, and lock all of them in one order",
+                circle.join(" waits for ")
             ),
             Self::Evicted { node } => write!(
                 f,
@@ -224,6 +230,7 @@ mod tests {
             Error::Lost { path: path(), why: LostReason::NodeGone },
             Error::Suspect { path: path() },
             Error::WouldDeadlock { path: path() },
+            Error::Deadlock { path: path(), circle: vec![path()] },
             Error::Evicted { node: node() },
             Error::ForeignContender { node: node(), library: "", dialect: None },
             Error::BadArgument { name: "", rule },

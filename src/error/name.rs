@@ -9,6 +9,7 @@ impl Error {
             Self::Lost { .. } => "Lost",
             Self::Suspect { .. } => "Suspect",
             Self::WouldDeadlock { .. } => "WouldDeadlock",
+            Self::Deadlock { .. } => "Deadlock",
             Self::Evicted { .. } => "Evicted",
             Self::ForeignContender { .. } => "ForeignContender",
             Self::BadArgument { .. } => "BadArgument",

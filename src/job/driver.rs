@@ -45,9 +45,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let (seen, mut told) = (ahead.clone(), request.on_wait.take());
         request.on_wait = Some(Box::new(move |ahead| {
             *seen.lock() = Some(ahead.clone());
-            if let Some(told) = told.as_mut() {
-                told(ahead);
-            }
+            told.as_mut().map_or(Ok(()), |told| told(ahead))
         }));
         Self {
             locks,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Result;
 use crate::jute::Stat;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
@@ -46,8 +47,8 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) hold_at_least: Option<Duration>,
 }
 
-/// Told what is ahead, at first and then when it changes.
-pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
+/// Told what is ahead, at first and then when it changes; an error ends the wait.
+pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) -> Result<()> + 'a;
 
 /// Who is ahead of a waiting thread.
 #[derive(Clone, Debug)]

@@ -10,7 +10,9 @@ use std::vec;
 
 pub use self::blockers::{Blocker, Blockers};
 pub use self::queue::Queue;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::owner::Owner;
+use crate::path;
 use crate::session::Session;
 
 /// The locks that somebody holds or waits for, below one path.
@@ -70,6 +72,29 @@ impl Queues {
     /// Returns the nodes below which there may be more locks, for this client may not read them.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
+    }
+}
+
+/// Fails if this thread holds a lock that somebody waits for who keeps it from the lock of `nearest`.
+pub(crate) fn fail_in_a_circle(session: &Arc<Session>, nearest: &str, root: &str) -> Result<()> {
+    let path = path::parent(nearest);
+    // Of two that close a circle together, the later one sees the other.
+    session.catch_up(path)?;
+    let blockers = Queues::below(session, root)?.blockers(path);
+    let me = Owner::parse(&session.settings.card.text(None));
+    let is_ours = |blocker: &&Blocker| {
+        let holder = blocker.holder().owner();
+        // Threads without a name look alike.
+        let named = me.thread.is_some() && holder.thread == me.thread;
+        let here = (&holder.host, holder.pid, holder.started) == (&me.host, me.pid, me.started);
+        named && here && blocker.waits_for() == Some(path)
+    };
+    match blockers.deadlock() {
+        Some(circle) if blockers.iter().any(|one| is_ours(&one)) => Err(Error::Deadlock {
+            path: path.to_owned(),
+            circle: circle.to_vec(),
+        }),
+        _ => Ok(()),
     }
 }
 

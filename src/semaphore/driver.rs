@@ -219,7 +219,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             told(&Ahead {
                 since,
                 ..holder.clone()
-            });
+            })?;
         }
         let Some(first) = self.first.as_ref().filter(|first| first.check().is_ok()) else {
             return Ok(Event::Lost);

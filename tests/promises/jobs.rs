@@ -304,14 +304,19 @@ fn a_cancelled_wait_ends_and_runs_nothing(place: Place) {
     let (one, other, path) = scene(place);
     let ran = job(&one, &path).once("a", |_| {
         let (cancel, cancelled) = bounded(1);
+        let (look, looked) = bounded(8);
         let waiting = job(&other, &path);
         let told = aside(move || {
             let options = JobOptions::new().cancel(cancelled);
+            let options = options.on_wait(|_| {
+                let _ = look.try_send(());
+            });
             waiting.once_with("a", options, |_| -> Result<(), Infallible> {
                 panic!("it was cancelled")
             })
         });
-        wait_for_queue(&one, &path, 2);
+        // Whoever has not looked yet has seen nobody.
+        looked.recv_timeout(SOON).unwrap();
         cancel.send(()).unwrap();
         let told = told.recv_timeout(SOON).unwrap().unwrap();
         assert!(matches!(told, Once::Running(_)));

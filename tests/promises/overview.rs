@@ -1,8 +1,9 @@
 //! All locks below a path, and who keeps one from its first waiter.
 
+use std::sync::Barrier;
 use std::thread;
 
-use zklock::{Client, Dialect, LockOptions, Role};
+use zklock::{Client, Dialect, Error, LockOptions, Role};
 
 use crate::support::raw::{PERSISTENT, Raw};
 use crate::support::{eventually, fresh_path};
@@ -13,6 +14,7 @@ in_every_place! {
     a_directory_that_looks_like_a_contender_is_looked_into
     nobody_who_works_is_accused
     a_circle_of_two_clients_is_found
+    whoever_closes_a_circle_is_told
 }
 
 on_every_server! {
@@ -185,6 +187,42 @@ fn a_circle_of_two_clients_is_found(place: Place) {
         assert_eq!(circle.unwrap(), [at("a"), at("b")]);
     });
     assert_eq!(other.blockers(&at("a"), &root).unwrap().deadlock(), None);
+}
+
+/// Three clients, each with one of three locks, want the next one at the same time.
+fn whoever_closes_a_circle_is_told(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("closing"));
+    let all_hold = Barrier::new(3);
+    let told: Vec<_> = thread::scope(|scope| {
+        let wants = [("a", "b"), ("b", "c"), ("c", "a")].map(|(has, wanted)| {
+            let (root, all_hold, client) = (&root, &all_hold, place.connect(&hosts));
+            let wait = move || {
+                let at = |name: &str| client.mutex(&format!("{root}/{name}")).unwrap();
+                let _has = at(has).lock().unwrap();
+                all_hold.wait();
+                let options = LockOptions::new().timeout(SOON).detect_deadlock(root);
+                at(wanted).lock_with(options).map(|guard| guard.is_some())
+            };
+            let builder = thread::Builder::new().name(format!("has-{has}"));
+            builder.spawn_scoped(scope, wait).unwrap()
+        });
+        wants.map(|want| want.join().unwrap()).into()
+    });
+    let circles: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).collect();
+    assert!(!circles.is_empty(), "{told:?}");
+    for error in circles {
+        assert!(
+            matches!(error, Error::Deadlock { circle, .. } if circle.len() == 3),
+            "{error:?}"
+        );
+    }
+    // Whoever was not told has had the lock.
+    assert!(
+        told.iter().all(|told| !matches!(told, Ok(false))),
+        "{told:?}"
+    );
+    let client = place.connect(&hosts);
+    eventually("nobody is left", || client.locks(&root).unwrap().is_empty());
 }
 
 fn what_may_not_be_read_is_named(place: Place) {

@@ -292,7 +292,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
     }
 
-    fn tell(&mut self, blocked: &Blocked) {
+    fn tell(&mut self, blocked: &Blocked) -> Result<()> {
         let place = (blocked.nearest.clone(), blocked.ahead);
         let news = self.told.as_ref() != Some(&place);
         if news && log::log_enabled!(log::Level::Info) {
@@ -306,9 +306,10 @@ impl<'a, 'q> Driver<'a, 'q> {
                 holds: blocked.holds,
                 data: self.seen.0.clone(),
                 stat: self.seen.1,
-            });
+            })?;
         }
         self.told = Some(place);
+        Ok(())
     }
 
     fn log_place(&self, blocked: &Blocked) {

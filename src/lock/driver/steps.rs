@@ -124,7 +124,7 @@ impl Driver<'_, '_> {
                         ahead,
                         ..Blocked::default()
                     };
-                    self.tell(&blocked);
+                    self.tell(&blocked)?;
                 }
                 Ok(Step::Report(Event::Children(names)))
             }

@@ -25,7 +25,7 @@ impl Driver<'_, '_> {
         if (self.request.on_wait.is_some() || log::log_enabled!(log::Level::Info))
             && let Some(blocked) = self.attempt.blocked().cloned()
         {
-            self.tell(&blocked);
+            self.tell(&blocked)?;
         }
         self.listen();
         if let Some(step) = self.changed()? {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use zklock::{Client, Nodes};
 
 use super::random::break_something;
 use crate::cluster::{Run, SERVERS, number, row, wait};
@@ -15,7 +16,6 @@ use crate::history::Process;
 use crate::libraries::Library;
 use crate::peer::Peer;
 use crate::support::netns::{self, Network};
-use crate::support::raw;
 use crate::support::raw::Raw;
 use crate::txn_log::{Change, Log, committed};
 use crate::workload::ROOT;
@@ -50,12 +50,14 @@ fn write_and_break(name: &str, network: Option<Network>) {
         run.hire(who, work, &[&lock, &below]);
         run.worker(slot).expect("ready");
     }
+    let evictor = Client::connect(&run.ensemble.hosts()).expect("a client");
+    let nodes = evictor.nodes().limit(Duration::from_secs(2));
     let mut curator = Curator::start(&run, &lock);
     let most = number("ZKLOCK_TRANSACTIONS").unwrap_or(1000) as usize;
     let mut rng = Rng::with_seed(run.seed);
     while run.faults < 8.max(most / 100) || done(&run) < most {
         wait(rng.u64(300..1500));
-        break_or_evict(&mut run, &mut rng, &lock);
+        break_or_evict(&mut run, &mut rng, &nodes, &lock);
         let until = Instant::now() + Duration::from_millis(rng.u64(100..5000));
         while Instant::now() < until {
             curator.go_on(&mut rng);
@@ -68,18 +70,16 @@ fn write_and_break(name: &str, network: Option<Network>) {
     judge(&run, &log, &lock, &below, curator.taken);
 }
 
-fn break_or_evict(run: &mut Run, rng: &mut Rng, lock: &str) {
+fn break_or_evict(run: &mut Run, rng: &mut Rng, nodes: &Nodes, lock: &str) {
     if rng.u32(..3) != 0 {
         return break_something(run, rng, 0..HOLDERS);
     }
-    let leader = run.ensemble.wait_for_leader();
-    let hosts = run.ensemble.server(leader).hosts();
-    let mut names = raw::children(&hosts, lock);
+    // Without a server there is nobody to evict, and who is evicted may have gone by itself.
+    let mut names = nodes.children(lock).unwrap_or_default();
     names.sort_by_key(|name| sequence(name));
     let Some(first) = names.first() else { return };
     run.fault(&format!("{first} is evicted"));
-    // It may have gone by itself.
-    let _ = Raw::connect(&hosts).delete(&format!("{lock}/{first}"));
+    drop(nodes.delete(&format!("{lock}/{first}")));
 }
 
 /// A contender that knows nothing of transactions.
