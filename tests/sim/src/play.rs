@@ -111,7 +111,7 @@ fn carry_out(plan: &Plan) -> Seen {
     await_the_end_of_connections();
     let entries = seen(plan, &processes, &journal);
     let jobs = jobs::judge(plan, &journal);
-    let jobs = jobs.and_then(|jobs| fenced::judge(&journal).map(|()| jobs));
+    let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
     (entries, sight::revoked(&journal), jobs)
 }
 
