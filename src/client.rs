@@ -337,10 +337,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`locks`](Self::locks).
+    /// As [`locks`](Self::locks), and with [`Error::NoAuth`] if the lock itself may not be read.
     pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
         crate::path::check(path)?;
-        Ok(self.locks(root)?.blockers(path))
+        if root != "/" {
+            crate::path::check(root)?;
+        }
+        Queues::blockers(&self.locks.session, path, root)
     }
 
     /// Waits until the contenders at `path` are not the `known` ones, and lists them.

@@ -94,7 +94,7 @@ pub enum Error {
         /// What it must be.
         rule: &'static str,
     },
-    /// The path cannot name a lock.
+    /// The path cannot name a lock, or another node that was asked for.
     BadPath {
         /// The path as it was given.
         path: String,

@@ -132,7 +132,14 @@ fn read(path: &Path) -> io::Result<Option<FencingToken>> {
     match fs::read_to_string(path) {
         Ok(text) => match text.trim().parse::<i64>() {
             Ok(token) => Ok(Some(token.into())),
-            Err(error) => Err(io::Error::other(format!("{text:?} is no token: {error}"))),
+            // Somebody's file, or one that a failing disk has left.
+            Err(_) => {
+                let begin: String = text.chars().take(40).collect();
+                let what = format!(
+                    "it has {begin:?}, which is no token: name a file of its own, or write the last token into it"
+                );
+                Err(io::Error::other(what))
+            }
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -231,7 +238,11 @@ mod tests {
         assert!(Highest::in_file(&path).write(token(6), || ()).is_err());
         fs::write(&path, "seven").expect("a file");
         let told = Highest::in_file(&path).write(token(8), || ()).unwrap_err();
-        assert!(told.to_string().contains("\"seven\" is no token"), "{told}");
+        assert!(
+            told.to_string()
+                .contains("it has \"seven\", which is no token"),
+            "{told}"
+        );
         let nowhere = Highest::in_file(folder.path("none/token"));
         assert!(matches!(
             nowhere.write(token(1), || ()),

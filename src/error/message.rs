@@ -131,7 +131,7 @@ impl Error {
                 write!(f, "the argument {name} cannot be used: {rule}")
             }
             Self::BadPath { path, rule } => {
-                write!(f, "the path {path:?} cannot name a lock: {rule}")
+                write!(f, "the path {path:?} cannot be used: {rule}")
             }
             Self::BadHosts { hosts, reason } => write!(
                 f,

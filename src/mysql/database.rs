@@ -41,8 +41,8 @@ pub(super) struct Timings {
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) timings: Timings,
-    /// Connections come from a pool, which may have too few.
-    is_pool: bool,
+    /// Where it is; none if connections come from a pool, which may have too few.
+    server: Option<String>,
     workers: Arc<WorkerPool>,
     backlog: Arc<Backlog>,
     commands: Sender<Command>,
@@ -58,7 +58,13 @@ impl Database {
         let source = Arc::new(source);
         let lease = timings.lease;
         let limit = answer_limit(lease);
-        let is_pool = matches!(*source, Source::Pool(_));
+        let server = match &*source {
+            Source::Server(opts) => {
+                let (host, port) = (opts.get_ip_or_hostname(), opts.get_tcp_port());
+                Some(format!("{host}:{port}"))
+            }
+            Source::Pool(_) => None,
+        };
         let workers = WorkerPool::new(
             "zklock-mysql",
             source.clone(),
@@ -77,7 +83,7 @@ impl Database {
         let (open, closed) = bounded(0);
         Ok(Self {
             timings,
-            is_pool,
+            server,
             workers,
             backlog: Arc::default(),
             commands,
@@ -165,14 +171,32 @@ impl Database {
         let deadline = Instant::now() + self.timings.connect_timeout;
         let found = self.ask(deadline, "connect to the database", move |connection| {
             run_until(deadline, connection, schema::inspect)
-        })?;
+        });
+        let found = found.map_err(|error| self.locate(error))?;
         match found {
             Schema::Missing => {}
             found => found.usable()?,
         }
-        match self.is_pool {
-            true => self.reserve(deadline),
-            false => Ok(()),
+        match self.server {
+            None => self.reserve(deadline),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Names the server that does not answer.
+    fn locate(&self, error: Error) -> Error {
+        match (error, &self.server) {
+            (Error::Database { what, message }, Some(server))
+                if message.starts_with("no answer") =>
+            {
+                Error::Database {
+                    what,
+                    message: format!(
+                        "{server} does not answer in time; check host and port, and that a database listens there"
+                    ),
+                }
+            }
+            (error, _) => error,
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) enum ErrorClass {
     Denied,
     /// The user is known, and lacks a right.
     NoRight,
+    /// As `NoRight`, to the whole database, which need not exist.
+    NoRightToDatabase,
     /// The database is missing.
     NoDatabase,
     /// The tables are missing.
@@ -55,7 +57,10 @@ impl ErrorClass {
 
     /// Returns `true` if the server did not say that nothing was done.
     pub(super) fn may_be_done(self) -> bool {
-        matches!(self, Self::InDoubt | Self::NoRight | Self::Refused)
+        matches!(
+            self,
+            Self::InDoubt | Self::NoRight | Self::NoRightToDatabase | Self::Refused
+        )
     }
 
     /// Returns `true` if the server rolled the statement back, and is otherwise well.
@@ -99,7 +104,8 @@ impl ErrorClass {
             | 9001 => Self::InDoubt,
             1290 | 1792 | 1836 => Self::ReadOnly,
             1045 | 1698 => Self::Denied,
-            1044 | 1142 | 1143 | 1227 => Self::NoRight,
+            1044 => Self::NoRightToDatabase,
+            1142 | 1143 | 1227 => Self::NoRight,
             1049 => Self::NoDatabase,
             1146 => Self::NoTable,
             _ => Self::Refused,
@@ -155,6 +161,9 @@ impl StatementError {
             }
             ErrorClass::NoRight => {
                 "; grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"
+            }
+            ErrorClass::NoRightToDatabase => {
+                "; correct its name at the end of the URL, or grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"
             }
             ErrorClass::NoDatabase => "; create it, or correct its name at the end of the URL",
             ErrorClass::ReadOnly => "; this server takes no writes: connect to the primary",

@@ -1,6 +1,8 @@
 //! Who keeps a lock from its first waiter, and who keeps them.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::slice;
 
 use super::queue::Queue;
 use crate::contender::Contender;
@@ -18,7 +20,7 @@ use crate::recipe::dialect::Role;
 /// # let [client, other] = [(); 2].map(|()| zklock::Client::connect(server.hosts()).unwrap());
 /// let guard = client.mutex("/locks/report")?.lock()?;
 /// let blockers = other.blockers("/locks/report", "/locks")?;
-/// for blocker in blockers.iter() {
+/// for blocker in &blockers {
 ///     match blocker.waits_for() {
 ///         Some(path) => println!("{} waits for {path}", blocker.holder()),
 ///         None => println!("{} is at work", blocker.holder()),
@@ -33,6 +35,7 @@ use crate::recipe::dialect::Role;
 pub struct Blockers {
     blockers: Vec<Blocker>,
     deadlock: Option<Vec<String>>,
+    unreadable: Vec<String>,
 }
 
 /// One holder of a lock that others wait for.
@@ -44,15 +47,18 @@ pub struct Blocker {
 }
 
 impl Blockers {
-    pub(super) fn of(path: &str, queues: &[Queue]) -> Self {
+    pub(super) fn of(path: &str, queues: &[Queue], unreadable: Vec<String>) -> Self {
         let queues: BTreeMap<_, _> = queues.iter().map(|queue| (queue.path(), queue)).collect();
-        let mut found = Self::default();
+        let mut found = Self {
+            unreadable,
+            ..Self::default()
+        };
         found.follow(path, &queues, &mut Vec::new());
         found
     }
 
     /// Returns the holders of the lock, and behind each that waits the holders of what it waits for.
-    pub fn iter(&self) -> impl Iterator<Item = &Blocker> {
+    pub fn iter(&self) -> slice::Iter<'_, Blocker> {
         self.blockers.iter()
     }
 
@@ -60,6 +66,11 @@ impl Blockers {
     /// is none.
     pub fn deadlock(&self) -> Option<&[String]> {
         self.deadlock.as_deref()
+    }
+
+    /// Returns the nodes below which a holder may wait unseen, for this client may not read them.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 
     /// Goes on at a lock; `way` has the locks that led there.
@@ -94,6 +105,15 @@ impl Blockers {
     }
 }
 
+impl<'a> IntoIterator for &'a Blockers {
+    type Item = &'a Blocker;
+    type IntoIter = slice::Iter<'a, Blocker>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl Blocker {
     /// Returns the lock that it holds.
     pub fn path(&self) -> &str {
@@ -108,6 +128,17 @@ impl Blocker {
     /// Returns the lock that the holder waits for, if it waits for one.
     pub fn waits_for(&self) -> Option<&str> {
         self.waits_for.as_deref()
+    }
+}
+
+/// As `/locks/a is held by db1 pid 4711 (make), which waits for /locks/b`.
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is held by {}", self.path, self.holder)?;
+        match &self.waits_for {
+            Some(path) => write!(f, ", which waits for {path}"),
+            None => Ok(()),
+        }
     }
 }
 

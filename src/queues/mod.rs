@@ -50,8 +50,20 @@ impl Queues {
     }
 
     /// Tells who keeps a lock from its first waiter.
-    pub(crate) fn blockers(&self, path: &str) -> Blockers {
-        Blockers::of(path, &self.queues)
+    pub(crate) fn blockers(session: &Arc<Session>, path: &str, root: &str) -> Result<Blockers> {
+        let Self {
+            mut queues,
+            unreadable,
+        } = Self::below(session, root)?;
+        // It need not lie below the root; and whoever may not read it is told so.
+        let contenders = session.contenders(path)?;
+        queues.retain(|queue| queue.path != path);
+        queues.push(Queue {
+            path: path.to_owned(),
+            contenders,
+            permits: None,
+        });
+        Ok(Blockers::of(path, &queues, unreadable))
     }
 
     /// Returns the locks in the order of their paths.
@@ -80,7 +92,7 @@ pub(crate) fn fail_in_a_circle(session: &Arc<Session>, nearest: &str, root: &str
     let path = path::parent(nearest);
     // Of two that close a circle together, the later one sees the other.
     session.catch_up(path)?;
-    let blockers = Queues::below(session, root)?.blockers(path);
+    let blockers = Queues::blockers(session, path, root)?;
     let me = Owner::parse(&session.settings.card.text(None));
     let is_ours = |blocker: &&Blocker| {
         let holder = blocker.holder().owner();

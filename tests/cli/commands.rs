@@ -25,6 +25,7 @@ on_every_server! {
     a_list_shows_who_holds_and_who_waits_and_creates_nothing
     all_locks_below_a_path_are_listed
     a_chain_and_a_circle_of_commands_are_told
+    what_may_not_be_read_is_not_called_free
     a_watching_list_hears_of_every_change
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
@@ -293,7 +294,10 @@ fn a_list_shows_who_holds_and_who_waits_and_creates_nothing(hosts: &str) {
 fn all_locks_below_a_path_are_listed(hosts: &str) {
     let (root, log) = (fresh_path("every"), Log::new());
     let list = |args: &str| Zklock::run(hosts, &format!("list -r {args} {root}"), "");
-    assert_eq!(list("").out, format!("no such lock is held below {root}\n"));
+    assert_eq!(
+        list("").out,
+        format!("nobody holds a lock below {root}, or waits for one\n")
+    );
     let begin = |args: &str, path: &str| {
         let run = format!("run --note {path} {args} {root}/{path}");
         Zklock::start(hosts, &run, &log.beat(path))
@@ -319,8 +323,16 @@ fn all_locks_below_a_path_are_listed(hosts: &str) {
         "{table}"
     );
     assert_eq!(list("--waiting").out.lines().count(), 2);
-    assert!(list("--older-than 1h").out.starts_with("no such lock"));
-    assert!(list("--host nobody").out.starts_with("no such lock"));
+    assert!(
+        list("--older-than 1h")
+            .out
+            .starts_with("nobody holds such a lock")
+    );
+    assert!(
+        list("--host nobody")
+            .out
+            .starts_with("nobody holds such a lock")
+    );
     let json: serde_json::Value = serde_json::from_str(&list("--json").out).expect("JSON");
     let locks = json["locks"].as_array().expect("locks");
     assert_eq!(locks.len(), 2);
@@ -348,7 +360,8 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     let mut first = nested("one", "two");
     log.await_word("one");
     let told = why("one").out;
-    assert!(told.ends_with("and waits for no lock\n"), "{told}");
+    let ends = format!("and waits for no lock below {root}\n");
+    assert!(told.ends_with(&ends), "{told}");
     let mut second = nested("two", "one");
     let mut told = why("one");
     eventually("a circle is seen", || {
@@ -361,6 +374,40 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     assert!(lines[2].starts_with(&circle), "{told:?}");
     first.kill();
     second.kill();
+}
+
+fn what_may_not_be_read_is_not_called_free(hosts: &str) {
+    let (root, log) = (fresh_path("locked"), Log::new());
+    Raw::connect(hosts).create_all(&root);
+    let mut holder = command(hosts);
+    let run = format!("--acl creator run {root}/private -- sh -c");
+    holder.args(run.split(' ')).arg(log.beat("held"));
+    let mut holder = Zklock::spawn(holder.env("ZKLOCK_AUTH", "digest:ann:secret"));
+    log.await_word("held");
+    for args in [
+        format!("why {root}/private"),
+        format!("why --json {root}/private"),
+    ] {
+        let told = Zklock::run(hosts, &args, "");
+        assert_eq!(told.code, Some(77), "{told:?}");
+    }
+    let mut other = Zklock::start(hosts, &format!("run {root}/open"), &log.beat("too"));
+    log.await_word("too");
+    let told = Zklock::run(hosts, &format!("why {root}/open"), "");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(
+        told.err.contains("not read with these credentials"),
+        "{told:?}"
+    );
+    // The lock need not lie below the root.
+    let told = Zklock::run(hosts, &format!("why --root {root}/nothing {root}/open"), "");
+    assert!(
+        told.out
+            .ends_with(&format!("waits for no lock below {root}/nothing\n")),
+        "{told:?}"
+    );
+    holder.kill();
+    other.kill();
 }
 
 fn a_watching_list_hears_of_every_change(hosts: &str) {

@@ -71,7 +71,7 @@ fn a_word_that_is_none() {
         ),
         (
             "list",
-            "the following required arguments were not provided: <PATH>; see zklock list --help",
+            "which lock? name its path, or say -r for all of them; see zklock list --help",
         ),
     ] {
         says("127.0.0.1:1", args, 64, message);
@@ -88,9 +88,14 @@ fn a_lock_under_itself() {
     let script = format!("{program} run -w 0.5 -E 9 {path} -- true");
     let ended = Zklock::run(embedded(), &format!("run {path}"), &script);
     let said = format!(
-        "zklock: waiting for {path}, which the zklock run around this one holds: it ends after this one\n"
+        "zklock: waiting for {path}, which the zklock around this one has: it lets go when this one has ended\n"
     );
-    assert_eq!((ended.code, ended.err), (Some(9), said));
+    assert_eq!((ended.code, &ended.err), (Some(9), &said));
+    let (once, job) = (fresh_path("nested-job"), "once --slot a -w 0.5");
+    let script = format!("{program} {job} {once} -- true");
+    let ended = Zklock::run(embedded(), &format!("{job} {once}"), &script);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains(&said.replace(&path, &once)), "{ended:?}");
 }
 
 #[test]
@@ -105,7 +110,7 @@ fn a_path_without_a_slash_and_one_that_cannot_be() {
         embedded(),
         "list /a//b",
         64,
-        "invalid value '/a//b' for '<PATH>': write one slash for two; see zklock list --help",
+        "invalid value '/a//b' for '[PATH]': write one slash for two; see zklock list --help",
     );
 }
 
@@ -140,7 +145,7 @@ fn a_directory_of_locks_instead_of_a_lock() {
     });
     let ended = Zklock::run(embedded(), &format!("list {path}"), "");
     let begins = format!(
-        "zklock: {path} is no lock in use, and has 2 below it: list one, such as zklock list {path}/"
+        "zklock: {path} is no lock in use, and has 2 below it: list all with zklock list -r {path}, or one, such as zklock list {path}/"
     );
     assert!(ended.err.starts_with(&begins), "{}", ended.err);
     let ended = Zklock::run(embedded(), &format!("-v run {path}"), "true");

@@ -16,6 +16,7 @@ on_every_server! {
     whoever_does_not_wait_is_told_who_runs_it
     a_signal_ends_the_wait_and_runs_nothing
     last_tells_what_was_run_for_people_and_for_monitoring
+    what_a_job_has_done_is_forgotten
     the_command_knows_its_slot_and_a_lock_inside_has_none
 }
 
@@ -148,6 +149,29 @@ fn last_tells_what_was_run_for_people_and_for_monitoring(hosts: &str) {
     runs.signal("TERM");
     runs.end();
     eventually("it is old", || last("--older-than 0.2").code == Some(2));
+}
+
+fn what_a_job_has_done_is_forgotten(hosts: &str) {
+    let path = fresh_path("forgotten");
+    let forget = || Zklock::run(hosts, &format!("forget {path}"), "");
+    assert_eq!(forget().code, Some(1));
+    assert_eq!(
+        Zklock::run(hosts, &once(&path, "2999-01-01"), ":").code,
+        Some(0)
+    );
+    let late = Zklock::run(hosts, &once(&path, "2026-11-23"), "echo ran");
+    assert!(late.out.is_empty(), "{late:?}");
+    assert!(
+        late.err.contains(&format!("zklock forget {path}")),
+        "{late:?}"
+    );
+    let told = forget();
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.err.contains("2999-01-01"), "{told:?}");
+    let program = env!("CARGO_BIN_EXE_zklock");
+    let script = format!("echo ran; {program} forget {path}; echo $?");
+    let now = Zklock::run(hosts, &once(&path, "2026-11-23"), &script);
+    assert_eq!(now.out, "ran\n70\n", "{now:?}");
 }
 
 fn the_command_knows_its_slot_and_a_lock_inside_has_none(hosts: &str) {

@@ -55,7 +55,7 @@ fn a_database_that_is_not_there_and_one_that_the_user_has_no_right_to() {
     assert_eq!(
         said(&database.url_of(&user)),
         format!(
-            "cannot connect to the database: Access denied for user '{user}'@'%' to database '{name}' (1044); grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"
+            "cannot connect to the database: Access denied for user '{user}'@'%' to database '{name}' (1044); correct its name at the end of the URL, or grant the user SELECT, INSERT, UPDATE and DELETE on the tables of the locks, and CREATE to create them"
         )
     );
     root.query_drop(format!("GRANT SELECT ON {name}.* TO {user}@'%'"))

@@ -93,27 +93,27 @@ fn a_wrong_path() {
     for (path, message) in [
         (
             "",
-            r#"the path "" cannot name a lock: it is empty; write an absolute path such as /locks/report"#,
+            r#"the path "" cannot be used: it is empty; write an absolute path such as /locks/report"#,
         ),
         (
             "locks/a",
-            r#"the path "locks/a" cannot name a lock: it does not begin with '/'"#,
+            r#"the path "locks/a" cannot be used: it does not begin with '/'"#,
         ),
         (
             "/",
-            r#"the path "/" cannot name a lock: the root cannot be a lock; name a node below it"#,
+            r#"the path "/" cannot be used: the root cannot be a lock; name a node below it"#,
         ),
         (
             "/locks/",
-            r#"the path "/locks/" cannot name a lock: it ends with '/'"#,
+            r#"the path "/locks/" cannot be used: it ends with '/'"#,
         ),
         (
             "/a//b",
-            r#"the path "/a//b" cannot name a lock: it has an empty part ('//')"#,
+            r#"the path "/a//b" cannot be used: it has an empty part ('//')"#,
         ),
         (
             "/a/../b",
-            r#"the path "/a/../b" cannot name a lock: it has a part that is '.' or '..'"#,
+            r#"the path "/a/../b" cannot be used: it has a part that is '.' or '..'"#,
         ),
     ] {
         assert_eq!(said(client.mutex(path)), message, "{path}");

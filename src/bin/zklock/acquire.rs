@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use zklock::{
     Client, Contender, Error, FencingToken, LockGuard, LockOptions, MutexGuard, Permit, Role,
-    RwLockReadGuard, RwLockWriteGuard, Waiting,
+    RwLockReadGuard, RwLockWriteGuard,
 };
 
 use crate::args::Run;
 use crate::failure::Failure;
+use crate::helper::NODES;
 use crate::plain::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
@@ -228,7 +229,7 @@ impl AcquireRequest<'_> {
             .cancel(self.cancel.clone())
             .on_wait(|waiting| {
                 if !*waited {
-                    self.look_around(waiting);
+                    look_around(&self.run.what.path);
                 }
                 *waited = true;
                 self.status_line.tell(waiting);
@@ -236,18 +237,6 @@ impl AcquireRequest<'_> {
         match self.limit {
             WaitLimit::Until(deadline) => options.deadline(deadline),
             WaitLimit::OneTry | WaitLimit::Forever => options,
-        }
-    }
-
-    /// Says so if the `zklock run` around this one has the lock.
-    fn look_around(&self, waiting: &Waiting) {
-        let outer = env::var("ZKLOCK_NODE").ok();
-        let node = waiting.ahead().map(Contender::node);
-        if node.is_some() && node == outer.as_deref() {
-            let path = plain(&self.run.what.path);
-            say(&format!(
-                "waiting for {path}, which the zklock run around this one holds: it ends after this one"
-            ));
         }
     }
 
@@ -275,6 +264,21 @@ impl AcquireRequest<'_> {
             }
             error => Err(error.into()),
         }
+    }
+}
+
+/// Says so if a `zklock` around this one has the lock, which it keeps until this one has ended.
+pub(crate) fn look_around(path: &str) {
+    let nodes = env::var(NODES).unwrap_or_default();
+    let has_it = |node: &str| {
+        node.strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    if nodes.lines().any(has_it) {
+        let path = plain(path);
+        say(&format!(
+            "waiting for {path}, which the zklock around this one has: it lets go when this one has ended"
+        ));
     }
 }
 

@@ -169,6 +169,11 @@ pub(crate) enum Task {
     Once(Once),
     /// Tells when a job was last run, and how it ended.
     Last(Last),
+    /// Forgets what a job has done, so that its next run begins anew.
+    #[command(
+        after_help = "Exit status: 0 if it is forgotten; 1 if nothing was known; 70 while somebody runs it or waits for it; otherwise that of zklock --help."
+    )]
+    Forget(Forget),
     /// Runs a command on one machine at a time; the others stand by and take over.
     #[command(after_help = STANDBY_EXAMPLES)]
     Standby(Standby),
@@ -320,6 +325,13 @@ pub(crate) struct Last {
     /// Ends with 2 if the last finished run ended longer ago: 26h, 90m, 3600.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) older_than: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Forget {
+    /// The job.
+    #[arg(value_parser = absolute)]
+    pub(crate) path: String,
 }
 
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
 //! | `signals`, `terminal`, `ending` | passes signals on |
 //! | `once`, `standby`, `stage` | the same for a job, and for one active process |
-//! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `revoke`, `serve` | the other commands |
+//! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
 
@@ -26,6 +26,7 @@ mod descendants;
 mod doctor;
 mod ending;
 mod failure;
+mod forget;
 #[cfg(test)]
 #[path = "../../../tests/support/fuzz.rs"]
 mod fuzz;
@@ -87,6 +88,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Once(once) => return once::once(args, once),
         Task::Standby(standby) => return standby::standby(args, standby),
         Task::Last(last) => last::last(args, last),
+        Task::Forget(forget) => forget::forget(args, forget),
         Task::List(list) if list.recursive => overview::overview(args, list),
         Task::List(list) => list::list(args, list),
         Task::Doctor(doctor) => doctor::doctor(args, doctor),

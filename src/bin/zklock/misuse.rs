@@ -23,7 +23,9 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
         .as_deref()
         .filter(runs)
         .and_then(|task| of_run(task, error));
-    let said = of_run.or_else(|| lacks_tls(error));
+    let said = of_run
+        .or_else(|| lacks_tls(error))
+        .or_else(|| of_list(task.as_deref(), error));
     let said = said.unwrap_or_else(|| in_one_line(&error.render().to_string()));
     let help = task.map(|task| format!("{task} ")).unwrap_or_default();
     Failure::usage(format!("{said}; see zklock {help}--help")).report()
@@ -73,6 +75,13 @@ fn whose(option: &str) -> Option<String> {
     let command = Args::command();
     let task = command.get_subcommands().find(has_it);
     task.map(|task| task.get_name().to_owned())
+}
+
+/// Which lock is to be listed, or all of them.
+fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
+    let missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    (missing && task == Some("list"))
+        .then(|| "which lock? name its path, or say -r for all of them".to_owned())
 }
 
 /// Says so if the user asks for what this program has been built without.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use zklock::{Contender, Error, JobOptions, Once as Ran, RunRecord, SessionState};
 
+use crate::acquire::look_around;
 use crate::args::{Args, Once};
 use crate::child::Variables;
 use crate::ending::Ending;
@@ -58,7 +59,9 @@ fn run(
         .wait(!once.nonblock)
         .cancel(stage.signals.cancel.clone())
         .on_wait(|waiting| {
-            waited.set(true);
+            if !waited.replace(true) {
+                look_around(&once.what.path);
+            }
             if let Some(line) = &*line.borrow() {
                 line.tell(waiting);
             }
@@ -113,10 +116,12 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     match ran {
         Ran::DoneBefore(record) => {
             let lower = once.slot.as_deref().filter(|slot| *slot != record.slot());
+            let forget =
+                format!("zklock forget {path} begins anew, if the clock was wrong that did it");
             let skipped = lower.map(|slot| {
                 let slot = plain(slot);
                 format!(
-                    ", and {slot}, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one"
+                    ", and {slot}, which is below it byte by byte, is not run: write numbers with leading zeros, and look at the date of this machine and of that one; {forget}"
                 )
             });
             let skipped = skipped.unwrap_or_default();

@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
-use zklock::{Contender, Queue, Queues, Role};
+use zklock::{Client, Contender, Error, Queue, Queues, Role};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
+use crate::outage::Outage;
 use crate::plain::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{CLEAR, brief, millis, one, who};
@@ -25,34 +26,63 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let screen = list.watch && !list.json && io::stdout().is_terminal();
-    loop {
-        let found = client.locks(list.path())?;
-        let shown = show(list, &found, screen);
-        if !list.watch || shown.is_err() {
-            // It fails if the reader has closed the pipe.
-            written(shown)?;
-            tell_what_was_not_read(&found);
-            break;
-        }
-        thread::sleep(AGAIN);
+    let found = client.locks(list.path())?;
+    if list.watch {
+        watch(&client, list, found)?;
+    } else {
+        // It fails if the reader has closed the pipe.
+        written(show(list, &found, &Outage::default(), false))?;
+        tell_what_was_not_read(found.unreadable());
     }
     drop(client.close());
     Ok(0)
 }
 
-fn tell_what_was_not_read(found: &Queues) {
-    if let Some(first) = found.unreadable().first() {
+/// Looks again and again, and shows what has changed, until nobody reads it any more.
+fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure> {
+    let screen = !list.json && io::stdout().is_terminal();
+    let mut outage = Outage::default();
+    let mut shown = None;
+    loop {
+        let state = (outage.since(), contenders(&found));
+        // The times on a screen go on.
+        if (screen || shown.as_ref() != Some(&state))
+            && show(list, &found, &outage, screen).is_err()
+        {
+            return Ok(());
+        }
+        shown = Some(state);
+        thread::sleep(AGAIN);
+        outage.look(client);
+        if outage.since().is_none() {
+            match client.locks(list.path()) {
+                Ok(now) => found = now,
+                Err(Error::ConnectTimeout { .. }) => drop(outage.look(client)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn contenders(found: &Queues) -> Vec<(String, bool)> {
+    let all = found.iter().flat_map(Queue::contenders);
+    all.map(|one| (one.node().to_owned(), one.holds()))
+        .collect()
+}
+
+/// Counts what may hide more locks.
+pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
+    if let Some(first) = unreadable.first() {
         say(&format!(
-            "{} nodes may not be read with these credentials, and what is below them is missing, such as {}",
-            found.unreadable().len(),
-            plain(first)
+            "not read with these credentials, with all below: {}, {} in all",
+            plain(first),
+            unreadable.len()
         ));
     }
 }
 
-fn show(list: &List, found: &Queues, screen: bool) -> io::Result<()> {
-    let now = SystemTime::now();
+fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Result<()> {
+    let now = outage.since().unwrap_or_else(SystemTime::now);
     let mut wanted: Vec<_> = found
         .iter()
         .filter(|queue| is_wanted(list, queue, now))
@@ -64,8 +94,12 @@ fn show(list: &List, found: &Queues, screen: bool) -> io::Result<()> {
     let mut to = io::stdout().lock();
     if list.json {
         let locks: Vec<_> = wanted.iter().map(|queue| entry(queue)).collect();
-        let value =
-            json!({ "root": list.path(), "locks": locks, "unreadable": found.unreadable() });
+        let value = json!({
+            "root": list.path(),
+            "locks": locks,
+            "unreadable": found.unreadable(),
+            "unanswered_since_ms": outage.since().map(millis),
+        });
         let text = if list.watch {
             format!("{value}")
         } else {
@@ -76,11 +110,27 @@ fn show(list: &List, found: &Queues, screen: bool) -> io::Result<()> {
     if screen {
         write!(to, "{CLEAR}")?;
     }
+    if let Some(since) = outage.since() {
+        let silent = brief(since.elapsed().unwrap_or_default());
+        writeln!(
+            to,
+            "no server has answered for {silent}, and this is how it was then:"
+        )?;
+    }
     match wanted.is_empty() {
-        true => writeln!(to, "no such lock is held below {}", plain(list.path()))?,
+        true => writeln!(to, "{}", nothing(list))?,
         false => writeln!(to, "{}", table(&wanted, now))?,
     }
     to.flush()
+}
+
+fn nothing(list: &List) -> String {
+    let filtered = list.waiting || list.older_than.is_some() || list.host.is_some();
+    let such = if filtered { "such a" } else { "a" };
+    format!(
+        "nobody holds {such} lock below {}, or waits for one",
+        plain(list.path())
+    )
 }
 
 fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {

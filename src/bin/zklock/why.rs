@@ -9,6 +9,7 @@ use zklock::{Blocker, Blockers};
 use crate::args::{Args, Why};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
+use crate::overview::tell_what_was_not_read;
 use crate::plain::{plain, plain_json};
 use crate::table::{brief, millis, one, who};
 
@@ -24,6 +25,7 @@ pub(crate) fn why(args: &Args, why: &Why) -> Result<u8, Failure> {
         true => show_json(why, &blockers),
         false => show(why, &blockers),
     })?;
+    tell_what_was_not_read(blockers.unreadable());
     Ok(match (blockers.deadlock(), blockers.iter().next()) {
         (Some(_), _) => DEADLOCK,
         (None, None) => FREE,
@@ -37,9 +39,15 @@ fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {
         return writeln!(to, "nobody holds {}", plain(&why.path));
     }
     for blocker in blockers.iter() {
-        writeln!(to, "{}", line(blocker))?;
+        writeln!(to, "{}", line(why, blocker))?;
     }
-    if let Some(circle) = blockers.deadlock() {
+    if let Some([path]) = blockers.deadlock() {
+        writeln!(
+            to,
+            "deadlock: the holder of {} waits for it once more",
+            plain(path)
+        )?;
+    } else if let Some(circle) = blockers.deadlock() {
         let circle: Vec<_> = circle
             .iter()
             .chain(circle.first())
@@ -54,14 +62,15 @@ fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {
     to.flush()
 }
 
-fn line(blocker: &Blocker) -> String {
+fn line(why: &Why, blocker: &Blocker) -> String {
     let (path, holder) = (plain(blocker.path()), blocker.holder());
     let age = SystemTime::now()
         .duration_since(holder.since())
         .unwrap_or_default();
     let does = match blocker.waits_for() {
         Some(other) => format!("waits for {}", plain(other)),
-        None => "waits for no lock".to_owned(),
+        None if why.root == "/" => "waits for no lock".to_owned(),
+        None => format!("waits for no lock below {}", plain(&why.root)),
     };
     format!(
         "{path} is held by {}, which came {} ago and {does}",
@@ -83,6 +92,7 @@ fn show_json(why: &Why, blockers: &Blockers) -> io::Result<()> {
         "asked_ms": millis(SystemTime::now()),
         "blockers": all.collect::<Vec<_>>(),
         "deadlock": blockers.deadlock(),
+        "unreadable": blockers.unreadable(),
     });
     writeln!(io::stdout().lock(), "{}", plain_json(&format!("{value:#}")))
 }
