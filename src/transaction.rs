@@ -101,7 +101,8 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Deletes a node, which must be there and have no children.
+    /// Deletes a node, which must be there and have no children. The guard's own nodes are
+    /// [`Error::BadArgument`].
     pub fn delete(self, path: &str) -> Self {
         self.step(path, |path| Op::Delete { path, version: -1 })
     }

@@ -24,6 +24,10 @@ on_every_server! {
     a_reply_that_is_lost_is_told
     a_connection_that_is_away_is_told_before_anything_is_sent
     steps_that_cannot_be_are_told
+    nobody_deletes_the_node_that_guards_the_transaction
+    odd_steps_are_told_and_do_no_harm
+    a_reply_that_is_too_long_leaves_it_unconfirmed
+    many_threads_write_into_a_network_that_swallows_all
     what_is_too_large_is_told
     no_holder_writes_after_the_next_one_has
     a_tree_is_deleted_with_all_that_comes_meanwhile
@@ -285,6 +289,126 @@ fn steps_that_cannot_be_are_told(place: Place) {
         "{wrong:?}"
     );
     assert_eq!(data(&nodes, &path), b"");
+}
+
+/// A transaction that was committed proves the lock, which went with it.
+fn nobody_deletes_the_node_that_guards_the_transaction(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let [a, b] = [(); 2].map(|()| fresh_path("lock"));
+    let single: Box<dyn LockGuard> =
+        Box::new(client.mutex(&fresh_path("m")).unwrap().lock().unwrap());
+    let both = client.multi_lock([&*a, &*b]).unwrap().lock().unwrap();
+    for guard in [single, Box::new(both)] {
+        for node in guard.node().split(", ") {
+            let wrong = guard
+                .transaction()
+                .set(&path, b"late")
+                .delete(node)
+                .commit();
+            assert!(matches!(wrong, Err(Error::BadArgument { .. })), "{wrong:?}");
+            assert!(nodes.exists(node).unwrap());
+        }
+        guard.verify().unwrap();
+    }
+    assert_eq!(data(&nodes, &path), b"");
+}
+
+fn odd_steps_are_told_and_do_no_harm(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
+    let long = format!("/{}", "x".repeat(1 << 20));
+    let own = guard.node().to_owned();
+    let below = format!("{own}/a");
+    let dir = own.rsplit_once('/').unwrap().0.to_owned();
+    let begin = || guard.transaction().set(&path, b"late");
+    for odd in [
+        begin().create("", b""),
+        begin().create("/", b""),
+        begin().create("//", b""),
+        begin().create("/a\0", b""),
+        begin().create(&long, b""),
+        begin().create(&below, b""),
+        begin().create("/zookeeper/x", b""),
+        begin()
+            .create(&format!("{path}/\u{1f600}\u{e000}"), b"")
+            .delete("/none"),
+        begin().delete(&dir),
+        begin().delete(&path).version(-2),
+        begin().set(&path, b"").version(i32::MIN),
+        begin().set(&path, b"").version(i32::MAX),
+    ] {
+        let shown = format!("{odd:?}");
+        assert!(odd.commit().is_err(), "{shown}");
+        assert_eq!(data(&nodes, &path), b"");
+    }
+    let mut many = guard.transaction();
+    for i in 0..10_000 {
+        many = many.create(&format!("{path}/{i}"), Vec::new());
+    }
+    many.commit().unwrap();
+    assert_eq!(nodes.children(&path).unwrap().len(), 10_000);
+    assert_eq!(nodes.delete_all(&path).unwrap(), 10_001);
+    guard.verify().unwrap();
+}
+
+/// The reply to a write cannot be skipped: it would tell whether that was carried out.
+fn a_reply_that_is_too_long_leaves_it_unconfirmed(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
+    let short = format!("/z{}", fastrand::u32(..));
+    nodes.create(&short, b"").unwrap();
+    let mut many = guard.transaction().set(&path, b"done");
+    for _ in 0..25_000 {
+        many = many.set(&short, Vec::new());
+    }
+    let told = many.commit();
+    assert!(matches!(told, Err(Error::Unconfirmed { .. })), "{told:?}");
+    assert_eq!(data(&nodes, &path), b"done");
+    guard.verify().unwrap();
+    nodes.delete(&short).unwrap();
+}
+
+fn many_threads_write_into_a_network_that_swallows_all(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let proxy = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&proxy.hosts());
+    let guard = client
+        .mutex(&fresh_path("lock"))
+        .unwrap()
+        .lock()
+        .unwrap()
+        .into_send();
+    proxy.blackhole();
+    let until = guard.valid_for();
+    thread::scope(|scope| {
+        for i in 0..40 {
+            let (guard, path) = (&guard, &path);
+            scope.spawn(move || {
+                let (told, took) = timed(|| {
+                    guard
+                        .transaction()
+                        .set(path, vec![0; 1_000_000 - i])
+                        .commit()
+                });
+                let told = told.unwrap_err();
+                assert!(
+                    took < until + Duration::from_millis(1500),
+                    "{told:?} {took:?} {until:?}"
+                );
+                assert!(
+                    matches!(
+                        told,
+                        Error::Unconfirmed { .. } | Error::Lost { .. } | Error::Suspect { .. }
+                    ),
+                    "{told:?}"
+                );
+            });
+        }
+    });
+    let (_, took) = timed(|| guard.unlock());
+    assert!(took < SOON, "{took:?}");
+    proxy.heal();
+    nodes.exists(&path).unwrap();
 }
 
 fn what_is_too_large_is_told(place: Place) {
