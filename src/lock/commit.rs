@@ -61,6 +61,7 @@ impl Lock for RawGuard {
                 Ok(Err(Failure::TooLong(long))) => return Err(long.about(self.lease().path())),
                 // It may have been carried out, or may be yet.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
+                    self.in_doubt();
                     let limit = limit.spent();
                     return Err(Error::Unconfirmed { limit });
                 }
