@@ -625,4 +625,23 @@ fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
     let lock = one.rwlock(&readers).unwrap();
     let read = lock.read().unwrap();
     assert!(other.is_current(&readers, read.fencing_token()).unwrap());
+    read.unlock().unwrap();
+    // A writer that has become a reader has its token still.
+    let write = lock.write().unwrap();
+    let token = write.fencing_token();
+    let read = write.downgrade().unwrap();
+    assert_eq!(read.fencing_token(), token);
+    assert!(other.is_current(&readers, token).unwrap());
+    let waiter = other.rwlock(&readers).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(waiter.write().unwrap()));
+        eventually("it waits", || one.contenders(&readers).unwrap().len() == 2);
+        let behind = one.contenders(&readers).unwrap()[1].token();
+        assert!(!one.is_current(&readers, behind).unwrap());
+        read.unlock().unwrap();
+    });
+    assert!(!other.is_current(&readers, token).unwrap());
+    for none in [i64::MIN, -1, 0, i64::MAX] {
+        assert!(!other.is_current(&path, none.into()).unwrap());
+    }
 }
