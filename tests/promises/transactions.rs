@@ -1,11 +1,11 @@
 //! Writes that a lock guards, and the nodes beside it: over our own client, on the embedded server
 //! and on a real one.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Client, Error, LockGuard, LockOptions, LostReason, Nodes};
+use zklock::{Acl, Client, Error, LockGuard, LockOptions, LostReason, Nodes, SessionState};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, op};
@@ -29,6 +29,9 @@ on_every_server! {
     a_reply_that_is_too_long_leaves_it_unconfirmed
     many_threads_write_into_a_network_that_swallows_all
     what_is_too_large_is_told
+    a_transaction_below_a_chroot_and_among_access_lists
+    a_close_in_the_middle_ends_a_transaction
+    a_tree_that_grows_all_the_time_is_given_up_at_the_limit
     no_holder_writes_after_the_next_one_has
     a_tree_is_deleted_with_all_that_comes_meanwhile
     a_write_whose_reply_is_lost_is_told
@@ -38,6 +41,8 @@ in_every_place! {
     nodes_are_read_and_written
     a_token_is_current_as_long_as_its_holder_holds
 }
+
+const SHORTLY: Duration = Duration::from_millis(300);
 
 /// A client, and a path for its data, which is there.
 fn scene(place: Place) -> (Client, Nodes, String) {
@@ -411,6 +416,108 @@ fn many_threads_write_into_a_network_that_swallows_all(place: Place) {
     nodes.exists(&path).unwrap();
 }
 
+fn a_transaction_below_a_chroot_and_among_access_lists(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let hosts = place.shared().hosts();
+    let ours = |user: &str| {
+        let builder =
+            Client::builder(&format!("{hosts}{path}")).auth("digest", format!("{user}:x"));
+        builder.acl(Acl::creator_all()).connect().unwrap()
+    };
+    let (one, other) = (ours("one"), ours("other"));
+    one.nodes().create("/theirs", b"1").unwrap();
+    let guard = other.mutex("/lock").unwrap().lock().unwrap();
+    guard.transaction().create("/new", b"1").commit().unwrap();
+    assert!(nodes.exists(&format!("{path}/new")).unwrap());
+    let told = guard
+        .transaction()
+        .set("/new", b"2")
+        .set("/theirs", b"2")
+        .commit();
+    assert!(
+        matches!(&told, Err(Error::NoAuth { path }) if path == "/theirs"),
+        "{told:?}"
+    );
+    let told = guard
+        .transaction()
+        .set("/new", b"2")
+        .create("/theirs/a", b"2")
+        .commit();
+    assert!(
+        matches!(&told, Err(Error::NoAuth { path }) if path == "/theirs/a"),
+        "{told:?}"
+    );
+    let told = one.nodes().get("/new").map(|_| ());
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    let told = one.nodes().delete_all("/new");
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    let told = one.is_current("/lock", guard.fencing_token());
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    assert_eq!(other.nodes().get("/new").unwrap().unwrap().data(), b"1");
+    assert!(other.is_current("/lock", guard.fencing_token()).unwrap());
+    guard.verify().unwrap();
+}
+
+fn a_close_in_the_middle_ends_a_transaction(place: Place) {
+    let (_, _, path) = scene(place);
+    let proxy = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&proxy.hosts());
+    let guard = client
+        .mutex(&fresh_path("lock"))
+        .unwrap()
+        .lock()
+        .unwrap()
+        .into_send();
+    proxy.blackhole();
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| timed(|| guard.transaction().set(&path, b"late").commit()));
+        let reads = scope.spawn(|| timed(|| client.nodes().get(&path)));
+        thread::sleep(Duration::from_millis(100));
+        let (_, took) = timed(|| client.close());
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        let (told, took) = writes.join().unwrap();
+        assert!(matches!(told, Err(Error::Unconfirmed { .. })), "{told:?}");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        let (told, _) = reads.join().unwrap();
+        assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+    });
+    let told = guard.transaction().set(&path, b"late").commit();
+    assert!(told.is_err_and(|error| error.is_lost()));
+    assert!(matches!(client.nodes().set(&path, b""), Err(Error::Closed)));
+}
+
+fn a_tree_that_grows_all_the_time_is_given_up_at_the_limit(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let other = place.connect(&place.shared().hosts());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for by in 0..4 {
+            let (nodes, path, over) = (other.nodes(), &path, &over);
+            scope.spawn(move || {
+                for i in 0.. {
+                    let deep = format!("{path}/{by}");
+                    drop(nodes.create(path, b""));
+                    drop(nodes.create(&deep, b""));
+                    drop(nodes.create(&format!("{deep}/{i}"), b""));
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        for limit in [Duration::ZERO, Duration::from_millis(700)] {
+            let (told, took) = timed(|| nodes.clone().limit(limit).delete_all(&path));
+            assert!(
+                matches!(told, Ok(_) | Err(Error::Unconfirmed { .. })),
+                "{told:?}"
+            );
+            assert!(took < limit + Duration::from_millis(500), "{took:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    nodes.limit(Duration::MAX).delete_all(&path).unwrap();
+}
+
 fn what_is_too_large_is_told(place: Place) {
     let (client, nodes, path) = scene(place);
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
@@ -569,6 +676,16 @@ fn a_write_whose_reply_is_lost_is_told(place: Place) {
         );
     }
     assert!(!nodes.exists(&path).unwrap());
+    // One that was never sent is not in doubt.
+    proxy.refuse();
+    eventually("it is away", || client.state() == SessionState::Connecting);
+    let told = client.nodes().limit(SHORTLY).create(&path, b"");
+    assert!(
+        matches!(told, Err(Error::ConnectTimeout { .. })),
+        "{told:?}"
+    );
+    proxy.accept();
+    client.nodes().create(&path, b"").unwrap();
 }
 
 fn nodes_are_read_and_written(place: Place) {
