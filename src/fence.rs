@@ -47,7 +47,11 @@ pub struct Highest(Kept);
 #[derive(Debug)]
 enum Kept {
     InMemory(Mutex<Option<FencingToken>>),
-    InFile(PathBuf),
+    InFile {
+        path: PathBuf,
+        /// What this process knows to be on the disk.
+        safe: Mutex<Option<FencingToken>>,
+    },
 }
 
 impl Highest {
@@ -66,7 +70,10 @@ impl Highest {
     /// excludes the processes of one machine, and of all machines where the file system passes such
     /// locks on, as NFS does.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
-        Self(Kept::InFile(path.into()))
+        Self(Kept::InFile {
+            path: path.into(),
+            safe: Mutex::new(None),
+        })
     }
 
     /// Runs `write` unless a higher token has come before; none comes while it runs.
@@ -90,7 +97,7 @@ impl Highest {
                 *highest = Some(token);
                 Ok(write())
             }
-            Kept::InFile(path) => {
+            Kept::InFile { path, safe } => {
                 let failed = |error: io::Error| Error::Fence {
                     file: path.display().to_string(),
                     reason: error.to_string(),
@@ -100,8 +107,10 @@ impl Highest {
                 let _lock = lock(&path).map_err(failed)?;
                 let highest = read(&path).map_err(failed)?;
                 admit(token, highest)?;
-                if highest != Some(token) {
+                // Another process may have died, or failed, between the rename and the disk.
+                if highest != Some(token) || *safe.lock() != highest {
                     remember(&path, token).map_err(failed)?;
+                    *safe.lock() = Some(token);
                 }
                 Ok(write())
             }
@@ -257,6 +266,22 @@ mod tests {
                 "{name:?}: {late:?}"
             );
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_another_process_left_is_put_on_the_disk_once() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = Folder::new();
+        let path = folder.path("token");
+        fs::write(&path, "7\n").expect("a file");
+        let number = || fs::metadata(&path).expect("a file").ino();
+        let (highest, left) = (Highest::in_file(&path), number());
+        assert_eq!(highest.write(token(7), || ()), Ok(()));
+        let safe = number();
+        assert_ne!(left, safe);
+        assert_eq!(highest.write(token(7), || ()), Ok(()));
+        assert_eq!(safe, number());
     }
 
     #[test]
