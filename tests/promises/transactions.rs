@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Acl, Client, Error, LockGuard, LockOptions, LostReason, Nodes, SessionState};
+use zklock::{
+    Acl, Client, Dialect, Error, LockGuard, LockOptions, LostReason, Nodes, SessionState,
+};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, op};
 use crate::support::{eventually, fresh_path, timed};
-use crate::transport::{Place, SOON, Transport, expire_owner, in_every_place, on_every_server};
+use crate::transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
 
 // A handle has no transactions.
 on_every_server! {
@@ -30,6 +32,7 @@ on_every_server! {
     many_threads_write_into_a_network_that_swallows_all
     what_is_too_large_is_told
     a_transaction_below_a_chroot_and_among_access_lists
+    who_waits_is_not_current_in_any_dialect
     a_close_in_the_middle_ends_a_transaction
     a_tree_that_grows_all_the_time_is_given_up_at_the_limit
     no_holder_writes_after_the_next_one_has
@@ -458,6 +461,67 @@ fn a_transaction_below_a_chroot_and_among_access_lists(place: Place) {
     guard.verify().unwrap();
 }
 
+fn who_waits_is_not_current_in_any_dialect(place: Place) {
+    let hosts = place.shared().hosts();
+    for dialect in [
+        Dialect::Curator,
+        Dialect::Kazoo,
+        Dialect::Recipe,
+        Dialect::LeaderLatch,
+    ] {
+        let client = || Client::builder(&hosts).dialect(dialect).connect().unwrap();
+        let (one, other, asks) = (client(), client(), place.connect(&hosts));
+        let (mutex, permits) = (fresh_path("mutex"), fresh_path("permits"));
+        let held = one.mutex(&mutex).unwrap().lock().unwrap();
+        let semaphore = |client: &Client| client.semaphore(&permits, 1);
+        let permit = semaphore(&one).ok().and_then(|one| one.acquire().ok());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                other
+                    .mutex(&mutex)
+                    .unwrap()
+                    .lock()
+                    .unwrap()
+                    .unlock()
+                    .unwrap()
+            });
+            if permit.is_some() {
+                scope.spawn(|| {
+                    semaphore(&other)
+                        .unwrap()
+                        .acquire()
+                        .unwrap()
+                        .unlock()
+                        .unwrap()
+                });
+            }
+            for (path, there) in [(&mutex, true), (&permits, permit.is_some())] {
+                let waits = || !there || asks.contenders(path).unwrap().len() == 2;
+                eventually("they wait", waits);
+            }
+            for (path, holder) in [
+                (&mutex, held.node()),
+                (&permits, permit.as_ref().map_or("", |permit| permit.node())),
+            ] {
+                let mut all = vec![path.clone()];
+                let mut at = 0;
+                while let Some(node) = all.get(at).cloned() {
+                    let names = asks.nodes().children(&node).unwrap_or_default();
+                    all.extend(names.iter().map(|name| format!("{node}/{name}")));
+                    let stat = asks.nodes().get(&node).unwrap();
+                    if let Some(stat) = stat {
+                        let current = asks.is_current(path, stat.czxid().into()).unwrap();
+                        assert_eq!(current, node == holder, "{dialect:?} {node}");
+                    }
+                    at += 1;
+                }
+            }
+            held.unlock().unwrap();
+            drop(permit);
+        });
+    }
+}
+
 fn a_close_in_the_middle_ends_a_transaction(place: Place) {
     let (_, _, path) = scene(place);
     let proxy = Proxy::start(&place.shared().hosts());
@@ -718,9 +782,7 @@ fn nodes_are_read_and_written(place: Place) {
         );
     }
     assert!(matches!(nodes.get("a"), Err(Error::BadPath { .. })));
-    if place.transport == Transport::Wire {
-        assert_eq!(nodes.delete_all(&path).unwrap(), 2);
-    }
+    assert_eq!(nodes.delete_all(&path).unwrap(), 2);
 }
 
 fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
