@@ -153,6 +153,39 @@ fn mariadb_tells_a_late_write_that_read_before() {
     assert_eq!(storage.body(), "new");
 }
 
+/// Whatever comes first, the highest token is what is left.
+#[track_caller]
+fn the_highest_of_many_writes_is_left(kind: Kind, server: &Server) {
+    let storage = Storage {
+        kind,
+        fenced: true,
+        address: server.address.clone(),
+    };
+    storage.make();
+    for round in 0..6 {
+        let tokens = round * 8 + 1..round * 8 + 9;
+        thread::scope(|scope| {
+            for token in tokens.clone() {
+                let storage = &storage;
+                scope.spawn(move || {
+                    let accepted = storage.write(&token.to_string(), token.into());
+                    assert!(accepted || token < round * 8 + 8, "the highest was refused");
+                });
+            }
+        });
+        assert_eq!(storage.body(), (round * 8 + 8).to_string(), "{storage:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL and MariaDB"]
+fn the_highest_of_many_writes_at_once_is_left() {
+    the_highest_of_many_writes_is_left(Kind::PostgreSql, &servers::postgresql());
+    the_highest_of_many_writes_is_left(Kind::Transaction, &servers::postgresql());
+    the_highest_of_many_writes_is_left(Kind::MariaDb, &servers::mariadb());
+    the_highest_of_many_writes_is_left(Kind::File, &servers::folder(""));
+}
+
 #[test]
 #[ignore = "needs PostgreSQL"]
 fn a_trigger_sees_no_token_that_is_not_named() {
