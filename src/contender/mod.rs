@@ -173,9 +173,14 @@ impl Session {
 
     /// Whether the holder with this token has the lock at a path.
     pub(crate) fn is_held_with(self: &Arc<Self>, path: &str, token: FencingToken) -> Result<bool> {
-        let contenders = self.contenders(path)?;
-        let mut holders = contenders.iter().filter(|contender| contender.holds());
-        Ok(holders.any(|holder| holder.token() == token))
+        let look = || -> Result<bool> {
+            let contenders = self.contenders(path)?;
+            let mut holders = contenders.iter().filter(|contender| contender.holds());
+            Ok(holders.any(|holder| holder.token() == token))
+        };
+        // A writer that becomes a reader has one node after the other. If the first goes between the
+        // listing and the look at it, only another look finds the second.
+        Ok(look()? || look()?)
     }
 
     /// As [`contenders`](Self::contenders), with a limit for each request.

@@ -811,6 +811,31 @@ fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
     let read = write.downgrade().unwrap();
     assert_eq!(read.fencing_token(), token);
     assert!(other.is_current(&readers, token).unwrap());
+    read.unlock().unwrap();
+    // While the writer's node goes, too.
+    for _ in 0..20 {
+        let write = lock.write().unwrap();
+        let token = write.fencing_token();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        assert!(other.is_current(&readers, token).unwrap());
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+            let read = write.downgrade().unwrap();
+            thread::sleep(Duration::from_millis(20));
+            over.store(true, Ordering::Relaxed);
+            read
+        })
+        .unlock()
+        .unwrap();
+    }
+    let read = lock.write().unwrap().downgrade().unwrap();
+    let token = read.fencing_token();
     let waiter = other.rwlock(&readers).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| drop(waiter.write().unwrap()));
