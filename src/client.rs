@@ -246,8 +246,10 @@ impl Client {
     /// remembers the highest token needs no question.
     ///
     /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. It reads
-    /// from a server that has caught up with the leader, so a `false` is final, and a `true` was so
-    /// after the call began.
+    /// from a server that has caught up with the leader: the answer was so after the call began. A
+    /// leader that was replaced and does not know it yet makes it older, by as long as the servers
+    /// wait for each other (`syncLimit` ticks). A holder whose token was once not current any more never
+    /// has the lock again.
     ///
     /// # Errors
     ///

@@ -47,7 +47,11 @@ pub struct Highest(Kept);
 #[derive(Debug)]
 enum Kept {
     InMemory(Mutex<Option<FencingToken>>),
-    InFile(PathBuf),
+    InFile {
+        path: PathBuf,
+        /// What this process knows to be on the disk.
+        safe: Mutex<Option<FencingToken>>,
+    },
 }
 
 impl Highest {
@@ -61,11 +65,15 @@ impl Highest {
 
     /// Keeps the highest token in a file, which need not be there.
     ///
-    /// Beside it comes a file with the ending `.lock`, by which processes wait for each other. This
+    /// A symbolic link stands for the file that it leads to. Beside that come a file with the ending
+    /// `.lock`, by which processes wait for each other, and for a moment one with `.new`. This
     /// excludes the processes of one machine, and of all machines where the file system passes such
     /// locks on, as NFS does.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
-        Self(Kept::InFile(path.into()))
+        Self(Kept::InFile {
+            path: path.into(),
+            safe: Mutex::new(None),
+        })
     }
 
     /// Runs `write` unless a higher token has come before; none comes while it runs.
@@ -89,17 +97,20 @@ impl Highest {
                 *highest = Some(token);
                 Ok(write())
             }
-            Kept::InFile(path) => {
+            Kept::InFile { path, safe } => {
                 let failed = |error: io::Error| Error::Fence {
                     file: path.display().to_string(),
                     reason: error.to_string(),
                 };
+                let path = resolve(path).map_err(failed)?;
                 // Until it is closed, at the end.
-                let _lock = lock(path).map_err(failed)?;
-                let highest = read(path).map_err(failed)?;
+                let _lock = lock(&path).map_err(failed)?;
+                let highest = read(&path).map_err(failed)?;
                 admit(token, highest)?;
-                if highest != Some(token) {
-                    remember(path, token).map_err(failed)?;
+                // Another process may have died, or failed, between the rename and the disk.
+                if highest != Some(token) || *safe.lock() != highest {
+                    remember(&path, token).map_err(failed)?;
+                    *safe.lock() = Some(token);
                 }
                 Ok(write())
             }
@@ -111,6 +122,17 @@ fn admit(token: FencingToken, highest: Option<FencingToken>) -> Result<()> {
     match highest {
         Some(highest) if token < highest => Err(Error::Stale { token, highest }),
         _ => Ok(()),
+    }
+}
+
+/// Follows symbolic links: a rename would replace the link, and who comes by another name would
+/// find another token. A link to nowhere is an error.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            Ok(path.to_owned())
+        }
+        resolved => resolved,
     }
 }
 
@@ -228,6 +250,45 @@ mod tests {
             });
             assert_eq!(last.into_inner(), 199);
         });
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_has_one_token_by_whatever_name() {
+        use std::os::unix::fs::symlink;
+        let folder = Folder::new();
+        let (file, link, elsewhere) =
+            (folder.path("token"), folder.path("link"), folder.path("to"));
+        symlink(&file, &link).expect("a link");
+        let nowhere = Highest::in_file(&link).write(token(5), || ());
+        assert!(matches!(nowhere, Err(Error::Fence { .. })), "{nowhere:?}");
+        assert_eq!(Highest::in_file(&file).write(token(5), || ()), Ok(()));
+        assert_eq!(Highest::in_file(&link).write(token(9), || ()), Ok(()));
+        assert!(link.is_symlink());
+        symlink(folder.path(""), &elsewhere).expect("a link");
+        for name in [file, link, elsewhere.join("token"), elsewhere.join("link")] {
+            let late = Highest::in_file(&name).write(token(5), || ());
+            assert!(
+                matches!(late, Err(Error::Stale { .. })),
+                "{name:?}: {late:?}"
+            );
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_another_process_left_is_put_on_the_disk_once() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = Folder::new();
+        let path = folder.path("token");
+        fs::write(&path, "7\n").expect("a file");
+        let number = || fs::metadata(&path).expect("a file").ino();
+        let (highest, left) = (Highest::in_file(&path), number());
+        assert_eq!(highest.write(token(7), || ()), Ok(()));
+        let safe = number();
+        assert_ne!(left, safe);
+        assert_eq!(highest.write(token(7), || ()), Ok(()));
+        assert_eq!(safe, number());
     }
 
     #[test]

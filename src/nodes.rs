@@ -164,7 +164,7 @@ impl Nodes {
         }
     }
 
-    /// Deletes a node and all below it; returns how many that were.
+    /// Deletes a node and all below it; returns how many deletions were confirmed.
     ///
     /// What comes to be below it meanwhile is deleted as well, until the limit. It is no transaction:
     /// a call that fails has deleted a part.
@@ -241,10 +241,7 @@ impl Nodes {
         match self.session().caller().call(&request, path, &limit) {
             Ok(reply) => Ok(Some(reply)),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(None),
-            Err(error) => Err(error.into_error(path, || Error::ConnectTimeout {
-                limit: self.limit,
-                tried: self.session().status.trouble(),
-            })),
+            Err(error) => Err(error.into_error(path, || self.unanswered())),
         }
     }
 
@@ -256,11 +253,22 @@ impl Nodes {
     ) -> Result<()> {
         path::check(path)?;
         let limit = Limit::after(self.limit);
-        match self.session().caller().call_once(request, path, &limit) {
+        let mut caller = self.session().caller();
+        if caller.connected(&limit)?.is_none() {
+            return Err(self.unanswered());
+        }
+        match caller.call_once(request, path, &limit) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(self.unconfirmed()),
             Err(CallError::Refused(code)) => Err(refused(path, code)),
             Err(error) => Err(error.into_error(path, || self.unconfirmed())),
+        }
+    }
+
+    fn unanswered(&self) -> Error {
+        Error::ConnectTimeout {
+            limit: self.limit,
+            tried: self.session().status.trouble(),
         }
     }
 

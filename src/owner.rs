@@ -123,6 +123,17 @@ impl Card {
 
     /// Returns the data of a node, with this `note` in place of the client's.
     pub(crate) fn text(&self, note: Option<&str>) -> Vec<u8> {
+        self.write(note).to_string().into_bytes()
+    }
+
+    /// Returns the data of a node that keeps the token of another one.
+    pub(crate) fn text_with(&self, token: i64) -> Vec<u8> {
+        let mut card = self.write(None);
+        card["token"] = token.into();
+        card.to_string().into_bytes()
+    }
+
+    fn write(&self, note: Option<&str>) -> Value {
         let mut card = json!({
             "host": self.host,
             "pid": process::id(),
@@ -138,7 +149,7 @@ impl Card {
         if let Some(note) = note.map(shorten).or_else(|| self.note.clone()) {
             card["note"] = note.into();
         }
-        card.to_string().into_bytes()
+        card
     }
 }
 
@@ -147,6 +158,14 @@ fn nodes(list: Option<&Value>) -> Vec<String> {
     let list = list.and_then(Value::as_array).into_iter().flatten();
     let texts = list.filter_map(Value::as_str).map(shorten);
     texts.take(MOST_AROUND).collect()
+}
+
+/// Returns the token that a node keeps for its holder, in place of its own number.
+pub(crate) fn kept_token(data: &[u8]) -> Option<i64> {
+    serde_json::from_slice::<Value>(data)
+        .ok()?
+        .get("token")?
+        .as_i64()
 }
 
 /// Keeps the first characters of a text.

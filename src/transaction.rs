@@ -23,7 +23,9 @@ use crate::path;
 /// [`commit`](Self::commit) fails with [`Error::Unconfirmed`](crate::Error::Unconfirmed), and does
 /// not repeat it. A transaction may be repeated if a second one does no harm. [`version`](Self::version)
 /// makes it so: the second one finds another version, and is refused. So does data that tell whether
-/// it was carried out, such as the fencing token and a number of the step.
+/// it was carried out, such as the fencing token and a number of the step: look after the guard's
+/// [`verify`](crate::LockGuard::verify), because a server to which the client has moved may not have
+/// heard of it before. Until then it may still be on its way.
 ///
 /// # Example
 ///
@@ -101,7 +103,8 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Deletes a node, which must be there and have no children.
+    /// Deletes a node, which must be there and have no children. The guard's own nodes are
+    /// [`Error::BadArgument`].
     pub fn delete(self, path: &str) -> Self {
         self.step(path, |path| Op::Delete { path, version: -1 })
     }
@@ -129,7 +132,7 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     ///
-    /// Nothing was done with [`Error::Lost`] if the lock was lost, with [`Error::Suspect`] if there
+    /// Nothing was done with [`Error::Lost`] if the lock was lost, with [`Error::Closed`], with [`Error::Suspect`] if there
     /// was no connection to send it on, with [`Error::Refused`] or [`Error::NoAuth`] for the step
     /// that the servers refused, such as a version that has changed, with [`Error::BadPath`] and
     /// [`Error::BadArgument`] for steps that cannot be, with [`Error::RequestTooLong`], and with

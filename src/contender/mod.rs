@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, Stat};
-use crate::owner::Owner;
+use crate::owner::{Owner, kept_token};
 use crate::path;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::NodeName;
@@ -49,6 +49,7 @@ pub struct Contender {
     holds: bool,
     stat: Stat,
     owner: Owner,
+    token: FencingToken,
 }
 
 impl Contender {
@@ -60,6 +61,8 @@ impl Contender {
         data: &[u8],
     ) -> Self {
         let name = NodeName::parse(path::name(&node));
+        // A writer that has become a reader has the token still. Nobody can claim a later one.
+        let kept = kept_token(data).filter(|token| *token < stat.czxid);
         Self {
             session: session.clone(),
             role: name.map_or(Role::Exclusive, |name| name.kind.role()),
@@ -67,6 +70,7 @@ impl Contender {
             holds,
             stat,
             owner: Owner::parse(data),
+            token: FencingToken::new(kept.unwrap_or(stat.czxid)),
         }
     }
 
@@ -92,7 +96,7 @@ impl Contender {
 
     /// Returns the token that the contender has, or will have when its turn comes.
     pub fn token(&self) -> FencingToken {
-        FencingToken::new(self.stat.czxid)
+        self.token
     }
 
     /// Returns when the contender joined the queue, by the server's clock.
@@ -169,9 +173,14 @@ impl Session {
 
     /// Whether the holder with this token has the lock at a path.
     pub(crate) fn is_held_with(self: &Arc<Self>, path: &str, token: FencingToken) -> Result<bool> {
-        let contenders = self.contenders(path)?;
-        let mut holders = contenders.iter().filter(|contender| contender.holds());
-        Ok(holders.any(|holder| holder.token() == token))
+        let look = || -> Result<bool> {
+            let contenders = self.contenders(path)?;
+            let mut holders = contenders.iter().filter(|contender| contender.holds());
+            Ok(holders.any(|holder| holder.token() == token))
+        };
+        // A writer that becomes a reader has one node after the other. If the first goes between the
+        // listing and the look at it, only another look finds the second.
+        Ok(look()? || look()?)
     }
 
     /// As [`contenders`](Self::contenders), with a limit for each request.

@@ -26,6 +26,16 @@ impl Lock for RawGuard {
                 what: "a transaction",
             });
         }
+        let deletes = |node: &String| {
+            let delete = |op: &Op| matches!(op, Op::Delete { path, .. } if path == node);
+            ops.iter().any(delete)
+        };
+        if self.nodes().iter().any(deletes) {
+            return Err(Error::BadArgument {
+                name: "delete",
+                rule: "the node is the guard's own, and goes with the guard",
+            });
+        }
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let checks = self.nodes().iter().map(|node| Op::Check {
@@ -51,6 +61,7 @@ impl Lock for RawGuard {
                 Ok(Err(Failure::TooLong(long))) => return Err(long.about(self.lease().path())),
                 // It may have been carried out, or may be yet.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
+                    self.in_doubt();
                     let limit = limit.spent();
                     return Err(Error::Unconfirmed { limit });
                 }

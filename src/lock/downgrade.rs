@@ -126,7 +126,8 @@ impl<'a> DowngradeDriver<'a> {
     /// Creates the reader's node if the writer's is there.
     fn request(&self, reader: &str, transacts: bool) -> Request {
         let settings = &self.writer.session().settings;
-        let (path, data) = (reader.to_owned(), settings.card.text(None).into());
+        let token = self.writer.token().get();
+        let (path, data) = (reader.to_owned(), settings.card.text_with(token).into());
         let (acl, mode) = (settings.acl.entries().to_vec(), CreateMode::Ephemeral);
         if !transacts {
             return Request::Create {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,8 @@ pub(crate) struct RawGuard {
     at_least_until: Option<Instant>,
     /// Where the threads wait that may inherit it, and how many may do so in a row.
     heirs: Option<(Turnstile, u32)>,
+    /// A transaction under it may be carried out later, as long as the nodes are there.
+    in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
     since: Option<Instant>,
 }
@@ -84,6 +87,7 @@ impl RawGuard {
             closing: None,
             at_least_until: None,
             heirs: None,
+            in_doubt: AtomicBool::new(false),
             since: None,
         }
     }
@@ -147,6 +151,11 @@ impl RawGuard {
         self.heirs = None;
     }
 
+    /// A transaction under it may be carried out later: no other thread may have its nodes.
+    pub(super) fn in_doubt(&self) {
+        self.in_doubt.store(true, Ordering::Release);
+    }
+
     /// Has the release write this besides.
     pub(crate) fn close_with(&mut self, closing: Closing) {
         self.closing = Some(closing);
@@ -162,7 +171,8 @@ impl RawGuard {
     /// Hands the lock to the next thread of this client, if it may; nothing is left to be
     /// given up then.
     fn hand_off(&mut self) -> bool {
-        if self.closing.is_some() || self.at_least_until.is_some() {
+        let kept = self.closing.is_some() || self.at_least_until.is_some();
+        if kept || *self.in_doubt.get_mut() {
             return false;
         }
         let (Some(watched), Some((turnstile, most))) = (self.watched, self.heirs.clone()) else {
@@ -179,6 +189,7 @@ impl RawGuard {
                 closing: None,
                 at_least_until: None,
                 heirs: self.heirs.clone(),
+                in_doubt: AtomicBool::new(false),
                 since: None,
             })
         };

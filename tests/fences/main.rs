@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use zklock::Client;
 
-use crate::servers::Server;
+use crate::servers::{Server, Session};
+use crate::statements::marked;
 use crate::storage::{ALL, Kind, Storage};
 use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};
@@ -128,6 +129,99 @@ fn a_trigger_refuses_a_late_write() {
 #[ignore = "needs a real ZooKeeper and MariaDB"]
 fn mariadb_refuses_a_late_write() {
     the_late_write_is_refused(Kind::MariaDb, servers::mariadb);
+}
+
+/// A transaction that has read sees the row as it was then, and its own write when that changes
+/// something; a refused one changes nothing.
+#[test]
+#[ignore = "needs MariaDB"]
+fn mariadb_tells_a_late_write_that_read_before() {
+    let server = servers::mariadb();
+    let storage = Storage {
+        kind: Kind::MariaDb,
+        fenced: true,
+        address: server.address.clone(),
+    };
+    storage.make();
+    assert!(storage.write("first", 5.into()));
+    let mut late = Session::start(&server.address);
+    late.say("SET @body = 'late', @token = 5; BEGIN; SELECT token FROM report;");
+    assert_eq!(late.hear(), "5");
+    assert!(storage.write("new", 9.into()));
+    late.say(&marked("mariadb write").replace("BEGIN;", ""));
+    assert_eq!(late.hear(), "0", "it is told that the write was accepted");
+    assert_eq!(storage.body(), "new");
+}
+
+/// Whatever comes first, the highest token is what is left.
+#[track_caller]
+fn the_highest_of_many_writes_is_left(kind: Kind, server: &Server) {
+    let storage = Storage {
+        kind,
+        fenced: true,
+        address: server.address.clone(),
+    };
+    storage.make();
+    for round in 0..6 {
+        let tokens = round * 8 + 1..round * 8 + 9;
+        thread::scope(|scope| {
+            for token in tokens.clone() {
+                let storage = &storage;
+                scope.spawn(move || {
+                    let accepted = storage.write(&token.to_string(), token.into());
+                    assert!(accepted || token < round * 8 + 8, "the highest was refused");
+                });
+            }
+        });
+        assert_eq!(storage.body(), (round * 8 + 8).to_string(), "{storage:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL and MariaDB"]
+fn the_highest_of_many_writes_at_once_is_left() {
+    the_highest_of_many_writes_is_left(Kind::PostgreSql, &servers::postgresql());
+    the_highest_of_many_writes_is_left(Kind::Transaction, &servers::postgresql());
+    the_highest_of_many_writes_is_left(Kind::MariaDb, &servers::mariadb());
+    the_highest_of_many_writes_is_left(Kind::File, &servers::folder(""));
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_trigger_sees_no_token_that_is_not_named() {
+    let server = servers::postgresql();
+    let storage = Storage {
+        kind: Kind::Trigger,
+        fenced: true,
+        address: server.address.clone(),
+    };
+    storage.make();
+    assert!(storage.write("new", 9.into()));
+    assert!(!storage.write("late", 5.into()));
+    let told = storage.run("", 0, "UPDATE report SET body = 'late' WHERE id = 1;");
+    assert!(told.status.success(), "{told:?}");
+    assert_eq!(storage.body(), "late");
+}
+
+#[test]
+#[ignore = "needs SQLite and Python"]
+fn what_is_deleted_has_forgotten_the_token() {
+    for (kind, server) in [
+        (Kind::Sqlite, servers::folder("report.sqlite")),
+        (Kind::File, servers::folder("")),
+        (Kind::S3, servers::s3()),
+    ] {
+        let storage = Storage {
+            kind,
+            fenced: true,
+            address: server.address.clone(),
+        };
+        storage.make();
+        assert!(storage.write("new", 9.into()));
+        assert!(!storage.write("late", 5.into()), "{storage:?}");
+        storage.delete();
+        assert!(storage.write("late", 5.into()), "{storage:?}");
+    }
 }
 
 #[test]

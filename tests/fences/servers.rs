@@ -1,10 +1,10 @@
 //! The storage: PostgreSQL, MariaDB and a service that speaks S3's protocol, each of the test's own.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::leash::Leashed;
 use crate::support::zookeeper::Folder;
@@ -129,6 +129,42 @@ pub(crate) fn mariadb_client(socket: &str) -> Command {
     let mut command = Command::new("mariadb");
     command.args(["--no-defaults", "-BNu", "root", "--socket", socket]);
     command
+}
+
+/// A session that is told one statement after the other.
+pub(crate) struct Session {
+    process: Child,
+    told: BufReader<ChildStdout>,
+}
+
+impl Session {
+    pub(crate) fn start(socket: &str) -> Self {
+        let mut command = mariadb_client(socket);
+        command.args(["--unbuffered", "app"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("starting a database's client");
+        let told = BufReader::new(process.stdout.take().expect("its output"));
+        Self { process, told }
+    }
+
+    pub(crate) fn say(&mut self, statements: &str) {
+        let input = self.process.stdin.as_mut().expect("its input");
+        writeln!(input, "{statements}").expect("a session");
+    }
+
+    /// Returns the next line of a result.
+    pub(crate) fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.told.read_line(&mut line).expect("a session");
+        line.trim().to_owned()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
 }
 
 /// Starts a service with objects in memory, and one bucket.

@@ -119,6 +119,24 @@ impl Storage {
         }
     }
 
+    /// Deletes the report, and the token with it.
+    pub(crate) fn delete(&self) {
+        match self.kind {
+            Kind::File => {
+                let token = Path::new(&self.address).join("report.token");
+                fs::remove_file(token).expect("a token");
+            }
+            Kind::S3 => {
+                let answer = http(&self.address, &format!("DELETE {OBJECT}"), &[], "");
+                assert_eq!(answer.status, 204);
+            }
+            _ => {
+                let told = self.run("", 0, "DELETE FROM report;");
+                assert!(told.status.success(), "{told:?}");
+            }
+        }
+    }
+
     fn says_one(&self, body: &str, token: FencingToken, sql: &str) -> bool {
         let told = self.run(body, token.get(), sql);
         assert!(told.status.success(), "{told:?}");
@@ -126,7 +144,7 @@ impl Storage {
     }
 
     /// Has the database run statements with these variables.
-    fn run(&self, body: &str, token: i64, sql: &str) -> Output {
+    pub(crate) fn run(&self, body: &str, token: i64, sql: &str) -> Output {
         let (mut command, sql) = match self.kind {
             Kind::MariaDb => {
                 let mut command = mariadb_client(&self.address);

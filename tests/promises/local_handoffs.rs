@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use zklock::{Client, FencingToken, GuardEvent, GuardState, LockOptions, MutexGuard};
+use zklock::{Client, Error, FencingToken, GuardEvent, GuardState, LockOptions, MutexGuard};
 
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, assert_nothing_left};
+use crate::support::raw::{Raw, assert_nothing_left, op};
 use crate::support::{eventually, fresh_path, within};
 use crate::transport::{Place, SOON, Stoppable, expire_owner, on_every_server, wait_for};
 
@@ -22,6 +22,7 @@ on_every_server! {
     a_node_that_is_deleted_ends_the_row
     a_wish_to_have_the_lock_ends_the_row
     a_broken_connection_sends_the_lock_back
+    a_transaction_in_doubt_sends_the_lock_back
     the_guards_of_a_row_hear_of_a_loss_each
     a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected
     closing_the_client_ends_a_local_wait
@@ -141,6 +142,20 @@ fn a_broken_connection_sends_the_lock_back(place: Place) {
     assert!(first <= next, "{first} {next}");
 }
 
+/// It may be carried out yet, as long as the node is there that it checks.
+fn a_transaction_in_doubt_sends_the_lock_back(place: Place) {
+    let scene = Scene::new(place, 1000);
+    let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
+    let (first, next) = scene.hand_on_after(guard, |guard| {
+        guard.verify().unwrap();
+        scene.network.drop_next_reply_to(op::MULTI);
+        let told = guard.transaction().commit();
+        assert!(matches!(told, Err(Error::Unconfirmed { .. })), "{told:?}");
+        eventually("it is held", || guard.verify().is_ok());
+    });
+    assert!(first < next, "{first} {next}");
+}
+
 fn the_guards_of_a_row_hear_of_a_loss_each(place: Place) {
     let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
@@ -199,7 +214,7 @@ fn closing_the_client_ends_a_local_wait(place: Place) {
         let waiter = scope.spawn(|| mutex.lock().map(drop));
         scene.wait_for_local(1);
         scene.client.close().unwrap();
-        assert_eq!(waiter.join().unwrap(), Err(zklock::Error::Closed));
+        assert_eq!(waiter.join().unwrap(), Err(Error::Closed));
     });
     assert!(guard.check().is_err());
 }

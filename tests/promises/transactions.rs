@@ -1,16 +1,18 @@
 //! Writes that a lock guards, and the nodes beside it: over our own client, on the embedded server
 //! and on a real one.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use zklock::{Client, Error, LockGuard, LockOptions, LostReason, Nodes};
+use zklock::{
+    Acl, Client, Dialect, Error, LockGuard, LockOptions, LostReason, Nodes, SessionState,
+};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, op};
 use crate::support::{eventually, fresh_path, timed};
-use crate::transport::{Place, SOON, Transport, expire_owner, in_every_place, on_every_server};
+use crate::transport::{Place, SOON, expire_owner, in_every_place, on_every_server};
 
 // A handle has no transactions.
 on_every_server! {
@@ -24,7 +26,15 @@ on_every_server! {
     a_reply_that_is_lost_is_told
     a_connection_that_is_away_is_told_before_anything_is_sent
     steps_that_cannot_be_are_told
+    nobody_deletes_the_node_that_guards_the_transaction
+    odd_steps_are_told_and_do_no_harm
+    a_reply_that_is_too_long_leaves_it_unconfirmed
+    many_threads_write_into_a_network_that_swallows_all
     what_is_too_large_is_told
+    a_transaction_below_a_chroot_and_among_access_lists
+    who_waits_is_not_current_in_any_dialect
+    a_close_in_the_middle_ends_a_transaction
+    a_tree_that_grows_all_the_time_is_given_up_at_the_limit
     no_holder_writes_after_the_next_one_has
     a_tree_is_deleted_with_all_that_comes_meanwhile
     a_write_whose_reply_is_lost_is_told
@@ -34,6 +44,8 @@ in_every_place! {
     nodes_are_read_and_written
     a_token_is_current_as_long_as_its_holder_holds
 }
+
+const SHORTLY: Duration = Duration::from_millis(300);
 
 /// A client, and a path for its data, which is there.
 fn scene(place: Place) -> (Client, Nodes, String) {
@@ -287,6 +299,289 @@ fn steps_that_cannot_be_are_told(place: Place) {
     assert_eq!(data(&nodes, &path), b"");
 }
 
+/// A transaction that was committed proves the lock, which went with it.
+fn nobody_deletes_the_node_that_guards_the_transaction(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let [a, b] = [(); 2].map(|()| fresh_path("lock"));
+    let single: Box<dyn LockGuard> =
+        Box::new(client.mutex(&fresh_path("m")).unwrap().lock().unwrap());
+    let both = client.multi_lock([&*a, &*b]).unwrap().lock().unwrap();
+    for guard in [single, Box::new(both)] {
+        for node in guard.node().split(", ") {
+            let wrong = guard
+                .transaction()
+                .set(&path, b"late")
+                .delete(node)
+                .commit();
+            assert!(matches!(wrong, Err(Error::BadArgument { .. })), "{wrong:?}");
+            assert!(nodes.exists(node).unwrap());
+        }
+        guard.verify().unwrap();
+    }
+    assert_eq!(data(&nodes, &path), b"");
+}
+
+fn odd_steps_are_told_and_do_no_harm(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
+    let long = format!("/{}", "x".repeat(1 << 20));
+    let own = guard.node().to_owned();
+    let below = format!("{own}/a");
+    let dir = own.rsplit_once('/').unwrap().0.to_owned();
+    let begin = || guard.transaction().set(&path, b"late");
+    for odd in [
+        begin().create("", b""),
+        begin().create("/", b""),
+        begin().create("//", b""),
+        begin().create("/a\0", b""),
+        begin().create(&long, b""),
+        begin().create(&below, b""),
+        begin().create("/zookeeper/x", b""),
+        begin()
+            .create(&format!("{path}/\u{1f600}\u{e000}"), b"")
+            .delete("/none"),
+        begin().delete(&dir),
+        begin().delete(&path).version(-2),
+        begin().set(&path, b"").version(i32::MIN),
+        begin().set(&path, b"").version(i32::MAX),
+    ] {
+        let shown = format!("{odd:?}");
+        assert!(odd.commit().is_err(), "{shown}");
+        assert_eq!(data(&nodes, &path), b"");
+    }
+    let mut many = guard.transaction();
+    for i in 0..10_000 {
+        many = many.create(&format!("{path}/{i}"), Vec::new());
+    }
+    many.commit().unwrap();
+    assert_eq!(nodes.children(&path).unwrap().len(), 10_000);
+    assert_eq!(nodes.delete_all(&path).unwrap(), 10_001);
+    guard.verify().unwrap();
+}
+
+/// The reply to a write cannot be skipped: it would tell whether that was carried out.
+fn a_reply_that_is_too_long_leaves_it_unconfirmed(place: Place) {
+    let (client, nodes, path) = scene(place);
+    let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
+    let short = format!("/z{}", fastrand::u32(..));
+    nodes.create(&short, b"").unwrap();
+    let mut many = guard.transaction().set(&path, b"done");
+    for _ in 0..25_000 {
+        many = many.set(&short, Vec::new());
+    }
+    let told = many.commit();
+    assert!(matches!(told, Err(Error::Unconfirmed { .. })), "{told:?}");
+    assert_eq!(data(&nodes, &path), b"done");
+    guard.verify().unwrap();
+    nodes.delete(&short).unwrap();
+}
+
+fn many_threads_write_into_a_network_that_swallows_all(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let proxy = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&proxy.hosts());
+    let guard = client
+        .mutex(&fresh_path("lock"))
+        .unwrap()
+        .lock()
+        .unwrap()
+        .into_send();
+    proxy.blackhole();
+    let until = guard.valid_for();
+    thread::scope(|scope| {
+        for i in 0..40 {
+            let (guard, path) = (&guard, &path);
+            scope.spawn(move || {
+                let (told, took) = timed(|| {
+                    guard
+                        .transaction()
+                        .set(path, vec![0; 1_000_000 - i])
+                        .commit()
+                });
+                let told = told.unwrap_err();
+                assert!(
+                    took < until + Duration::from_millis(1500),
+                    "{told:?} {took:?} {until:?}"
+                );
+                assert!(
+                    matches!(
+                        told,
+                        Error::Unconfirmed { .. } | Error::Lost { .. } | Error::Suspect { .. }
+                    ),
+                    "{told:?}"
+                );
+            });
+        }
+    });
+    let (_, took) = timed(|| guard.unlock());
+    assert!(took < SOON, "{took:?}");
+    proxy.heal();
+    nodes.exists(&path).unwrap();
+}
+
+fn a_transaction_below_a_chroot_and_among_access_lists(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let hosts = place.shared().hosts();
+    let ours = |user: &str| {
+        let builder =
+            Client::builder(&format!("{hosts}{path}")).auth("digest", format!("{user}:x"));
+        builder.acl(Acl::creator_all()).connect().unwrap()
+    };
+    let (one, other) = (ours("one"), ours("other"));
+    one.nodes().create("/theirs", b"1").unwrap();
+    let guard = other.mutex("/lock").unwrap().lock().unwrap();
+    guard.transaction().create("/new", b"1").commit().unwrap();
+    assert!(nodes.exists(&format!("{path}/new")).unwrap());
+    let told = guard
+        .transaction()
+        .set("/new", b"2")
+        .set("/theirs", b"2")
+        .commit();
+    assert!(
+        matches!(&told, Err(Error::NoAuth { path }) if path == "/theirs"),
+        "{told:?}"
+    );
+    let told = guard
+        .transaction()
+        .set("/new", b"2")
+        .create("/theirs/a", b"2")
+        .commit();
+    assert!(
+        matches!(&told, Err(Error::NoAuth { path }) if path == "/theirs/a"),
+        "{told:?}"
+    );
+    let told = one.nodes().get("/new").map(|_| ());
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    let told = one.nodes().delete_all("/new");
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    let told = one.is_current("/lock", guard.fencing_token());
+    assert!(matches!(&told, Err(Error::NoAuth { .. })), "{told:?}");
+    assert_eq!(other.nodes().get("/new").unwrap().unwrap().data(), b"1");
+    assert!(other.is_current("/lock", guard.fencing_token()).unwrap());
+    guard.verify().unwrap();
+}
+
+fn who_waits_is_not_current_in_any_dialect(place: Place) {
+    let hosts = place.shared().hosts();
+    for dialect in [
+        Dialect::Curator,
+        Dialect::Kazoo,
+        Dialect::Recipe,
+        Dialect::LeaderLatch,
+    ] {
+        let client = || Client::builder(&hosts).dialect(dialect).connect().unwrap();
+        let (one, other, asks) = (client(), client(), place.connect(&hosts));
+        let (mutex, permits) = (fresh_path("mutex"), fresh_path("permits"));
+        let held = one.mutex(&mutex).unwrap().lock().unwrap();
+        let semaphore = |client: &Client| client.semaphore(&permits, 1);
+        let permit = semaphore(&one).ok().and_then(|one| one.acquire().ok());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                other
+                    .mutex(&mutex)
+                    .unwrap()
+                    .lock()
+                    .unwrap()
+                    .unlock()
+                    .unwrap()
+            });
+            if permit.is_some() {
+                scope.spawn(|| {
+                    semaphore(&other)
+                        .unwrap()
+                        .acquire()
+                        .unwrap()
+                        .unlock()
+                        .unwrap()
+                });
+            }
+            for (path, there) in [(&mutex, true), (&permits, permit.is_some())] {
+                let waits = || !there || asks.contenders(path).unwrap().len() == 2;
+                eventually("they wait", waits);
+            }
+            for (path, holder) in [
+                (&mutex, held.node()),
+                (&permits, permit.as_ref().map_or("", |permit| permit.node())),
+            ] {
+                let mut all = vec![path.clone()];
+                let mut at = 0;
+                while let Some(node) = all.get(at).cloned() {
+                    let names = asks.nodes().children(&node).unwrap_or_default();
+                    all.extend(names.iter().map(|name| format!("{node}/{name}")));
+                    let stat = asks.nodes().get(&node).unwrap();
+                    if let Some(stat) = stat {
+                        let current = asks.is_current(path, stat.czxid().into()).unwrap();
+                        assert_eq!(current, node == holder, "{dialect:?} {node}");
+                    }
+                    at += 1;
+                }
+            }
+            held.unlock().unwrap();
+            drop(permit);
+        });
+    }
+}
+
+fn a_close_in_the_middle_ends_a_transaction(place: Place) {
+    let (_, _, path) = scene(place);
+    let proxy = Proxy::start(&place.shared().hosts());
+    let client = place.connect(&proxy.hosts());
+    let guard = client
+        .mutex(&fresh_path("lock"))
+        .unwrap()
+        .lock()
+        .unwrap()
+        .into_send();
+    proxy.blackhole();
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| timed(|| guard.transaction().set(&path, b"late").commit()));
+        let reads = scope.spawn(|| timed(|| client.nodes().get(&path)));
+        thread::sleep(Duration::from_millis(100));
+        let (_, took) = timed(|| client.close());
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        let (told, took) = writes.join().unwrap();
+        assert!(matches!(told, Err(Error::Unconfirmed { .. })), "{told:?}");
+        assert!(took < Duration::from_secs(4), "{took:?}");
+        let (told, _) = reads.join().unwrap();
+        assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+    });
+    let told = guard.transaction().set(&path, b"late").commit();
+    assert!(told.is_err_and(|error| error.is_lost()));
+    assert!(matches!(client.nodes().set(&path, b""), Err(Error::Closed)));
+}
+
+fn a_tree_that_grows_all_the_time_is_given_up_at_the_limit(place: Place) {
+    let (_, nodes, path) = scene(place);
+    let other = place.connect(&place.shared().hosts());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for by in 0..4 {
+            let (nodes, path, over) = (other.nodes(), &path, &over);
+            scope.spawn(move || {
+                for i in 0.. {
+                    let deep = format!("{path}/{by}");
+                    drop(nodes.create(path, b""));
+                    drop(nodes.create(&deep, b""));
+                    drop(nodes.create(&format!("{deep}/{i}"), b""));
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        for limit in [Duration::ZERO, Duration::from_millis(700)] {
+            let (told, took) = timed(|| nodes.clone().limit(limit).delete_all(&path));
+            assert!(
+                matches!(told, Ok(_) | Err(Error::Unconfirmed { .. })),
+                "{told:?}"
+            );
+            assert!(took < limit + Duration::from_millis(500), "{took:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    nodes.limit(Duration::MAX).delete_all(&path).unwrap();
+}
+
 fn what_is_too_large_is_told(place: Place) {
     let (client, nodes, path) = scene(place);
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
@@ -445,6 +740,16 @@ fn a_write_whose_reply_is_lost_is_told(place: Place) {
         );
     }
     assert!(!nodes.exists(&path).unwrap());
+    // One that was never sent is not in doubt.
+    proxy.refuse();
+    eventually("it is away", || client.state() == SessionState::Connecting);
+    let told = client.nodes().limit(SHORTLY).create(&path, b"");
+    assert!(
+        matches!(told, Err(Error::ConnectTimeout { .. })),
+        "{told:?}"
+    );
+    proxy.accept();
+    client.nodes().create(&path, b"").unwrap();
 }
 
 fn nodes_are_read_and_written(place: Place) {
@@ -477,9 +782,7 @@ fn nodes_are_read_and_written(place: Place) {
         );
     }
     assert!(matches!(nodes.get("a"), Err(Error::BadPath { .. })));
-    if place.transport == Transport::Wire {
-        assert_eq!(nodes.delete_all(&path).unwrap(), 2);
-    }
+    assert_eq!(nodes.delete_all(&path).unwrap(), 2);
 }
 
 fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
@@ -501,4 +804,48 @@ fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
     let lock = one.rwlock(&readers).unwrap();
     let read = lock.read().unwrap();
     assert!(other.is_current(&readers, read.fencing_token()).unwrap());
+    read.unlock().unwrap();
+    // A writer that has become a reader has its token still.
+    let write = lock.write().unwrap();
+    let token = write.fencing_token();
+    let read = write.downgrade().unwrap();
+    assert_eq!(read.fencing_token(), token);
+    assert!(other.is_current(&readers, token).unwrap());
+    read.unlock().unwrap();
+    // While the writer's node goes, too.
+    for _ in 0..20 {
+        let write = lock.write().unwrap();
+        let token = write.fencing_token();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        assert!(other.is_current(&readers, token).unwrap());
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+            let read = write.downgrade().unwrap();
+            thread::sleep(Duration::from_millis(20));
+            over.store(true, Ordering::Relaxed);
+            read
+        })
+        .unlock()
+        .unwrap();
+    }
+    let read = lock.write().unwrap().downgrade().unwrap();
+    let token = read.fencing_token();
+    let waiter = other.rwlock(&readers).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| drop(waiter.write().unwrap()));
+        eventually("it waits", || one.contenders(&readers).unwrap().len() == 2);
+        let behind = one.contenders(&readers).unwrap()[1].token();
+        assert!(!one.is_current(&readers, behind).unwrap());
+        read.unlock().unwrap();
+    });
+    assert!(!other.is_current(&readers, token).unwrap());
+    for none in [i64::MIN, -1, 0, i64::MAX] {
+        assert!(!other.is_current(&path, none.into()).unwrap());
+    }
 }

@@ -304,8 +304,11 @@ impl Connection {
             }
             // Some servers say in the header that a multi failed, and in the body why.
             code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
-                let reply = Reply::decode(OpCode::MULTI, body);
-                pending.answer(reply.map_err(|_| Failure::Refused(code)));
+                let reply = Reply::decode(OpCode::MULTI, body).ok();
+                let why = reply.filter(
+                    |reply| matches!(reply, Reply::Multi(results) if failure(results).is_some()),
+                );
+                pending.answer(why.ok_or(Failure::Refused(code)));
                 return Ok(());
             }
             code => {

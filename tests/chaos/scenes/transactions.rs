@@ -55,14 +55,22 @@ fn write_and_break(name: &str, network: Option<Network>) {
     let mut curator = Curator::start(&run, &lock);
     let most = number("ZKLOCK_TRANSACTIONS").unwrap_or(1000) as usize;
     let mut rng = Rng::with_seed(run.seed);
-    while run.faults < 8.max(most / 100) || done(&run) < most {
+    while run.faults < 40.max(most / 40) || done(&run) < most {
         wait(rng.u64(300..1500));
-        break_or_evict(&mut run, &mut rng, &nodes, &lock);
+        break_something(&mut run, &mut rng, 0..HOLDERS);
         let until = Instant::now() + Duration::from_millis(rng.u64(100..5000));
         while Instant::now() < until {
             curator.go_on(&mut rng);
         }
         run.mend();
+        // A holder whose session goes on is stopped by nothing but the check in its transaction.
+        for _ in 0..rng.u32(4..12) {
+            evict(&mut run, &nodes, &lock);
+            let until = Instant::now() + Duration::from_millis(rng.u64(20..300));
+            while Instant::now() < until {
+                curator.go_on(&mut rng);
+            }
+        }
     }
     curator.stop();
     run.end();
@@ -70,10 +78,7 @@ fn write_and_break(name: &str, network: Option<Network>) {
     judge(&run, &log, &lock, &below, curator.taken);
 }
 
-fn break_or_evict(run: &mut Run, rng: &mut Rng, nodes: &Nodes, lock: &str) {
-    if rng.u32(..3) != 0 {
-        return break_something(run, rng, 0..HOLDERS);
-    }
+fn evict(run: &mut Run, nodes: &Nodes, lock: &str) {
     // Without a server there is nobody to evict, and who is evicted may have gone by itself.
     let mut names = nodes.children(lock).unwrap_or_default();
     names.sort_by_key(|name| sequence(name));

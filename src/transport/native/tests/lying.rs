@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use crate::jute::{ConnectReply, Event, ReplyHeader, xid};
+use crate::jute::{ConnectReply, Event, OpReply, ReplyHeader, xid};
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
@@ -168,6 +168,21 @@ fn a_transaction_may_say_in_its_body_that_the_session_expired() {
     assert_eq!(told, Err(Failure::NotSent));
     let heard = rig.events.recv_timeout(PATIENCE);
     assert_eq!(heard, Ok(SessionEvent::Expired));
+}
+
+#[test]
+fn a_transaction_that_was_refused_is_not_one_that_was_carried_out() {
+    for results in [vec![], vec![Ok(OpReply::Checked)]] {
+        let mut bytes = Vec::new();
+        header(1, ErrorCode::BAD_ARGUMENTS).encode(Some(&Reply::Multi(results)), &mut bytes);
+        let refused = Err(Failure::Refused(ErrorCode::BAD_ARGUMENTS));
+        let server = Fake::start(Script::new(move |_, request| match request {
+            Request::Multi(_) => Act::Say(bytes.clone()),
+            _ => Act::Ignore,
+        }));
+        let rig = Rig::connect(&server.hosts(), TIMEOUT);
+        assert_eq!(rig.ask(Request::Multi(Vec::new())), refused);
+    }
 }
 
 /// The status of a client names the reason why such a greeting gives no session.
