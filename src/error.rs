@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// The server refused the client's credentials, which ends the session.
     AuthFailed,
-    /// The access control list of a node does not allow what the lock needs.
+    /// The access control list of a node does not allow what was asked for.
     NoAuth {
         /// The node.
         path: String,

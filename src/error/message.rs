@@ -178,7 +178,7 @@ impl Error {
         match self {
             Self::NoAuth { path } => write!(
                 f,
-                "the access control list of {path} does not allow what the lock needs: add credentials or change it"
+                "the access control list of {path} does not allow this: add credentials or change it"
             ),
             Self::Refused { path, code, text } => {
                 write!(

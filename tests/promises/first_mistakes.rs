@@ -249,7 +249,7 @@ fn somebody_elses_lock() {
     let other = Client::connect(server.hosts()).unwrap();
     assert_eq!(
         said(other.mutex("/m").unwrap().lock()),
-        "the access control list of /m does not allow what the lock needs: add credentials or change it"
+        "the access control list of /m does not allow this: add credentials or change it"
     );
 }
 

@@ -782,6 +782,8 @@ fn nodes_are_read_and_written(place: Place) {
         );
     }
     assert!(matches!(nodes.get("a"), Err(Error::BadPath { .. })));
+    let top = path[1..].split('/').next().unwrap().to_owned();
+    assert!(nodes.children("/").unwrap().contains(&top));
     assert_eq!(nodes.delete_all(&path).unwrap(), 2);
 }
 
