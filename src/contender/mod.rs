@@ -290,7 +290,7 @@ impl fmt::Debug for Contender {
             .field("node", &self.node)
             .field("role", &self.role)
             .field("holds", &self.holds)
-            .field("session_id", &self.session_id())
+            .field("session_id", &format_args!("{:#x}", self.session_id()))
             .field("owner", &self.owner)
             .finish_non_exhaustive()
     }

@@ -73,7 +73,11 @@ fn a_revoked_daemon_stands_in_line_again(hosts: &str) {
     await_queue(hosts, &path, 2);
     for daemon in [second, first] {
         daemon.signal("TERM");
-        daemon.end();
+        let said = daemon.end().err;
+        assert!(
+            said.contains(&format!("standing by for {path}, behind ")),
+            "{said}"
+        );
     }
 }
 

@@ -10,6 +10,7 @@ use crate::args::{Args, Last};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
 use crate::plain::{plain, plain_json};
+use crate::stderr::say;
 use crate::table::{brief, millis, who};
 
 /// The exit status of a job that was never done.
@@ -39,11 +40,15 @@ pub(crate) fn last(args: &Args, last: &Last) -> Result<u8, Failure> {
         return Ok(NEVER);
     };
     let is_old = |limit| limit < SystemTime::now().duration_since(ended).unwrap_or_default();
-    Ok(if last.older_than.is_some_and(is_old) {
-        OLD
-    } else {
-        0
-    })
+    if let Some(limit) = last.older_than.filter(|limit| is_old(*limit)) {
+        let (path, ago) = (plain(&last.path), SystemTime::now().duration_since(ended));
+        let (ago, limit) = (brief(ago.unwrap_or_default()), brief(limit));
+        say(&format!(
+            "{path} was last done {ago} ago, which is longer than {limit}"
+        ));
+        return Ok(OLD);
+    }
+    Ok(0)
 }
 
 fn told(

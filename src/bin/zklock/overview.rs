@@ -190,6 +190,7 @@ fn kind(queue: &Queue) -> String {
         queue.contenders().first().map(Contender::role),
         queue.permits(),
     ) {
+        (Some(Role::Permit), Some(1)) => "1 permit".to_owned(),
         (Some(Role::Permit), Some(permits)) => format!("{permits} permits"),
         (Some(Role::Permit), None) => "semaphore".to_owned(),
         (Some(Role::Read | Role::Write), _) => "read-write".to_owned(),

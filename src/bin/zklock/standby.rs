@@ -1,7 +1,9 @@
 //! Runs a command on one machine at a time.
 
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,9 +14,11 @@ use crate::args::{Args, Restart, Standby};
 use crate::child::Variables;
 use crate::ending::Ending;
 use crate::failure::Failure;
+use crate::plain::plain;
 use crate::stage::Stage;
 use crate::stderr::say;
 use crate::supervisor::Ended;
+use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
@@ -22,9 +26,17 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
     let shown = line.clone();
     let place = stage.client.standby(&standby.what.path)?;
+    let (path, begins) = (plain(&standby.what.path), Arc::new(AtomicBool::new(true)));
+    let waits = begins.clone();
     let place = place.on_wait(move |waiting| {
         if let Some(line) = &*shown.lock() {
             line.tell(waiting);
+        }
+        // Without a terminal, once each time: a log shows that this machine is there.
+        if waits.swap(false, Ordering::Relaxed) && !io::stderr().is_terminal() {
+            let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
+            let ahead = ahead.unwrap_or_else(|| "others".to_owned());
+            say(&format!("standing by for {path}, behind {ahead}"));
         }
     });
     stage.signals.waiting();
@@ -55,6 +67,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         late = stage.signals.ended_by();
         let again = again && late.is_none();
         if again {
+            begins.store(true, Ordering::Relaxed);
             *line.lock() = Some(stage.status_line(&standby.what));
         }
         match again {
