@@ -1,11 +1,12 @@
 //! A client: one session with ZooKeeper, shared by any number of locks.
 
+mod inspect;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::{ClientBuilder, Opened};
-use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::lock::Locks;
@@ -13,7 +14,6 @@ use crate::metrics::Metrics;
 use crate::multi_lock::MultiLock;
 use crate::mutex::Mutex;
 use crate::nodes::Nodes;
-use crate::queues::{Blockers, Queues};
 use crate::reentrant_mutex::ReentrantMutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
@@ -21,7 +21,6 @@ use crate::session::{CLOSE_LIMIT, Session};
 use crate::standby::Standby;
 use crate::system::channel::Receiver;
 use crate::time::limit::Limit;
-use crate::token::FencingToken;
 use crate::transport::session_state::{SessionEvent, SessionState};
 
 /// A session with ZooKeeper, shared by all clones.
@@ -238,45 +237,6 @@ impl Client {
         Nodes::new(&self.locks)
     }
 
-    /// Asks whether the holder with this token still has the lock at `path`.
-    ///
-    /// For a storage service that is sent a token and has a client of its own. The answer is advice,
-    /// not a fence: the lock may go to somebody else while it is on its way. A write to ZooKeeper
-    /// itself is fenced by [`LockGuard::transaction`](crate::LockGuard::transaction); storage that
-    /// remembers the highest token needs no question.
-    ///
-    /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. It reads
-    /// from a server that has caught up with the leader: the answer was so after the call began. A
-    /// leader that was replaced and does not know it yet makes it older, by as long as the servers
-    /// wait for each other (`syncLimit` ticks). A holder whose token was once not current any more never
-    /// has the lock again.
-    ///
-    /// # Errors
-    ///
-    /// As [`contenders`](Self::contenders).
-    ///
-    /// # Example
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let server = zklock::embedded::Server::start()?;
-    /// # let client = zklock::Client::connect(server.hosts())?;
-    /// let guard = client.mutex("/locks/nightly-report")?.lock()?;
-    /// let token = guard.fencing_token();
-    /// assert!(client.is_current("/locks/nightly-report", token)?);
-    /// guard.unlock()?;
-    /// assert!(!client.is_current("/locks/nightly-report", token)?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "CheckSequencer")]
-    pub fn is_current(&self, path: &str, token: FencingToken) -> Result<bool> {
-        crate::path::check(path)?;
-        let session = &self.locks.session;
-        session.catch_up(path)?;
-        session.is_held_with(path, token)
-    }
-
     /// Returns the job at `path`, which is run once a slot by one of any number of machines.
     ///
     /// Costs no I/O; the path is created when the job is run for the first time.
@@ -301,89 +261,6 @@ impl Client {
         Standby::new(&self.locks, path)
     }
 
-    /// Lists the holders of the lock at `path` and its waiters, in the order of the queue.
-    ///
-    /// Blocks for a few round trips, at most 15 s each. A path that does not exist has no
-    /// contenders, and is not created.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and if the server refuses a
-    /// request or does not answer in time.
-    pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
-        crate::path::check(path)?;
-        self.locks.session.contenders(path)
-    }
-
-    /// Lists every lock below `root` that somebody holds or waits for, with its queue.
-    ///
-    /// Reads all nodes below `root`, some hundred at a time: 10,000 locks take about a second. Blocks
-    /// for that long, at most 15 s for each batch, also when the connection is lost.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`Error::BadPath`] if `root` is neither a path nor `/`, and if no server answers in
-    /// time. Nodes that this client may not read are no error: [`Queues::unreadable`] has them.
-    pub fn locks(&self, root: &str) -> Result<Queues> {
-        if root != "/" {
-            crate::path::check(root)?;
-        }
-        Queues::below(&self.locks.session, root)
-    }
-
-    /// Tells who keeps the lock at `path` from its first waiter, and who keeps them, to the end.
-    ///
-    /// A holder that waits for another lock, below `root`, is kept by the holders of that one. Contenders
-    /// belong together by their session and, where they tell it, their thread. Blocks as
-    /// [`locks`](Self::locks).
-    ///
-    /// # Errors
-    ///
-    /// As [`locks`](Self::locks), and with [`Error::NoAuth`] if the lock itself may not be read.
-    pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
-        crate::path::check(path)?;
-        if root != "/" {
-            crate::path::check(root)?;
-        }
-        Queues::blockers(&self.locks.session, path, root)
-    }
-
-    /// Waits until the contenders at `path` are not the `known` ones, and lists them.
-    ///
-    /// Blocks for at most `limit` while nothing changes, and then returns the contenders as they
-    /// are; after a change, as long as [`contenders`](Self::contenders). Costs no request while
-    /// nothing changes. The path need not exist, and is not created.
-    ///
-    /// # Errors
-    ///
-    /// As [`contenders`](Self::contenders). A lost connection is not an error.
-    ///
-    /// # Example
-    ///
-    /// ```no_run
-    /// # fn main() -> zklock::Result<()> {
-    /// # use std::time::Duration;
-    /// # let client = zklock::Client::connect("zk1:2181")?;
-    /// let mut present = client.contenders("/locks/deploy")?;
-    /// while !present.is_empty() {
-    ///     println!("{} in the queue", present.len());
-    ///     present = client.contenders_changed("/locks/deploy", &present, Duration::from_secs(60))?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn contenders_changed(
-        &self,
-        path: &str,
-        known: &[Contender],
-        limit: Duration,
-    ) -> Result<Vec<Contender>> {
-        crate::path::check(path)?;
-        self.locks
-            .session
-            .contenders_changed(path, known, &Limit::after(limit))
-    }
-
     /// Returns the id of the current session, or 0 if there is none.
     pub fn session_id(&self) -> i64 {
         self.locks.session.status.snapshot().session
@@ -400,13 +277,6 @@ impl Client {
     /// Returns the state of the session.
     pub fn state(&self) -> SessionState {
         self.locks.session.status.snapshot().state
-    }
-
-    /// The nodes below a path that are no contenders, for the program.
-    #[doc(hidden)]
-    pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
-        crate::path::check(path)?;
-        self.locks.session.strangers(path)
     }
 
     /// What it takes to use the session from another process, for the program: whoever has it can

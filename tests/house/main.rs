@@ -209,7 +209,9 @@ fn room((tree, file): &Node) -> String {
     let path = file.trim_start_matches("src/");
     match path.split_once('/') {
         // Their folders are for what belongs to one noun only.
-        Some(("contender" | "job" | "queues" | "rwlock" | "semaphore", _)) => "nouns".to_owned(),
+        Some(("client" | "contender" | "job" | "queues" | "rwlock" | "semaphore", _)) => {
+            "nouns".to_owned()
+        }
         Some((folder, _)) if LEAVES.contains(&folder) => "leaves".to_owned(),
         Some((folder, _)) => folder.to_owned(),
         None if path == "lib.rs" => "lib".to_owned(),
