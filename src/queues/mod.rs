@@ -51,6 +51,9 @@ impl Queues {
 
     /// Tells who keeps a lock from its first waiter.
     pub(crate) fn blockers(session: &Arc<Session>, path: &str, root: &str) -> Result<Blockers> {
+        if root != "/" {
+            path::check(root)?;
+        }
         let Self {
             mut queues,
             unreadable,
