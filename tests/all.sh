@@ -207,6 +207,8 @@ lint 600 "without features" --lib --bins --no-default-features
 for feature in $(features); do
   lint 600 "with $feature alone" --lib --bins --no-default-features --features "$feature"
 done
+RUSTDOCFLAGS=$verdict \
+  step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
@@ -215,5 +217,3 @@ side_by_side 1800 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh
 step 900 "testing the simulation" tests/sim.sh --test
 step 600 "playing fresh seeds" tests/sim.sh
-RUSTDOCFLAGS=$verdict \
-  step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features

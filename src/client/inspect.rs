@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] if the path cannot name a lock, and if the server refuses a
+    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if the path cannot name a lock, and if the server refuses a
     /// request or does not answer in time.
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         path::check(path)?;
@@ -71,7 +71,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] if `root` is neither a path nor `/`, and if no server answers in
+    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`, and if no server answers in
     /// time. Nodes that this client may not read are no error: [`Queues::unreadable`] has them.
     pub fn locks(&self, root: &str) -> Result<Queues> {
         if root != "/" {
@@ -88,7 +88,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`locks`](Self::locks), and with [`Error::NoAuth`] if the lock itself may not be read.
+    /// As [`locks`](Self::locks), and with [`Error::NoAuth`](crate::Error::NoAuth) if the lock itself may not be read.
     pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
         path::check(path)?;
         if root != "/" {
