@@ -183,13 +183,14 @@ impl ClientBuilder {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::BadArgument {
                 name: "max_buffer",
-                rule: "it must be from 256 KiB to 512 MiB",
+                rule: "it must be from 256 KiB to 512 MiB".into(),
             });
         }
         if self.acl.needs_credentials() && self.is_anonymous() {
             return Err(Error::BadArgument {
                 name: "acl",
-                rule: "it is for the creator's credentials, and there are none: add them with auth",
+                rule: "it is for the creator's credentials, and there are none: add them with auth"
+                    .into(),
             });
         }
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);

@@ -314,11 +314,17 @@ impl Client {
     /// session in time. A connection that the server closes counts as a confirmation, because
     /// some servers give no other answer.
     pub fn close(&self) -> Result<()> {
+        let is_connected = self.state() == SessionState::Connected;
         let limit = Limit::after(CLOSE_LIMIT);
         match self.locks.session.close() {
             true => Ok(()),
-            // A connection that is away is not waited for.
             false => Err(Error::Unconfirmed {
+                what: match is_connected {
+                    true => "the end of the session",
+                    // It is not waited for.
+                    false => "without a connection, the end of the session",
+                },
+                next: "its locks are free when it has timed out",
                 limit: limit.spent(),
             }),
         }

@@ -4,6 +4,7 @@ mod lost_reason;
 mod message;
 mod name;
 
+use std::borrow::Cow;
 use std::error;
 use std::result;
 use std::time::{Duration, SystemTime};
@@ -92,7 +93,7 @@ pub enum Error {
         /// The argument.
         name: &'static str,
         /// What it must be.
-        rule: &'static str,
+        rule: Cow<'static, str>,
     },
     /// The path cannot name a lock, or another node that was asked for.
     BadPath {
@@ -129,9 +130,14 @@ pub enum Error {
     },
     /// The client was closed.
     Closed,
-    /// The server did not confirm in time what was asked for last: the end of the session, or of a
-    /// [`Job`](crate::Job)'s run.
+    /// The server did not confirm in time what was asked for, which may be done or not: the end of the
+    /// session or of a [`Job`](crate::Job)'s run, a write of [`Nodes`](crate::Nodes), or a
+    /// [`Transaction`](crate::Transaction).
     Unconfirmed {
+        /// What was asked for.
+        what: &'static str,
+        /// What that means, and what to do.
+        next: &'static str,
         /// How long the client waited.
         limit: Duration,
     },
@@ -249,6 +255,15 @@ impl Error {
     /// Returns `true` if the client has ended, so that trying again is useless.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed | Self::AuthFailed)
+    }
+
+    /// Of a run whose end may be written down or not.
+    pub(crate) fn unconfirmed_run(limit: Duration) -> Self {
+        Self::Unconfirmed {
+            what: "the end of the job's run",
+            next: "it may be written down or not, and the job's next call learns which",
+            limit,
+        }
     }
 
     /// Returns `true` if an argument cannot be used.

@@ -63,7 +63,7 @@ impl Highest {
         Self(Kept::InMemory(Mutex::new(None)))
     }
 
-    /// Keeps the highest token in a file, which need not be there.
+    /// Keeps the highest token in a file, which need not be there; its folder must.
     ///
     /// A symbolic link stands for the file that it leads to. Beside that come a file with the ending
     /// `.lock`, by which processes wait for each other, and for a moment one with `.new`. This
@@ -100,7 +100,7 @@ impl Highest {
             Kept::InFile { path, safe } => {
                 let failed = |error: io::Error| Error::Fence {
                     file: path.display().to_string(),
-                    reason: error.to_string(),
+                    reason: reason(path, &error),
                 };
                 let path = resolve(path).map_err(failed)?;
                 // Until it is closed, at the end.
@@ -115,6 +115,15 @@ impl Highest {
                 Ok(write())
             }
         }
+    }
+}
+
+fn reason(path: &Path, error: &io::Error) -> String {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+            format!("create the folder {} first", folder.display())
+        }
+        _ => error.to_string(),
     }
 }
 

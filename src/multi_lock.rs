@@ -84,7 +84,7 @@ impl MultiLock {
         if paths.is_empty() {
             return Err(Error::BadArgument {
                 name: "paths",
-                rule: "a multi-lock needs at least one path",
+                rule: "a multi-lock needs at least one path".into(),
             });
         }
         Ok(Self {
@@ -116,7 +116,7 @@ impl MultiLock {
     /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MultiGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.enter(options.request(&self.locks.session, Patience::Tries))
+        self.enter(options.request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires all mutexes, or returns `None` when `limit` has passed.
@@ -150,7 +150,7 @@ impl MultiLock {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MultiGuard>> {
-        self.enter(options.request(&self.locks.session, Patience::Waits))
+        self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }
 
     /// Returns the paths, in alphabetical order.

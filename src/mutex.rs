@@ -204,7 +204,7 @@ impl Mutex {
     /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.enter(options.request(&self.locks.session, Patience::Tries))
+        self.enter(options.request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -240,7 +240,7 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<MutexGuard>> {
-        self.enter(options.request(&self.locks.session, Patience::Waits))
+        self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }
 
     /// Locks, runs `run` and unlocks: the release is confirmed when this returns.

@@ -275,7 +275,11 @@ impl Nodes {
     }
 
     fn unconfirmed(&self) -> Error {
-        Error::Unconfirmed { limit: self.limit }
+        Error::Unconfirmed {
+            what: "the write",
+            next: "it may be done or not, so look before you repeat it",
+            limit: self.limit,
+        }
     }
 
     fn session(&self) -> &Session {

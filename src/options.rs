@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
+use crate::error::Result;
 use crate::lock::request::{LockRequest, OnWait};
+use crate::path;
 use crate::queues;
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
@@ -128,7 +130,8 @@ impl<'a> LockOptions<'a> {
     /// waits no longer; the others go on when it lets go of what it holds. Contenders belong together as for
     /// [`Client::blockers`](crate::Client::blockers), and this thread needs a name; threads of one client that
     /// wait behind each other without the server are not seen. Reads all nodes below `root` at each look, which `root` should keep
-    /// few. Semaphores and jobs ignore it, and so does a database. Defaults to never.
+    /// few. A `root` that is neither a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the
+    /// call; below one that does not exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
         self.circles = Some(root.to_owned());
         self
@@ -178,15 +181,22 @@ impl<'a> LockOptions<'a> {
     }
 
     /// The request that the locks carry out.
-    pub(crate) fn request(self, session: &Arc<Session>, patience: Patience) -> LockRequest<'a> {
-        LockRequest {
+    pub(crate) fn request(
+        self,
+        session: &Arc<Session>,
+        patience: Patience,
+    ) -> Result<LockRequest<'a>> {
+        if let Some(root) = &self.circles {
+            path::check_root(root)?;
+        }
+        Ok(LockRequest {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
             on_wait: on_wait(session, self.on_wait, self.circles),
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
-        }
+        })
     }
 }
 

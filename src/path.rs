@@ -2,6 +2,14 @@
 
 use crate::error::{Error, Result};
 
+/// Checks that `root` can have locks below it: as [`check`], and `/`.
+pub(crate) fn check_root(root: &str) -> Result<()> {
+    match root {
+        "/" => Ok(()),
+        root => check(root),
+    }
+}
+
 /// Checks that `path` can name a lock: what ZooKeeper accepts, and not the root.
 pub(crate) fn check(path: &str) -> Result<()> {
     let Some(rule) = broken_rule(path) else {
@@ -17,28 +25,28 @@ fn broken_rule(path: &str) -> Option<&'static str> {
     let Some(rest) = path.strip_prefix('/') else {
         return Some(match path {
             "" => "it is empty; write an absolute path such as /locks/report",
-            _ => "it does not begin with '/'",
+            _ => "it does not begin with '/'; write an absolute path such as /locks/report",
         });
     };
     if rest.is_empty() {
         return Some("the root cannot be a lock; name a node below it");
     }
     if rest.ends_with('/') {
-        return Some("it ends with '/'");
+        return Some("it ends with '/'; leave that out");
     }
     let mut parts = rest.split('/');
     if parts.any(str::is_empty) {
-        return Some("it has an empty part ('//')");
+        return Some("it has an empty part ('//'); write one '/'");
     }
     if rest.split('/').any(|part| matches!(part, "." | "..")) {
-        return Some("it has a part that is '.' or '..'");
+        return Some("it has a part that is '.' or '..'; write the path in full");
     }
     if rest == "zookeeper" || rest.starts_with("zookeeper/") {
-        return Some("/zookeeper belongs to the server");
+        return Some("/zookeeper belongs to the server; use another path");
     }
     rest.chars()
         .any(is_refused)
-        .then_some("it has a NUL, control or unassigned character")
+        .then_some("it has a NUL, control or unassigned character; leave that out")
 }
 
 /// The characters that ZooKeeper's `PathUtils` refuses.

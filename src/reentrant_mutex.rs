@@ -108,7 +108,7 @@ impl ReentrantMutex {
     /// As [`lock`](Self::lock). A mutex that is taken is not an error.
     pub fn try_lock(&self) -> Result<Option<ReentrantMutexGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.enter(options.request(&self.locks.session, Patience::Tries))
+        self.enter(options.request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
@@ -142,7 +142,7 @@ impl ReentrantMutex {
     ///
     /// As [`lock`](Self::lock).
     pub fn lock_with(&self, options: LockOptions<'_>) -> Result<Option<ReentrantMutexGuard>> {
-        self.enter(options.request(&self.locks.session, Patience::Waits))
+        self.enter(options.request(&self.locks.session, Patience::Waits)?)
     }
 
     /// Returns the path of the lock's directory.

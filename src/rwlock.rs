@@ -98,7 +98,7 @@ impl RwLock {
     /// As [`read`](Self::read). A lock that is taken is not an error.
     pub fn try_read(&self) -> Result<Option<RwLockReadGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.reader(options.request(&self.locks.session, Patience::Tries))
+        self.reader(options.request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the lock for reading, or returns `None` when `limit` has passed.
@@ -132,7 +132,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn read_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockReadGuard>> {
-        self.reader(options.request(&self.locks.session, Patience::Waits))
+        self.reader(options.request(&self.locks.session, Patience::Waits)?)
     }
 
     /// Acquires the lock for writing.
@@ -156,7 +156,7 @@ impl RwLock {
     /// As [`read`](Self::read). A lock that is taken is not an error.
     pub fn try_write(&self) -> Result<Option<RwLockWriteGuard>> {
         let options = LockOptions::within(self.locks.session.status.snapshot().timeout);
-        self.writer(options.request(&self.locks.session, Patience::Tries))
+        self.writer(options.request(&self.locks.session, Patience::Tries)?)
     }
 
     /// Acquires the lock for writing, or returns `None` when `limit` has passed.
@@ -190,7 +190,7 @@ impl RwLock {
     ///
     /// As [`read`](Self::read).
     pub fn write_with(&self, options: LockOptions<'_>) -> Result<Option<RwLockWriteGuard>> {
-        self.writer(options.request(&self.locks.session, Patience::Waits))
+        self.writer(options.request(&self.locks.session, Patience::Waits)?)
     }
 
     /// Locks for reading, runs `run` and unlocks: the release is confirmed when this returns.

@@ -116,9 +116,9 @@ impl<'a> Transaction<'a> {
         match self.ops.last_mut() {
             Some(Op::SetData { version, .. } | Op::Delete { version, .. }) => *version = expected,
             _ => {
-                self.wrong.get_or_insert(Error::BadArgument {
+                self.wrong.get_or_insert_with(|| Error::BadArgument {
                     name: "version",
-                    rule: "it belongs after a set or a delete",
+                    rule: "it belongs after a set or a delete".into(),
                 });
             }
         }

@@ -74,9 +74,7 @@ impl Client {
     /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`, and if no server answers in
     /// time. Nodes that this client may not read are no error: [`Queues::unreadable`] has them.
     pub fn locks(&self, root: &str) -> Result<Queues> {
-        if root != "/" {
-            path::check(root)?;
-        }
+        path::check_root(root)?;
         Queues::below(&self.locks.session, root)
     }
 
@@ -91,9 +89,7 @@ impl Client {
     /// As [`locks`](Self::locks), and with [`Error::NoAuth`](crate::Error::NoAuth) if the lock itself may not be read.
     pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
         path::check(path)?;
-        if root != "/" {
-            path::check(root)?;
-        }
+        path::check_root(root)?;
         Queues::blockers(&self.locks.session, path, root)
     }
 

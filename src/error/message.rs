@@ -153,7 +153,11 @@ impl Error {
                     write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
                 }
                 f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                f.write_str(": check the host names and that the servers run")
+                let has_plain_port = |reason: &String| reason.ends_with("as by a port without TLS");
+                f.write_str(match tried.iter().any(has_plain_port) {
+                    true => ": name the servers' ports for TLS, or connect without it",
+                    false => ": check the host names and that the servers run",
+                })
             }
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",
@@ -163,10 +167,9 @@ impl Error {
                 f,
                 "the system cannot start a thread for the client: {reason}; raise its limits, or use fewer clients"
             ),
-            Self::Unconfirmed { limit } => write!(
-                f,
-                "the server did not confirm within {limit:?} what was asked for last, so that may be done or not: look before you repeat a write, a job's next call learns whether its run is done, and the locks of a session that was closed are free when it has timed out"
-            ),
+            Self::Unconfirmed { what, next, limit } => {
+                write!(f, "{what} is not confirmed after {limit:.1?}: {next}")
+            }
             Self::SessionExpired => {
                 f.write_str("the ZooKeeper session expired: every lock held through it is lost")
             }
@@ -233,7 +236,7 @@ mod tests {
             Error::Deadlock { path: path(), circle: vec![path()] },
             Error::Evicted { node: node() },
             Error::ForeignContender { node: node(), library: "", dialect: None },
-            Error::BadArgument { name: "", rule },
+            Error::BadArgument { name: "", rule: rule.into() },
             Error::BadPath { path: path(), rule },
             Error::BadHosts { hosts: path(), reason: reason() },
             Error::BadTls { reason: reason() },
@@ -241,7 +244,7 @@ mod tests {
             Error::AuthFailed,
             Error::NoAuth { path: path() },
             Error::Closed,
-            Error::Unconfirmed { limit },
+            Error::Unconfirmed { what, next: what, limit },
             Error::GaveUp { path: path() },
             Error::NoThread { reason: reason() },
             Error::SessionExpired,

@@ -115,7 +115,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
                 Action::Read => self.confirm()?,
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
-                    return Err(Error::Unconfirmed { limit: timeout });
+                    return Err(Error::unconfirmed_run(timeout));
                 }
                 _ => return Err(self.lost()),
             };

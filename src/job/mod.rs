@@ -246,7 +246,7 @@ impl Job {
             true => Patience::Waits,
             false => Patience::Tries,
         };
-        let mut request = options.lock.request(session, patience);
+        let mut request = options.lock.request(session, patience)?;
         if patience == Patience::Tries {
             let timeout = session.status.snapshot().timeout;
             request.limit = request
@@ -330,7 +330,7 @@ pub(crate) fn due_for(slot: &str) -> Result<Due> {
     if is_bad || LONGEST_SLOT < slot.len() {
         return Err(Error::BadArgument {
             name: "slot",
-            rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22",
+            rule: "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22".into(),
         });
     }
     Ok(Due::Slot(slot.to_owned()))

@@ -33,7 +33,7 @@ impl Lock for RawGuard {
         if self.nodes().iter().any(deletes) {
             return Err(Error::BadArgument {
                 name: "delete",
-                rule: "the node is the guard's own, and goes with the guard",
+                rule: "the node is the guard's own, and goes with the guard".into(),
             });
         }
         self.check()?;
@@ -58,16 +58,28 @@ impl Lock for RawGuard {
                     let _ = caller.breathe(&limit);
                 }
                 Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
-                Ok(Err(Failure::TooLong(long))) => return Err(long.about(self.lease().path())),
+                Ok(Err(Failure::TooLong(long))) => return Err(long.about(longest(&ops))),
                 // It may have been carried out, or may be yet.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();
-                    let limit = limit.spent();
-                    return Err(Error::Unconfirmed { limit });
+                    return Err(Error::Unconfirmed {
+                        what: "the transaction",
+                        next: "it may be done or not, so look before you repeat it",
+                        limit: limit.spent(),
+                    });
                 }
             }
         }
     }
+}
+
+/// The node of the step that makes the request longest.
+fn longest(ops: &[Op]) -> &str {
+    let length = |op: &&Op| match op {
+        Op::Create { path, data, .. } | Op::SetData { path, data, .. } => path.len() + data.len(),
+        op => op.path().len(),
+    };
+    ops.iter().max_by_key(length).map_or("", Op::path)
 }
 
 impl RawGuard {

@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] if the name is empty, longer than 255 bytes, has
+    /// Fails with [`Error::BadArgument`] if the name is empty, longer than 255 bytes, has
     /// control characters, or ends with a space (which the database would ignore).
     pub fn mutex(&self, name: &str) -> Result<Mutex> {
         Ok(Mutex::new(self.shared.clone(), checked(name)?))
@@ -267,7 +267,7 @@ impl ClientBuilder {
             (Source::Pool(..), Some(_)) => {
                 return Err(Error::BadArgument {
                     name: "password_file",
-                    rule: "a pool has its own password",
+                    rule: "a pool has its own password".into(),
                 });
             }
         };
@@ -307,32 +307,40 @@ fn what_is_wrong(url: &str, error: &UrlError) -> String {
         {
             format!("{error} (for TLS, write ?root_cert_path=ca.pem)")
         }
-        _ => error.to_string(),
+        _ => match error {
+            UrlError::UnknownParameter(name) => {
+                format!("it knows no parameter {name}: leave that out")
+            }
+            error => error.to_string(),
+        },
     }
 }
 
 fn unreadable(what: &'static str, path: &Path, error: &io::Error) -> Error {
     Error::Database {
         what,
-        message: format!("{}: {error}", path.display()),
+        message: format!(
+            "{}: {error}; name a file that this user may read",
+            path.display()
+        ),
     }
 }
 
 fn checked(name: &str) -> Result<Arc<str>> {
     let rule = if name.is_empty() {
-        "it is empty"
+        "it is empty; write one such as nightly-report"
     } else if name.len() > 255 {
-        "it is longer than 255 bytes"
+        "it is longer than 255 bytes; write a shorter one"
     } else if name.chars().any(char::is_control) {
-        "it has a control character"
+        "it has a control character; leave that out"
     } else if name.ends_with(' ') {
-        "it ends with a space, which the database would ignore"
+        "it ends with a space, which the database would ignore; leave that out"
     } else {
         return Ok(name.into());
     };
-    Err(Error::BadPath {
-        path: name.to_owned(),
-        rule,
+    Err(Error::BadArgument {
+        name: "name",
+        rule: rule.into(),
     })
 }
 

@@ -51,9 +51,7 @@ impl Queues {
 
     /// Tells who keeps a lock from its first waiter.
     pub(crate) fn blockers(session: &Arc<Session>, path: &str, root: &str) -> Result<Blockers> {
-        if root != "/" {
-            path::check(root)?;
-        }
+        path::check_root(root)?;
         let Self {
             mut queues,
             unreadable,

@@ -96,7 +96,7 @@ impl Semaphore {
         if permits == 0 {
             return Err(Error::BadArgument {
                 name: "permits",
-                rule: "a semaphore needs at least one permit",
+                rule: "a semaphore needs at least one permit".into(),
             });
         }
         Ok(Self {
@@ -134,7 +134,7 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire). That no permit is free is not an error.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
-        self.enter(1, options.request(self.session(), Patience::Tries))
+        self.enter(1, options.request(self.session(), Patience::Tries)?)
     }
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
@@ -170,7 +170,7 @@ impl Semaphore {
     /// As [`try_acquire_for`](Self::try_acquire_for) if the options have a deadline, and as
     /// [`acquire`](Self::acquire) if they do not.
     pub fn acquire_with(&self, options: LockOptions<'_>) -> Result<Option<Permit>> {
-        self.enter(1, options.request(self.session(), Patience::Waits))
+        self.enter(1, options.request(self.session(), Patience::Waits)?)
     }
 
     /// Returns the path of the semaphore.
@@ -230,7 +230,7 @@ impl Semaphore {
     /// As [`acquire_many`](Self::acquire_many). That fewer permits are free is not an error.
     pub fn try_acquire_many(&self, count: u32) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
-        self.enter(count, options.request(self.session(), Patience::Tries))
+        self.enter(count, options.request(self.session(), Patience::Tries)?)
     }
 
     /// Acquires `count` permits as the `options` say: all or none.
@@ -243,14 +243,18 @@ impl Semaphore {
         count: u32,
         options: LockOptions<'_>,
     ) -> Result<Option<Permit>> {
-        self.enter(count, options.request(self.session(), Patience::Waits))
+        self.enter(count, options.request(self.session(), Patience::Waits)?)
     }
 
     fn enter(&self, count: u32, request: LockRequest<'_>) -> Result<Option<Permit>> {
         if count == 0 || self.permits < count {
             return Err(Error::BadArgument {
                 name: "count",
-                rule: "it must be from 1 to the number of permits",
+                rule: format!(
+                    "{count} permits were asked for, and the semaphore {} has {}; ask for 1 to {1}",
+                    self.path, self.permits
+                )
+                .into(),
             });
         }
         let wanted = Wanted {

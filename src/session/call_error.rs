@@ -91,6 +91,17 @@ pub(crate) fn not_created(path: &str, code: ErrorCode) -> Error {
     }
 }
 
+/// What the code means, and what to do about it.
+fn advice(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::BAD_VERSION => "somebody changed the node: read it again, with its version",
+        ErrorCode::NO_NODE => "the node does not exist: create it first",
+        ErrorCode::NODE_EXISTS => "the node exists already: set its data instead",
+        ErrorCode::NOT_EMPTY => "the node has others below it: delete those first",
+        code => code.text(),
+    }
+}
+
 /// The error of a refused request.
 pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
     match code {
@@ -101,7 +112,7 @@ pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
         code => Error::Refused {
             path: path.to_owned(),
             code: code.0,
-            text: code.text(),
+            text: advice(code),
         },
     }
 }

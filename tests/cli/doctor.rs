@@ -27,7 +27,7 @@ fn nothing_healthy_is_accused(hosts: &str) {
     for args in ["", " --older-than 1h"] {
         let told = Zklock::run(hosts, &format!("{WELL}{args} {path}"), "");
         assert_eq!(told.code, Some(0), "{told:?}");
-        assert!(told.out.contains("1 hold it and 1 wait"), "{told:?}");
+        assert!(told.out.contains("holders: 1, waiters: 1"), "{told:?}");
         let all_good = told
             .out
             .lines()
@@ -66,6 +66,12 @@ fn a_server_that_is_not_there_is_named(hosts: &str) {
     );
     let none = Zklock::run(&missing, WELL, "");
     assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.out.contains("none of them can be reached"), "{none:?}");
+    let unnamed = Zklock::run("no-such-host.invalid:2181", WELL, "");
+    assert!(
+        unnamed.out.contains("no address: ") && unnamed.out.contains("correct the name here"),
+        "{unnamed:?}"
+    );
 }
 
 fn sessions_of_another_length_are_a_warning(hosts: &str) {

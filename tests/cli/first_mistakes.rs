@@ -73,6 +73,26 @@ fn a_word_that_is_none() {
             "list",
             "which lock? name its path, or say -r for all of them; see zklock list --help",
         ),
+        (
+            "list --older-than 1s /x",
+            "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r; see zklock list --help",
+        ),
+        (
+            "run --foo /x -- true",
+            "unexpected argument '--foo' found; see zklock run --help",
+        ),
+        (
+            "check /x",
+            "zklock check lacks <TOKEN>; see zklock check --help",
+        ),
+        (
+            "serve --session-timeout 5",
+            "zklock serve asks no server: leave --session-timeout out; see zklock serve --help",
+        ),
+        (
+            "--acl open completions bash",
+            "zklock completions asks no server: leave --acl out; see zklock completions --help",
+        ),
     ] {
         says("127.0.0.1:1", args, 64, message);
     }
@@ -121,7 +141,9 @@ fn a_chroot_that_does_not_exist() {
         &hosts,
         "list /locks/x",
         70,
-        &format!("the chroot /app of {hosts} does not exist: create it"),
+        &format!(
+            "the chroot /app of {hosts} does not exist: create it, for example with create /app in zkCli.sh"
+        ),
     );
 }
 
@@ -133,6 +155,18 @@ fn creators_without_credentials() {
         64,
         "--acl creator is for your credentials, and there are none: set ZKLOCK_AUTH or say --auth-file",
     );
+}
+
+#[test]
+fn credentials_that_the_servers_refuse() {
+    let mut command = command(embedded());
+    command.env("ZKLOCK_AUTH", "no-such-scheme:x");
+    let ended = Zklock::spawn(command.args(["run", "/locks/x", "--", "true"])).end();
+    let message = format!(
+        "zklock: the servers {} refused the credentials in ZKLOCK_AUTH: check the scheme, the user and the password\n",
+        embedded()
+    );
+    assert_eq!((ended.code, ended.err), (Some(77), message));
 }
 
 #[test]

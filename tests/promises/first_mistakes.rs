@@ -7,7 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use zklock::embedded::Server;
-use zklock::{Acl, Client, Error, LockOptions, Mutex, Result};
+use zklock::fence::Highest;
+use zklock::{Acl, Client, Error, LockOptions, Mutex, Result, SessionState};
+
+use crate::support::eventually;
 
 /// Long enough to try a server that is near.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -97,7 +100,7 @@ fn a_wrong_path() {
         ),
         (
             "locks/a",
-            r#"the path "locks/a" cannot be used: it does not begin with '/'"#,
+            r#"the path "locks/a" cannot be used: it does not begin with '/'; write an absolute path such as /locks/report"#,
         ),
         (
             "/",
@@ -105,15 +108,15 @@ fn a_wrong_path() {
         ),
         (
             "/locks/",
-            r#"the path "/locks/" cannot be used: it ends with '/'"#,
+            r#"the path "/locks/" cannot be used: it ends with '/'; leave that out"#,
         ),
         (
             "/a//b",
-            r#"the path "/a//b" cannot be used: it has an empty part ('//')"#,
+            r#"the path "/a//b" cannot be used: it has an empty part ('//'); write one '/'"#,
         ),
         (
             "/a/../b",
-            r#"the path "/a/../b" cannot be used: it has a part that is '.' or '..'"#,
+            r#"the path "/a/../b" cannot be used: it has a part that is '.' or '..'; write the path in full"#,
         ),
     ] {
         assert_eq!(said(client.mutex(path)), message, "{path}");
@@ -308,7 +311,12 @@ fn a_port_without_tls() {
     let builder = Client::builder(server.hosts()).connect_timeout(LIMIT);
     let told = said(builder.tls(zklock::Tls::new()).connect());
     assert!(told.contains("TLS could not be agreed on: "), "{told}");
-    assert!(told.contains(", as with a port without TLS)"), "{told}");
+    assert!(
+        told.ends_with(
+            ", as by a port without TLS): name the servers' ports for TLS, or connect without it"
+        ),
+        "{told}"
+    );
 }
 
 /// What a `main` that returns the error shows, and `unwrap`.
@@ -369,4 +377,101 @@ fn a_guard_in_a_thread_that_outlives_the_client() {
     // The session lives as long as anything of it does.
     drop((client, mutex));
     assert_eq!(thread.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn a_root_of_circles_that_is_no_path() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mutex = client.mutex("/locks/a").unwrap();
+    for (root, message) in [
+        (
+            "",
+            r#"the path "" cannot be used: it is empty; write an absolute path such as /locks/report"#,
+        ),
+        (
+            "locks",
+            r#"the path "locks" cannot be used: it does not begin with '/'; write an absolute path such as /locks/report"#,
+        ),
+        (
+            "/locks/",
+            r#"the path "/locks/" cannot be used: it ends with '/'; leave that out"#,
+        ),
+    ] {
+        // Also of a lock that is free.
+        let options = LockOptions::new().detect_deadlock(root);
+        assert_eq!(said(mutex.lock_with(options)), message);
+    }
+    let options = LockOptions::new().detect_deadlock("/");
+    assert!(mutex.lock_with(options).unwrap().is_some());
+}
+
+#[test]
+fn more_permits_than_there_are() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let api = client.semaphore("/limits/api", 4).unwrap();
+    assert_eq!(
+        said(api.acquire_many(5)),
+        "the argument count cannot be used: 5 permits were asked for, and the semaphore /limits/api has 4; ask for 1 to 4"
+    );
+}
+
+#[test]
+fn a_node_that_is_not_as_expected() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let nodes = client.nodes();
+    nodes.create("/a", "").unwrap();
+    nodes.create("/a/b", "").unwrap();
+    let about = |path: &str, told: &str| format!("the server refused a request for {path}: {told}");
+    assert_eq!(
+        said(nodes.create("/a", "")),
+        about("/a", "the node exists already: set its data instead (-110)")
+    );
+    assert_eq!(
+        said(nodes.set("/b", "")),
+        about("/b", "the node does not exist: create it first (-101)")
+    );
+    assert_eq!(
+        said(nodes.delete("/a")),
+        about(
+            "/a",
+            "the node has others below it: delete those first (-111)"
+        )
+    );
+    let guard = client.mutex("/m").unwrap().lock().unwrap();
+    assert_eq!(
+        said(guard.transaction().set("/a", "").version(7).commit()),
+        about(
+            "/a",
+            "somebody changed the node: read it again, with its version (-103)"
+        )
+    );
+}
+
+#[test]
+fn a_client_that_is_closed_when_its_server_is_gone() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    drop(server);
+    let away = |state: SessionState| state == SessionState::Connecting;
+    eventually("it is noticed", || away(client.state()));
+    let told = said(client.close());
+    let begins = "without a connection, the end of the session is not confirmed after ";
+    assert!(told.starts_with(begins), "{told}");
+    let ends = ": its locks are free when it has timed out";
+    assert!(told.ends_with(ends), "{told}");
+}
+
+#[test]
+fn a_file_of_tokens_in_a_folder_that_is_not_there() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let token = client.mutex("/m").unwrap().lock().unwrap().fencing_token();
+    let highest = Highest::in_file("/no/folder/report.token");
+    assert_eq!(
+        said(highest.write(token, || ())),
+        "the fencing token in /no/folder/report.token cannot be read or written: create the folder /no/folder first; nothing was done"
+    );
 }

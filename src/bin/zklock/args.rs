@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
+
 use crate::values::{absolute, address, number, slot, status, time};
 
 const EXAMPLES: &str = "\
@@ -67,7 +68,12 @@ Examples:
   zklock standby /services/importer -- ./importer
   zklock standby --restart on-failure /services/importer -- ./importer
 
-When the lock is in doubt the command is stopped, and this machine stands in line again.";
+When the lock is in doubt the command is stopped, and this machine stands in line again. The
+command gets ZKLOCK_TERM, a number that grows each time another machine becomes active, and
+ZKLOCK_PATH, ZKLOCK_NODE and ZKLOCK_TOKEN.
+
+Exit status: that of the command, unless --restart has it run again; 69 if no server answered at
+the start; otherwise that of zklock --help.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -76,7 +82,7 @@ Examples:
   zklock list -r --waiting --older-than 10m /locks";
 
 /// The heading of what concerns the servers.
-const SERVERS: &str = "Options for the servers";
+pub(crate) const SERVERS: &str = "Options for the servers";
 
 /// flock(1) for a cluster: runs a command while it holds a lock on ZooKeeper.
 #[derive(Debug, Parser)]

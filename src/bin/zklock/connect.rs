@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use zklock::{Acl, Client, ClientBuilder, Dialect};
+use zklock::{Acl, Client, ClientBuilder, Dialect, Error};
 
 use crate::args::{Args, LockDialect, Protection};
-use crate::failure::Failure;
+use crate::failure::{Failure, NO_PERMISSION};
 use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
@@ -21,13 +21,23 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    let (client, lacks_chroot) = builder
-        .connect_timeout(args.connect_timeout.min(limit))
-        .connect_and_look()?;
     let hosts = args.hosts.as_deref().unwrap_or_default();
+    let connected = builder
+        .connect_timeout(args.connect_timeout.min(limit))
+        .connect_and_look();
+    let (client, lacks_chroot) = connected.map_err(|error| match error {
+        Error::AuthFailed => Failure::new(
+            NO_PERMISSION,
+            format!(
+                "the servers {hosts} refused the credentials in {}: check the scheme, the user and the password",
+                source(args)
+            ),
+        ),
+        error => error.into(),
+    })?;
     match hosts.split_once('/') {
         Some((_, chroot)) if lacks_chroot => Err(Failure::other(format!(
-            "the chroot /{chroot} of {hosts} does not exist: create it"
+            "the chroot /{chroot} of {hosts} does not exist: create it, for example with create /{chroot} in zkCli.sh"
         ))),
         _ => Ok(client),
     }
@@ -101,19 +111,24 @@ fn tls(said: &crate::args::TlsArgs) -> Option<zklock::Tls> {
     wanted.then_some(tls)
 }
 
+/// Where the credentials come from.
+fn source(args: &Args) -> String {
+    match &args.auth_file {
+        Some(file) => file.display().to_string(),
+        None => AUTH.to_owned(),
+    }
+}
+
 fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
-    let (text, place) = match &args.auth_file {
+    let place = source(args);
+    let text = match &args.auth_file {
         Some(file) => {
-            let place = file.display().to_string();
             check_privacy(file, args.strict)?;
             let text = fs::read_to_string(file);
-            let text = text.map_err(|error| {
-                Failure::usage(format!("cannot read the file {place}: {error}"))
-            })?;
-            (text, place)
+            text.map_err(|error| Failure::usage(format!("cannot read the file {place}: {error}")))?
         }
         None => match env::var(AUTH) {
-            Ok(text) => (text, AUTH.to_owned()),
+            Ok(text) => text,
             Err(env::VarError::NotPresent) => return Ok(Vec::new()),
             Err(_) => return Err(Failure::usage(format!("{AUTH} is not a text"))),
         },

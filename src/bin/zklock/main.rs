@@ -21,6 +21,7 @@ mod acquire;
 mod args;
 mod check;
 mod child;
+mod command_line;
 mod connect;
 mod descendants;
 mod doctor;
@@ -59,8 +60,6 @@ use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
 use crate::args::{Args, Task};
 use crate::ending::Ending;
 use crate::failure::Failure;
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
     if let Some(code) = helper::entry::main() {
         return code;
     }
-    let args = match Args::try_parse() {
+    let args = match command_line::parse() {
         Ok(args) => args,
         Err(error) => return misuse::tell(&error),
     };
@@ -98,7 +97,7 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {
             let mut words = Vec::new();
-            clap_complete::generate(*shell, &mut Args::command(), "zklock", &mut words);
+            clap_complete::generate(*shell, &mut command_line::command(), "zklock", &mut words);
             // It fails if the reader has closed the pipe.
             let _ = io::stdout().write_all(&words);
             Ok(0)
@@ -111,10 +110,10 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
 /// Writes the manual page, or one for each command into a folder.
 fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
     let written = match folder {
-        Some(folder) => clap_mangen::generate_to(Args::command(), folder),
+        Some(folder) => clap_mangen::generate_to(command_line::command(), folder),
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Args::command())
+            clap_mangen::Man::new(command_line::command())
                 .render(&mut page)
                 .and_then(|()| io::stdout().write_all(&page))
         }

@@ -4,11 +4,11 @@ use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Error;
 use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Error};
 
-use crate::args::Args;
+use crate::command_line;
 use crate::failure::{Failure, USAGE};
 
 /// Prints help and versions, or says in one line what is wrong.
@@ -25,7 +25,8 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
         .and_then(|task| of_run(task, error));
     let said = of_run
         .or_else(|| lacks_tls(error))
-        .or_else(|| of_list(task.as_deref(), error));
+        .or_else(|| of_list(task.as_deref(), error))
+        .or_else(|| lacks_argument(task.as_deref()?, error));
     let said = said.unwrap_or_else(|| in_one_line(&error.render().to_string()));
     let help = task.map(|task| format!("{task} ")).unwrap_or_default();
     Failure::usage(format!("{said}; see zklock {help}--help")).report()
@@ -33,7 +34,7 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
 
 /// The subcommand that the user named.
 fn task() -> Option<String> {
-    let command = Args::command();
+    let command = command_line::command();
     let known = |arg: &OsString| command.find_subcommand(arg).is_some();
     env::args_os().skip(1).find(known)?.into_string().ok()
 }
@@ -72,16 +73,37 @@ fn whose(option: &str) -> Option<String> {
     let name = option.strip_prefix("--")?;
     let has_it =
         |task: &&clap::Command| task.get_arguments().any(|arg| arg.get_long() == Some(name));
-    let command = Args::command();
+    let command = command_line::command();
     let task = command.get_subcommands().find(has_it);
     task.map(|task| task.get_name().to_owned())
 }
 
 /// Which lock is to be listed, or all of them.
 fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
-    let missing = error.kind() == ErrorKind::MissingRequiredArgument;
-    (missing && task == Some("list"))
-        .then(|| "which lock? name its path, or say -r for all of them".to_owned())
+    if error.kind() != ErrorKind::MissingRequiredArgument || task != Some("list") {
+        return None;
+    }
+    let lacks_r = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::Strings(missing) => missing.iter().any(|arg| arg.contains("--recursive")),
+        _ => false,
+    };
+    Some(match lacks_r {
+        true => {
+            "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r"
+                .to_owned()
+        }
+        false => "which lock? name its path, or say -r for all of them".to_owned(),
+    })
+}
+
+/// What else has to be named.
+fn lacks_argument(task: &str, error: &Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => {
+            Some(format!("zklock {task} lacks {}", missing.join(" and ")))
+        }
+        _ => None,
+    }
 }
 
 /// Says so if the user asks for what this program has been built without.
@@ -98,6 +120,8 @@ fn lacks_tls(error: &Error) -> Option<String> {
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut said = String::new();
+    // What looks like an option is one that was misspelt, and no value.
+    let lines = lines.filter(|line| !line.starts_with("tip: to pass"));
     for line in
         lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
     {

@@ -151,7 +151,7 @@ impl<'a> JobDriver<'a> {
                 Action::Read => self.confirm(),
                 Action::Finish(Outcome::Recorded) => return Ok(()),
                 Action::Finish(Outcome::Unconfirmed) => {
-                    return Err(Error::Unconfirmed { limit: lease });
+                    return Err(Error::unconfirmed_run(lease));
                 }
                 _ => return Err(self.lost()),
             };

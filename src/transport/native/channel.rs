@@ -63,7 +63,7 @@ impl Channel {
         let agreed = cipher.shake_hands(&self.stream, limit);
         agreed.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-                format!("TLS could not be agreed on: {error}, as with a port without TLS")
+                format!("TLS could not be agreed on: {error}, as by a port without TLS")
             }
             _ => format!("TLS could not be agreed on: {error}"),
         })

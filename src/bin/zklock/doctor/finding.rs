@@ -69,14 +69,13 @@ pub(super) fn table(findings: &[Finding]) -> String {
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(["STATE", "ABOUT", "FOUND"]);
+        .set_header(["STATE", "ABOUT", "FOUND", "DO"]);
     for finding in findings {
-        let advice = finding.advice.as_ref().map(|advice| format!(": {advice}"));
-        let found = format!("{}{}", finding.what, advice.unwrap_or_default());
         table.add_row([
             finding.level.word().to_owned(),
             plain(&finding.about),
-            plain(&found),
+            plain(&finding.what),
+            plain(finding.advice.as_deref().unwrap_or_default()),
         ]);
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();

@@ -50,7 +50,7 @@ pub(super) fn look(
     let (holders, waiters) = (queue.holders().count(), queue.waiters().count());
     findings.push(Finding::good(
         path,
-        format!("{holders} hold it and {waiters} wait"),
+        format!("holders: {holders}, waiters: {waiters}"),
     ));
     findings.extend(strangers(queue));
     findings.extend(numbers(queue));

@@ -42,10 +42,17 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
             }
             drop(client.close());
         }
-        Err(failure) => findings.push(
-            Finding::new(Level::Trouble, "all servers", failure.message())
-                .advice("mend what is said of the servers"),
-        ),
+        Err(failure) => {
+            // What is wrong with each of them is said above.
+            let what = match seen.iter().any(|server| server.is_there) {
+                true => failure.message(),
+                false => "none of them can be reached",
+            };
+            findings.push(
+                Finding::new(Level::Trouble, "all servers", what)
+                    .advice("mend what is said of each server"),
+            );
+        }
     }
     let worst = findings.iter().map(|finding| finding.level).max();
     written(show(doctor, &findings))?;

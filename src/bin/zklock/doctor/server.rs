@@ -23,7 +23,7 @@ pub(super) struct View {
     /// `leader`, `follower`, `standalone`, if it tells.
     pub(super) role: Option<String>,
     version: Option<String>,
-    is_there: bool,
+    pub(super) is_there: bool,
     /// Where its words are asked for.
     pub(super) server: String,
 }
@@ -51,9 +51,19 @@ pub(super) fn look(
             findings.extend(session(args, server, &client));
             drop(client.close());
         }
+        Err(zklock::Error::ConnectTimeout { tried, .. }) => {
+            let finding = Finding::new(Level::Trouble, server, "no session");
+            findings.push(finding.advice(match tried.is_empty() {
+                true => "look at its log".to_owned(),
+                false => format!("look why: {}", tried.join("; ")),
+            }));
+        }
         Err(error) => {
-            let finding = Finding::new(Level::Trouble, server, format!("no session: {error}"));
-            findings.push(finding);
+            findings.push(Finding::new(
+                Level::Trouble,
+                server,
+                format!("no session: {error}"),
+            ));
         }
     }
     Ok((findings, view))
@@ -62,8 +72,12 @@ pub(super) fn look(
 fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
     let mut findings = Vec::new();
     let said = ask(server, "srvr", patience);
-    view.is_there = !matches!(said, Said::Nothing(_));
+    view.is_there = !matches!(said, Said::Nothing(_) | Said::NoAddress(_));
     match said {
+        Said::NoAddress(error) => {
+            let finding = Finding::new(Level::Trouble, server, format!("no address: {error}"));
+            return vec![finding.advice("correct the name here, or its entry in DNS")];
+        }
         Said::Nothing(error) => {
             let what = format!("no connection: {error}");
             let finding = Finding::new(Level::Trouble, server, what);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// The port of a server that is named without one.
@@ -18,13 +18,19 @@ pub(super) enum Said {
     NotAllowed,
     /// It knows no leader.
     NotServing,
+    /// Its name has no address.
+    NoAddress(io::Error),
     /// There is no connection.
     Nothing(io::Error),
 }
 
 /// Says a word to a server.
 pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
-    match answer(server, word, patience) {
+    let addresses = match addresses(server) {
+        Ok(addresses) => addresses,
+        Err(error) => return Said::NoAddress(error),
+    };
+    match answer(&addresses, word, patience) {
         Ok(text) if text.contains("not executed because it is not in the whitelist") => {
             Said::NotAllowed
         }
@@ -36,8 +42,8 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
     }
 }
 
-/// Connects to a server.
-fn answer(server: &str, word: &str, patience: Duration) -> io::Result<String> {
+/// Where a server may be, which is one address at least.
+fn addresses(server: &str) -> io::Result<Vec<SocketAddr>> {
     let has_port = server
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -46,9 +52,18 @@ fn answer(server: &str, word: &str, patience: Duration) -> io::Result<String> {
     } else {
         format!("{server}:{PORT}")
     };
-    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in full.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
+    let addresses: Vec<_> = full.to_socket_addrs()?.collect();
+    match addresses.is_empty() {
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "it has no address")),
+        false => Ok(addresses),
+    }
+}
+
+/// Connects to the first address that can be reached.
+fn answer(addresses: &[SocketAddr], word: &str, patience: Duration) -> io::Result<String> {
+    let mut failed = io::ErrorKind::NotConnected.into();
+    for address in addresses {
+        match TcpStream::connect_timeout(address, patience) {
             Ok(mut stream) => {
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;

@@ -1,0 +1,50 @@
+//! How the command line is read.
+
+use std::env;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use crate::args::{Args, SERVERS};
+
+/// The commands that ask no server.
+const WITHOUT_SERVERS: [&str; 3] = ["serve", "completions", "man"];
+
+/// The command line, in which the commands that ask no server have no options for servers.
+pub(crate) fn command() -> Command {
+    let mut command = Args::command();
+    // Only then have they the options that belong to all commands.
+    command.build();
+    for task in WITHOUT_SERVERS {
+        command = command.mut_subcommand(task, |task| {
+            task.mut_args(|arg| match arg.get_help_heading() {
+                Some(SERVERS) => arg.hide(true),
+                _ => arg,
+            })
+        });
+    }
+    command
+}
+
+/// Reads the arguments of this process.
+pub(crate) fn parse() -> Result<Args, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(env::args_os())?;
+    match matches.subcommand() {
+        Some((task, given)) if WITHOUT_SERVERS.contains(&task) => {
+            let needless = command.get_arguments().find(|arg| {
+                arg.get_help_heading() == Some(SERVERS)
+                    && given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+            });
+            match needless.and_then(|arg| arg.get_long()) {
+                Some(option) => {
+                    let what = format!("zklock {task} asks no server: leave --{option} out");
+                    Err(command.error(ErrorKind::ArgumentConflict, what))
+                }
+                None => Args::from_arg_matches(&matches),
+            }
+        }
+        _ => Args::from_arg_matches(&matches),
+    }
+}
