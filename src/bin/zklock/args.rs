@@ -1,6 +1,7 @@
 //! The command line.
 
 mod about_others;
+mod examples;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,76 +11,12 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
+use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
 
 use crate::values::{absolute, address, number, slot, status, time};
 
-const EXAMPLES: &str = "\
-Examples:
-  export ZKLOCK_HOSTS=zk1:2181,zk2:2181,zk3:2181
-  zklock run -n /locks/nightly -- ./report.sh     run it here unless it runs elsewhere
-  zklock run -w 600 /locks/deploy -- make deploy  wait up to ten minutes
-  zklock run --permits 4 /locks/api -- ./crawl    at most four at a time
-  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
-                                                  once a night, wherever a machine is up
-  zklock standby /services/importer -- ./importer one active, the others take over
-  zklock list --watch /locks/deploy               who holds it, and who waits
-  zklock list -r                                  all locks
-  zklock why /locks/deploy                        who keeps it from its first waiter
-  zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
-
-Exit status:
-  that of the command; if signal N ended it, zklock dies of it, too: 128+N to a shell
-  1    the lock was taken (another one with -E)
-  64   bad usage
-  69   no server answered
-  70   anything else went wrong
-  75   the lock was lost or in doubt, and the command was stopped
-  77   the servers refused access
-  126  the command cannot be run; 127 it was not found";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
-  zklock run -w 600 -E 0 /locks/deploy -- make deploy
-  zklock run -s /locks/data -- ./read-it
-  zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
-
-The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
-number that grows with every holder: let what the lock protects refuse a lower one.
-
-The lock is held until the last process has ended that the command has started, so what it
-leaves in the background keeps it.";
-
-const ONCE_EXAMPLES: &str = "\
-Examples:
-  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
-  zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
-  zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
-
-The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
-that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
-and ZKLOCK_TOKEN.
-
-Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
-machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";
-
-const STANDBY_EXAMPLES: &str = "\
-Examples:
-  zklock standby /services/importer -- ./importer
-  zklock standby --restart on-failure /services/importer -- ./importer
-
-When the lock is in doubt the command is stopped, and this machine stands in line again. The
-command gets ZKLOCK_TERM, a number that grows each time another machine becomes active, and
-ZKLOCK_PATH, ZKLOCK_NODE and ZKLOCK_TOKEN.
-
-Exit status: that of the command, unless --restart has it run again; 69 if no server answered at
-the start; otherwise that of zklock --help.";
-
-const LIST_EXAMPLES: &str = "\
-Examples:
-  zklock list --watch /locks/deploy               who holds it, and who waits
-  zklock list -r                                  all locks, the longest wait first
-  zklock list -r --waiting --older-than 10m /locks";
+/// Stands before the name of a file that has the servers.
+pub(crate) const HOSTS_FILE: &str = "file:";
 
 /// The heading of what concerns the servers.
 pub(crate) const SERVERS: &str = "Options for the servers";
@@ -88,7 +25,7 @@ pub(crate) const SERVERS: &str = "Options for the servers";
 #[derive(Debug, Parser)]
 #[command(name = "zklock", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
-    /// The ZooKeeper servers: host:port,host:port/chroot.
+    /// The ZooKeeper servers: host:port,host:port/chroot; or file:FILE, which has them.
     #[arg(long, global = true, help_heading = SERVERS, env = "ZKLOCK_HOSTS", value_name = "HOSTS")]
     pub(crate) hosts: Option<String>,
 
@@ -144,6 +81,11 @@ impl Args {
         ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
+        }
+        if let Some(hosts) = &mut self.hosts
+            && let Some(file) = hosts.strip_prefix(HOSTS_FILE)
+        {
+            *hosts = format!("{HOSTS_FILE}{}", folder.join(file).display());
         }
     }
 }
@@ -216,6 +158,9 @@ pub(crate) enum Task {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Writes the paths that begin with a text, for completions.
+    #[command(hide = true)]
+    Paths { beginning: String },
     /// Writes the manual page to stdout.
     Man {
         /// Writes a page for each command into this folder instead.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use zklock::{Acl, Client, ClientBuilder, Dialect, Error};
 
-use crate::args::{Args, LockDialect, Protection};
+use crate::args::{Args, HOSTS_FILE, LockDialect, Protection};
 use crate::failure::{Failure, NO_PERMISSION};
 use crate::stderr::say;
 
@@ -17,11 +17,11 @@ const AUTH: &str = "ZKLOCK_AUTH";
 
 /// Connects; gives up after `limit`, or earlier if the user says so.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
-    let mut builder = builder(args)?;
+    let hosts = hosts(args)?;
+    let mut builder = builder_for(args, &hosts)?;
     if let Some(note) = note {
         builder = builder.note(note);
     }
-    let hosts = args.hosts.as_deref().unwrap_or_default();
     let connected = builder
         .connect_timeout(args.connect_timeout.min(limit))
         .connect_and_look();
@@ -43,17 +43,38 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     }
 }
 
-/// The servers that the user has named.
-pub(crate) fn hosts(args: &Args) -> Result<&str, Failure> {
-    let hosts = args.hosts.as_deref().filter(|hosts| !hosts.is_empty());
-    hosts.ok_or_else(|| {
-        Failure::usage("which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS")
-    })
+/// The servers that the user has named, or that the file has which was named.
+pub(crate) fn hosts(args: &Args) -> Result<String, Failure> {
+    let Some(hosts) = args.hosts.as_deref().filter(|hosts| !hosts.is_empty()) else {
+        return Err(Failure::usage(
+            "which servers? say --hosts zk1:2181,zk2:2181 or set ZKLOCK_HOSTS",
+        ));
+    };
+    let Some(file) = hosts.strip_prefix(HOSTS_FILE) else {
+        return Ok(hosts.to_owned());
+    };
+    let text = fs::read_to_string(file);
+    let text = text
+        .map_err(|error| Failure::usage(format!("cannot read the servers in {file}: {error}")))?;
+    match in_file(&text) {
+        hosts if hosts.is_empty() => Err(Failure::usage(format!(
+            "there are no servers in {file}: write one a line, such as zk1:2181"
+        ))),
+        hosts => Ok(hosts),
+    }
+}
+
+/// Takes the servers out of a text that has them in one line or in many, with comments.
+fn in_file(text: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.split('#').next());
+    let servers = lines.flat_map(|line| line.split(',')).map(str::trim);
+    let servers: Vec<_> = servers.filter(|server| !server.is_empty()).collect();
+    servers.join(",")
 }
 
 /// What the arguments say of a client.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
-    builder_for(args, hosts(args)?)
+    builder_for(args, &hosts(args)?)
 }
 
 /// As [`builder`], of these servers.
@@ -232,6 +253,18 @@ mod tests {
         for piece in ["digest:a:b\n", ":", "\n", "é", "digest:", "a: \n \n"] {
             are_taken_as_they_are_or_refused(&piece.repeat(300_000));
         }
+    }
+
+    #[test]
+    fn servers_are_lines_or_between_commas() {
+        for text in [
+            "zk1:2181,zk2:2181/app",
+            "zk1:2181\nzk2:2181/app\n",
+            "# production\n zk1:2181, # the first\n\r\n, zk2:2181/app\r\n",
+        ] {
+            assert_eq!(in_file(text), "zk1:2181,zk2:2181/app");
+        }
+        assert_eq!(in_file("# none\n"), "");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod args;
 mod check;
 mod child;
 mod command_line;
+mod completions;
 mod connect;
 mod descendants;
 mod doctor;
@@ -96,10 +97,11 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
         Task::Check(check) => check::check(args, check),
         Task::Serve(serve) => serve::serve(serve),
         Task::Completions { shell } => {
-            let mut words = Vec::new();
-            clap_complete::generate(*shell, &mut command_line::command(), "zklock", &mut words);
-            // It fails if the reader has closed the pipe.
-            let _ = io::stdout().write_all(&words);
+            completions::write(*shell);
+            Ok(0)
+        }
+        Task::Paths { beginning } => {
+            completions::paths(args, beginning);
             Ok(0)
         }
         Task::Man { folder } => man(folder.as_deref()),

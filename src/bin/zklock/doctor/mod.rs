@@ -24,7 +24,8 @@ use crate::plain::plain_json;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
-    let (servers, chroot) = split(hosts(args)?);
+    let hosts = hosts(args)?;
+    let (servers, chroot) = split(&hosts);
     let patience = PATIENCE.min(args.connect_timeout);
     let mut findings = Vec::new();
     let mut seen = Vec::new();

@@ -1,0 +1,77 @@
+//! What stands below the options in the help.
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  export ZKLOCK_HOSTS=zk1:2181,zk2:2181,zk3:2181
+  zklock run -n /locks/nightly -- ./report.sh     run it here unless it runs elsewhere
+  zklock run -w 600 /locks/deploy -- make deploy  wait up to ten minutes
+  zklock run --permits 4 /locks/api -- ./crawl    at most four at a time
+  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
+                                                  once a night, wherever a machine is up
+  zklock standby /services/importer -- ./importer one active, the others take over
+  zklock list --watch /locks/deploy               who holds it, and who waits
+  zklock list -r                                  all locks
+  zklock why /locks/deploy                        who keeps it from its first waiter
+  zklock revoke --evict-after 30 /locks/deploy    ask for it, and take it after 30 s
+
+Words:
+  hold      to have the lock; whoever wants it meanwhile waits in a queue, first come first
+  session   what the servers know of a client: when it is silent for the session timeout, they
+            end it, and the locks it holds are free
+  in doubt  the servers have not confirmed the lock for a while: it may be lost soon
+  lost      another one may hold the lock: the session ended, or somebody evicted the holder
+  evict     to take the lock from its holder, who is told
+
+Exit status:
+  that of the command; if signal N ended it, zklock dies of it, too: 128+N to a shell
+  1    the lock was taken (another one with -E)
+  64   bad usage
+  69   no server answered
+  70   anything else went wrong
+  75   the lock was lost or in doubt, and the command was stopped
+  77   the servers refused access
+  126  the command cannot be run; 127 it was not found";
+
+pub(super) const RUN_EXAMPLES: &str = "\
+Examples:
+  zklock run -n --hold-at-least 60 /locks/nightly -- ./report.sh
+  zklock run -w 600 -E 0 /locks/deploy -- make deploy
+  zklock run -s /locks/data -- ./read-it
+  zklock run /locks/nightly -- sh -c 'psql -v token=$ZKLOCK_TOKEN -f nightly.sql'
+
+The command gets ZKLOCK_PATH, ZKLOCK_NODE and, unless with --permits, ZKLOCK_TOKEN, a
+number that grows with every holder: let what the lock protects refuse a lower one.
+
+The lock is held until the last process has ended that the command has started, so what it
+leaves in the background keeps it.";
+
+pub(super) const ONCE_EXAMPLES: &str = "\
+Examples:
+  zklock once --slot \"$(date +%F)\" /jobs/nightly -- ./report.sh
+  zklock once --at-most-every 20h --attempts 3 /jobs/backup -- ./backup.sh
+  zklock once -n --slot v42 /jobs/migrate -- ./migrate.sh
+
+The slot is done if the command ends with 0 while it holds the lock. Otherwise the next machine
+that waits or comes runs it. The command gets ZKLOCK_SLOT, ZKLOCK_ATTEMPT, ZKLOCK_PATH, ZKLOCK_NODE
+and ZKLOCK_TOKEN.
+
+Exit status: that of the command; 0 if it was done before (another one with -E); 1 if another
+machine runs it still, or no attempts are left; 75 if the lock was lost before the end.";
+
+pub(super) const STANDBY_EXAMPLES: &str = "\
+Examples:
+  zklock standby /services/importer -- ./importer
+  zklock standby --restart on-failure /services/importer -- ./importer
+
+When the lock is in doubt the command is stopped, and this machine stands in line again. The
+command gets ZKLOCK_TERM, a number that grows each time another machine becomes active, and
+ZKLOCK_PATH, ZKLOCK_NODE and ZKLOCK_TOKEN.
+
+Exit status: that of the command, unless --restart has it run again; 69 if no server answered at
+the start; otherwise that of zklock --help.";
+
+pub(super) const LIST_EXAMPLES: &str = "\
+Examples:
+  zklock list --watch /locks/deploy               who holds it, and who waits
+  zklock list -r                                  all locks, the longest wait first
+  zklock list -r --waiting --older-than 10m /locks";

@@ -1,0 +1,105 @@
+//! Completions for shells: words from the parser, and paths from the servers.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap_complete::Shell;
+
+use crate::args::Args;
+use crate::command_line;
+use crate::connect::connect;
+
+/// A shell waits no longer for paths.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The number behind the name of a contender has so many digits.
+const DIGITS: usize = 10;
+
+/// In a word that begins with a slash bash completes paths, unless a file belongs there.
+const BASH: &str = r#"
+_zklock_with_paths() {
+    local word=${COMP_WORDS[COMP_CWORD]} before
+    for before in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        [[ $before == -- ]] && return 0
+    done
+    _zklock "$@"
+    case ${COMP_WORDS[COMP_CWORD-1]} in
+        --auth-file | --tls-* | --folder | --hosts) return 0 ;;
+    esac
+    [[ $word == /* ]] || return 0
+    local IFS=$'\n'
+    COMPREPLY=($(zklock paths -- "$word" 2>/dev/null))
+    compopt -o nospace
+}
+complete -F _zklock_with_paths -o bashdefault -o default zklock
+"#;
+
+const ZSH: &str = r#"
+_zklock_paths() {
+    compadd -S '' -- ${(f)"$(zklock paths -- "$PREFIX" 2>/dev/null)"}
+}
+"#;
+
+const FISH: &str = r#"
+complete -c zklock -n "string match -q '/*' -- (commandline -ct); and not contains -- -- (commandline -opc)" -f -a "(zklock paths -- (commandline -ct) 2>/dev/null)"
+"#;
+
+/// Writes the completions for a shell to stdout.
+pub(crate) fn write(shell: Shell) {
+    let mut words = Vec::new();
+    clap_complete::generate(shell, &mut command_line::command(), "zklock", &mut words);
+    let words = String::from_utf8_lossy(&words);
+    let words = match shell {
+        Shell::Bash => format!("{words}{BASH}"),
+        Shell::Fish => format!("{words}{FISH}"),
+        Shell::Zsh => with_paths(&words),
+        _ => words.into_owned(),
+    };
+    // It fails if the reader has closed the pipe.
+    let _ = io::stdout().write_all(words.as_bytes());
+}
+
+/// Has the arguments that are paths of locks completed by a function of ours.
+fn with_paths(words: &str) -> String {
+    let mut with = String::new();
+    for line in words.lines() {
+        // The last lines call what stands above them.
+        if line.starts_with("if [ \"$funcstack") {
+            with += ZSH.trim_start();
+            with += "\n";
+        }
+        let is_path = line.starts_with("':path -- ") || line.starts_with("'::path -- ");
+        match is_path {
+            true => with += &line.replace(":_default'", ":_zklock_paths'"),
+            false => with += line,
+        }
+        with += "\n";
+    }
+    with
+}
+
+/// Writes the paths that begin with this to stdout, a line each; nothing if they cannot be read.
+pub(crate) fn paths(args: &Args, beginning: &str) {
+    let _ = print_paths(args, beginning);
+}
+
+fn print_paths(args: &Args, beginning: &str) -> Option<()> {
+    let (above, name) = beginning.rsplit_once('/')?;
+    let client = connect(args, None, PATIENCE).ok()?;
+    let dir = if above.is_empty() { "/" } else { above };
+    let names = client.nodes().limit(PATIENCE).children(dir).ok()?;
+    let mut out = io::stdout().lock();
+    for child in names.iter().filter(|child| child.starts_with(name)) {
+        if !is_numbered(child) {
+            writeln!(out, "{above}/{child}").ok()?;
+        }
+    }
+    drop(client.close());
+    Some(())
+}
+
+/// Whether this is the name of a contender, which nobody types.
+fn is_numbered(name: &str) -> bool {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit);
+    DIGITS <= digits.count()
+}
