@@ -2,8 +2,12 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
 
-use crate::program::{Lines, Zklock, command};
+use crate::program::{Lines, Zklock, command, embedded};
+use crate::support::fresh_path;
+use crate::support::raw::Raw;
 
 #[test]
 fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
@@ -24,6 +28,7 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
         ("--help", 0),
         ("--version", 0),
         ("run --help", 0),
+        ("completions fish", 0),
         ("completions zsh", 0),
         ("man", 0),
     ] {
@@ -49,6 +54,44 @@ fn a_server_for_development_is_ready_when_it_says_where_it_is() {
     let server = Lines::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
     let hosts = server.hear();
     assert_eq!(Zklock::run(&hosts, "run /a", "exit 3").code, Some(3));
+}
+
+#[test]
+fn bash_completes_paths_of_locks() {
+    let path = fresh_path("completed");
+    let mut raw = Raw::connect(embedded());
+    raw.create_all(&format!("{path}/nightly"));
+    raw.create_all(&format!("{path}/nightly-old"));
+    raw.create_all(&format!("{path}/nightly/_c_1-lock-0000000001"));
+    let program = command("").get_program().to_owned();
+    let folder = Path::new(&program).parent().expect("a folder");
+    let script = r#"
+        PATH=$1:$PATH
+        . <(zklock completions bash)
+        COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+        _zklock_with_paths zklock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}" 2>/dev/null
+        echo "${COMPREPLY[*]}""#;
+    let complete = |words: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).arg(folder);
+        let done = bash.args(words.split(' ')).env("ZKLOCK_HOSTS", embedded());
+        String::from_utf8(done.output().expect("bash").stdout).expect("a text")
+    };
+    for (words, completed) in [
+        (
+            format!("zklock run {path}/nig"),
+            format!("{path}/nightly {path}/nightly-old\n"),
+        ),
+        (
+            format!("zklock list -r {path}/nightly-"),
+            format!("{path}/nightly-old\n"),
+        ),
+        (format!("zklock list {path}/nightly/"), "\n".to_owned()),
+        (format!("zklock run {path} -- {path}/nig"), "\n".to_owned()),
+        ("zklock stan".to_owned(), "standby\n".to_owned()),
+    ] {
+        assert_eq!(complete(&words), completed, "{words}");
+    }
 }
 
 #[test]

@@ -13,7 +13,15 @@ const WITHOUT_SERVERS: [&str; 3] = ["serve", "completions", "man"];
 
 /// The command line, in which the commands that ask no server have no options for servers.
 pub(crate) fn command() -> Command {
-    let mut command = Args::command();
+    finished(Args::command())
+}
+
+/// As [`command`], without the command `help`, which needs no page.
+pub(crate) fn in_the_manual() -> Command {
+    finished(Args::command().disable_help_subcommand(true))
+}
+
+fn finished(mut command: Command) -> Command {
     // Only then have they the options that belong to all commands.
     command.build();
     for task in WITHOUT_SERVERS {

@@ -112,10 +112,10 @@ fn perform(args: &Args) -> Result<Ending, Failure> {
 /// Writes the manual page, or one for each command into a folder.
 fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
     let written = match folder {
-        Some(folder) => clap_mangen::generate_to(command_line::command(), folder),
+        Some(folder) => clap_mangen::generate_to(command_line::in_the_manual(), folder),
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(command_line::command())
+            clap_mangen::Man::new(command_line::in_the_manual())
                 .render(&mut page)
                 .and_then(|()| io::stdout().write_all(&page))
         }

@@ -7,6 +7,7 @@ mod scene;
 mod slow;
 mod tap;
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -328,4 +329,27 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
         last.join().unwrap();
         assert_eq!(listings(), before + 1);
     });
+}
+
+#[test]
+fn the_program_takes_at_most_a_third_more_writes_than_the_calls_it_stands_for() {
+    let scene = Scene::new("program");
+    let writes_of = |act: &dyn Fn(&str)| {
+        let tap = Tap::start(scene.server.hosts());
+        act(&tap.hosts);
+        tap.log().len()
+    };
+    let spawn = |command: &mut Command| assert!(command.status().unwrap().success());
+    let naked = writes_of(&|hosts| {
+        let client = Client::connect(hosts).unwrap();
+        let guard = client.mutex(&scene.path).unwrap().lock().unwrap();
+        spawn(&mut Command::new("true"));
+        guard.unlock().unwrap();
+        client.close().unwrap();
+    });
+    let program = writes_of(&|hosts| {
+        let mut zklock = Command::new(env!("CARGO_BIN_EXE_zklock"));
+        spawn(zklock.args(["--hosts", hosts, "run", &scene.path, "--", "true"]));
+    });
+    assert!(10 * program <= 13 * naked, "{program} writes, and {naked}");
 }
