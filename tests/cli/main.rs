@@ -2,6 +2,8 @@
 
 mod commands;
 mod doctor;
+#[cfg(feature = "tls")]
+mod encrypted;
 mod first_mistakes;
 mod jobs;
 mod lost;

@@ -20,6 +20,8 @@ pub(crate) mod port;
 pub(crate) mod proxy;
 pub(crate) mod python;
 pub(crate) mod raw;
+#[cfg(feature = "tls")]
+pub(crate) mod secure;
 pub(crate) mod task;
 pub(crate) mod worker;
 pub(crate) mod zookeeper;

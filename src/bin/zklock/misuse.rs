@@ -83,17 +83,15 @@ fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::MissingRequiredArgument || task != Some("list") {
         return None;
     }
-    let lacks_r = match error.get(ContextKind::InvalidArg)? {
-        ContextValue::Strings(missing) => missing.iter().any(|arg| arg.contains("--recursive")),
-        _ => false,
+    let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else {
+        return None;
     };
-    Some(match lacks_r {
-        true => {
-            "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r"
-                .to_owned()
-        }
-        false => "which lock? name its path, or say -r for all of them".to_owned(),
-    })
+    let lacks = |name: &str| missing.iter().any(|arg| arg.contains(name));
+    if lacks("--recursive") {
+        let options = "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r";
+        return Some(options.to_owned());
+    }
+    lacks("PATH").then(|| "which lock? name its path, or say -r for all of them".to_owned())
 }
 
 /// What else has to be named.
