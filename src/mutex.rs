@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::result;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -271,8 +270,8 @@ impl Mutex {
     /// ```
     pub fn with<T, E: From<Error>>(
         &self,
-        run: impl FnOnce(&MutexGuard) -> result::Result<T, E>,
-    ) -> result::Result<T, E> {
+        run: impl FnOnce(&MutexGuard) -> Result<T, E>,
+    ) -> Result<T, E> {
         finish_with(self.lock()?, run)
     }
 
@@ -324,11 +323,8 @@ impl MutexGuard {
         &self.grant.raw
     }
 
-    /// Returns a number that grows with every grant of this lock by the server.
-    ///
-    /// Threads that hand the lock on inside this process (see
-    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)) have the same
-    /// number.
+    /// Returns a number that grows with every grant of this lock by the server. Threads that hand the
+    /// lock on ([`local_handoffs`](crate::ClientBuilder::local_handoffs)) have the same number.
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.raw.token()
     }

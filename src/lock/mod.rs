@@ -19,6 +19,7 @@ mod mark;
 mod multi;
 pub(crate) mod raw_guard;
 pub(crate) mod request;
+mod verify;
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,24 +12,20 @@ use std::time::{Duration, Instant};
 use super::closing::Closing;
 use super::driver::{self, Reached};
 use super::request::{LockRequest, Queue};
-use crate::error::{Error, LostReason, Result};
+use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::local::turnstile;
 use crate::recipe::dialect::Role;
 use crate::recipe::skip_listing::LastGrant;
-use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::call_error::over;
 use crate::session::cleaner::{Ended, Release};
 use crate::session::lease::Lease;
-use crate::session::proof::{self, Proof};
 use crate::system::channel::Receiver;
 use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::token::FencingToken;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::slot::Slot;
-use crate::transport::{Answered, Failure};
 
 /// How often to look whether a lock is lost that is held for some time more.
 const LOOK: Duration = Duration::from_millis(500);
@@ -263,42 +259,6 @@ impl RawGuard {
         told.finish()
     }
 
-    /// Has the quorum confirm the nodes now.
-    pub(crate) fn verify(&self) -> Result<()> {
-        self.check()?;
-        let limit = Limit::after(self.valid_for());
-        let capabilities = self.session.transport.capabilities();
-        let stamp = self.session.status.stamp();
-        let answers = self
-            .session
-            .caller()
-            .prove(self.nodes(), &limit)
-            .unwrap_or_default();
-        self.judge(stamp, proof::judge(capabilities, &answers), &answers)
-    }
-
-    fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
-        match proof {
-            Proof::Confirmed => self.lease.confirm(stamp),
-            Proof::Gone(_) => self.lease.lose(self.gone()),
-            Proof::Unanswered => {}
-        }
-        self.check()?;
-        if answers.contains(&Err(Failure::Closed)) {
-            return Err(over(&self.session.status.snapshot()));
-        }
-        match proof {
-            Proof::Confirmed => Ok(()),
-            _ => Err(self.suspect()),
-        }
-    }
-
-    pub(super) fn suspect(&self) -> Error {
-        Error::Suspect {
-            path: self.lease.path().to_owned(),
-        }
-    }
-
     /// Gives the nodes up and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
         if let Some(until) = self.at_least_until.take() {
@@ -345,16 +305,6 @@ impl RawGuard {
         let released = self.release();
         drop(rest);
         released
-    }
-
-    /// The nodes are not there: the lock is lost.
-    pub(super) fn found_gone(&self) -> Error {
-        self.lease.lose(self.gone());
-        self.lease.lost()
-    }
-
-    fn gone(&self) -> LostReason {
-        proof::gone(self.session.transport.capabilities())
     }
 
     /// Waits until this time, or until the lock is lost.

@@ -11,7 +11,7 @@ use super::inbox::{Frame, Inbox};
 use super::queue::Pending;
 use super::root::{below, strip};
 use super::server_features::older;
-use super::shared::{Shared, Stage, State, path_of};
+use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, failure, xid};
 use crate::system::clock;
@@ -353,34 +353,6 @@ fn is_expired(pending: &Pending, body: &[u8]) -> bool {
             Reply::decode(OpCode::MULTI, body),
             Ok(Reply::Multi(results)) if failure(&results) == Some(ErrorCode::SESSION_EXPIRED)
         )
-}
-
-impl State {
-    /// A server of version 3.4 refuses what it does not know at once, before it answers what
-    /// came earlier, and hangs up: without this it would do so again and again.
-    fn learn_from(&mut self, refusal: ReplyHeader) {
-        if let Some(request) = self.queue.numbered(refusal.xid) {
-            self.features.refused(request, refusal.code);
-        }
-    }
-
-    /// Keeps the watch of a request only if the server set it.
-    fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
-        let Some(id) = pending.watch else { return };
-        match (&pending.request, code) {
-            (_, ErrorCode::OK) => {}
-            (Request::Exists { path, .. }, ErrorCode::NO_NODE) => {
-                self.watches.awaits_creation(path, id);
-            }
-            _ => self.forget_watch(pending),
-        }
-    }
-
-    fn forget_watch(&mut self, pending: &Pending) {
-        if let Some(id) = pending.watch {
-            self.watches.remove(path_of(&pending.request), id);
-        }
-    }
 }
 
 /// Whether a request changes nothing, so that its reply may be skipped.

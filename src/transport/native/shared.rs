@@ -14,7 +14,7 @@ use super::config::Config;
 use super::queue::{Pending, RequestQueue};
 use super::server_features::Features;
 use super::watches::{Kind, Watches};
-use crate::jute::Request;
+use crate::jute::{ErrorCode, ReplyHeader, Request};
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::clock::Moment;
 use crate::time::limit::from_now;
@@ -349,5 +349,33 @@ pub(super) fn path_of(request: &Request) -> &str {
         | Request::Exists { path, .. }
         | Request::GetChildren { path, .. } => path,
         _ => "",
+    }
+}
+
+impl State {
+    /// A server of version 3.4 refuses what it does not know at once, before it answers what
+    /// came earlier, and hangs up: without this it would do so again and again.
+    pub(super) fn learn_from(&mut self, refusal: ReplyHeader) {
+        if let Some(request) = self.queue.numbered(refusal.xid) {
+            self.features.refused(request, refusal.code);
+        }
+    }
+
+    /// Keeps the watch of a request only if the server set it.
+    pub(super) fn settle_watch(&mut self, pending: &Pending, code: ErrorCode) {
+        let Some(id) = pending.watch else { return };
+        match (&pending.request, code) {
+            (_, ErrorCode::OK) => {}
+            (Request::Exists { path, .. }, ErrorCode::NO_NODE) => {
+                self.watches.awaits_creation(path, id);
+            }
+            _ => self.forget_watch(pending),
+        }
+    }
+
+    pub(super) fn forget_watch(&mut self, pending: &Pending) {
+        if let Some(id) = pending.watch {
+            self.watches.remove(path_of(&pending.request), id);
+        }
     }
 }

@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{io, thread};
 
 use super::*;
 use crate::Tls;
 use crate::support::secure::{Keys, server};
-use crate::support::{eventually, free_port};
 
 const LONG: Duration = Duration::from_secs(10);
 

@@ -1,0 +1,57 @@
+//! Asks the quorum whether a lock is still held, now and not when the next proof is due.
+
+use super::raw_guard::RawGuard;
+use crate::error::{Error, LostReason, Result};
+use crate::recipe::validity::Stamp;
+use crate::session::call_error::over;
+use crate::session::proof::{self, Proof};
+use crate::time::limit::Limit;
+use crate::transport::{Answered, Failure};
+
+impl RawGuard {
+    /// Has the quorum confirm the nodes now.
+    pub(crate) fn verify(&self) -> Result<()> {
+        self.check()?;
+        let limit = Limit::after(self.valid_for());
+        let capabilities = self.session().transport.capabilities();
+        let stamp = self.session().status.stamp();
+        let answers = self
+            .session()
+            .caller()
+            .prove(self.nodes(), &limit)
+            .unwrap_or_default();
+        self.judge(stamp, proof::judge(capabilities, &answers), &answers)
+    }
+
+    fn judge(&self, stamp: Stamp, proof: Proof, answers: &[Answered]) -> Result<()> {
+        match proof {
+            Proof::Confirmed => self.lease().confirm(stamp),
+            Proof::Gone(_) => self.lease().lose(self.gone()),
+            Proof::Unanswered => {}
+        }
+        self.check()?;
+        if answers.contains(&Err(Failure::Closed)) {
+            return Err(over(&self.session().status.snapshot()));
+        }
+        match proof {
+            Proof::Confirmed => Ok(()),
+            _ => Err(self.suspect()),
+        }
+    }
+
+    pub(super) fn suspect(&self) -> Error {
+        Error::Suspect {
+            path: self.lease().path().to_owned(),
+        }
+    }
+
+    /// The nodes are not there: the lock is lost.
+    pub(super) fn found_gone(&self) -> Error {
+        self.lease().lose(self.gone());
+        self.lease().lost()
+    }
+
+    fn gone(&self) -> LostReason {
+        proof::gone(self.session().transport.capabilities())
+    }
+}
