@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::jute::Secret;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;
+use crate::recipe::validity::LEAST_TIMEOUT;
 use crate::session::{Session, Settings};
 use crate::transport::native::{self, Credentials};
 use crate::transport::session_key::SessionKey;
@@ -42,6 +43,7 @@ pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u
 pub struct ClientBuilder {
     hosts: String,
     session_timeout: Duration,
+    server_maximum: Duration,
     connect_timeout: Duration,
     max_buffer: usize,
     auth: Vec<Credentials>,
@@ -60,6 +62,7 @@ impl ClientBuilder {
         Self {
             hosts: hosts.to_owned(),
             session_timeout: Duration::from_secs(20),
+            server_maximum: LEAST_TIMEOUT,
             connect_timeout: Duration::from_secs(15),
             max_buffer: native::FRAME_LIMIT,
             auth: Vec::new(),
@@ -82,6 +85,21 @@ impl ClientBuilder {
     /// Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
+        self
+    }
+
+    /// States the least `maxSessionTimeout` of the servers, which is twenty of their ticks unless
+    /// they are configured otherwise.
+    ///
+    /// It matters when a server takes a client's request to go on with its session, and goes away
+    /// without an answer, as a server does that starts or stops: it may have shortened the session
+    /// to what its own limits allow. From then on guards are trusted for this long, or for the session
+    /// timeout if that is shorter, until a server answers. A maximum that some server does not grant
+    /// breaks the promise of exclusion. Defaults to 4 s, which servers grant under their default limits
+    /// whatever they are asked for.
+    #[doc(alias = "maxSessionTimeout")]
+    pub fn server_maximum(mut self, least: Duration) -> Self {
+        self.server_maximum = least;
         self
     }
 
@@ -198,6 +216,7 @@ impl ClientBuilder {
         let config = native::Config {
             hosts: native::Hosts::parse(&self.hosts)?,
             session_timeout,
+            server_maximum: self.server_maximum,
             auth: self.auth,
             frame_limit: self.max_buffer,
             resume: self.resume,

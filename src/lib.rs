@@ -121,6 +121,12 @@
 //! A waiter keeps its place in the queue if the client reconnects to any server of the list
 //! before the session expires.
 //!
+//! # What it logs
+//!
+//! Evictions, losses, reconnects and what a waiter waits for go to the [`log`](https://docs.rs/log) crate, at
+//! `info` and above. A program sees them with a logger such as `env_logger`, or through `tracing-log`; without
+//! one they are dropped.
+//!
 //! # Units and clocks
 //!
 //! All times are [`Duration`](std::time::Duration)s and [`Instant`](std::time::Instant)s. The

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::request::{LockRequest, OnWait};
 use crate::path;
 use crate::queues;
@@ -125,11 +126,14 @@ impl<'a> LockOptions<'a> {
 
     /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
     ///
-    /// Looks when the wait begins, and again when who is ahead changes: if the holders ahead wait, through
-    /// any number of locks below `root`, for one that this thread holds. Whoever closes a circle is told, and
-    /// waits no longer; the others go on when it lets go of what it holds. Contenders belong together as for
-    /// [`Client::blockers`](crate::Client::blockers), and this thread needs a name; threads of one client that
-    /// wait behind each other without the server are not seen. Reads all nodes below `root` at each look, which `root` should keep
+    /// For threads of different clients: threads of one client that wait behind each other without the
+    /// server are not seen. Looks when the wait begins, and again when who is ahead changes: if the holders
+    /// ahead wait, through any number of locks below `root`, for one that this thread holds. One of a circle
+    /// at least is told, and waits no longer; if several close it at once, all of them may be: let go, wait for
+    /// a random time, and try again. Contenders belong together as for
+    /// [`Client::blockers`](crate::Client::blockers), by the names of their threads: without a name
+    /// ([`thread::Builder::name`](std::thread::Builder::name)) the call fails with
+    /// [`Error::BadArgument`](crate::Error::BadArgument). Reads all nodes below `root` at each look, which `root` should keep
     /// few. A `root` that is neither a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the
     /// call; below one that does not exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
@@ -188,6 +192,12 @@ impl<'a> LockOptions<'a> {
     ) -> Result<LockRequest<'a>> {
         if let Some(root) = &self.circles {
             path::check_root(root)?;
+            if thread::current().name().is_none() {
+                return Err(Error::BadArgument {
+                    name: "detect_deadlock",
+                    rule: "it knows threads by their names, and this one has none: name it by thread::Builder".into(),
+                });
+            }
         }
         Ok(LockRequest {
             patience,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The least that a server grants under the default limits: two ticks of two seconds.
 ///
-/// A timeout that no server has confirmed is believed up to this only.
+/// A timeout that no server has confirmed is believed up to this only, unless the user states more.
 pub const LEAST_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long the leader may take to hear of a message that a follower has answered.
@@ -280,9 +280,9 @@ impl Lifetime {
     }
 
     /// A connect request for this session is sent. A server that receives it grants what its
-    /// own limits allow, and how much that is will be known from the answer only.
-    pub fn greets(&mut self, sent: Duration) {
-        self.latest = self.latest.min(sent + LEAST_TIMEOUT);
+    /// own limits allow, `least` at least, and how much that is will be known from the answer only.
+    pub fn greets(&mut self, sent: Duration, least: Duration) {
+        self.latest = self.latest.min(sent + least);
     }
 
     /// A server has granted this timeout when asked at `sent`. The leader itself opens

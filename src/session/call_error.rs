@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::jute::ErrorCode;
+use crate::path;
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
 use crate::transport::session_state::SessionState;
@@ -16,6 +17,9 @@ pub(crate) enum CallError {
     /// Asking again is useless.
     Over(Error),
 }
+
+/// What is wrong where there is nothing at all.
+const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it";
 
 impl CallError {
     /// What a failure of a request about `path` means; `None` if the request can be repeated.
@@ -73,7 +77,7 @@ pub(crate) fn not_made(dir: &str, code: ErrorCode) -> Error {
         ErrorCode::NO_NODE => Error::Refused {
             path: dir.to_owned(),
             code: code.0,
-            text: "the chroot at the end of the servers' addresses does not exist; create it",
+            text: NO_CHROOT,
         },
         code => refused(dir, code),
     }
@@ -85,7 +89,10 @@ pub(crate) fn not_created(path: &str, code: ErrorCode) -> Error {
         ErrorCode::NO_NODE => Error::Refused {
             path: path.to_owned(),
             code: code.0,
-            text: "the node above it does not exist; create that first",
+            text: match path::parent(path) {
+                "" => NO_CHROOT,
+                _ => "the node above it does not exist; create that first",
+            },
         },
         code => refused(path, code),
     }
@@ -112,7 +119,10 @@ pub(crate) fn refused(path: &str, code: ErrorCode) -> Error {
         code => Error::Refused {
             path: path.to_owned(),
             code: code.0,
-            text: advice(code),
+            text: match (path, code) {
+                ("/", ErrorCode::NO_NODE) => NO_CHROOT,
+                (_, code) => advice(code),
+            },
         },
     }
 }

@@ -250,10 +250,11 @@ impl Status {
         self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
     }
 
-    /// A connect request is about to be sent, for the current session if there is one.
-    pub(crate) fn greets(&self, sent: Moment) {
+    /// A connect request is about to be sent, for the current session if there is one; whoever
+    /// receives it grants `least` at least.
+    pub(crate) fn greets(&self, sent: Moment, least: Duration) {
         let mut inner = self.inner.lock();
-        inner.lifetime.greets(sent.since_boot());
+        inner.lifetime.greets(sent.since_boot(), least);
         inner.bounds.follow(&inner.lifetime);
     }
 

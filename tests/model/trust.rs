@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use zklock::GuardState;
 use zklock::recipe::belief::{Belief, News};
-use zklock::recipe::validity::{Lifetime, Stamp};
+use zklock::recipe::validity::{LEAST_TIMEOUT, Lifetime, Stamp};
 
 use super::explore::Model;
 use super::property::{Property, Violation};
@@ -274,7 +274,7 @@ impl Trust {
             Doubt::KeepsTheLongerTimeout => TIMEOUT,
             _ => granted,
         };
-        self.lifetime.greets(now);
+        self.lifetime.greets(now, LEAST_TIMEOUT);
         self.lifetime.greeted(u32::from(believed) * STEP, now);
         self.hear(true);
     }

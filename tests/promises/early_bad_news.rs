@@ -96,24 +96,44 @@ fn shorten() {
 #[test]
 #[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_connect_request_whose_answer_is_lost_may_have_shortened_the_session() {
-    (0..rounds()).for_each(|_| shorten_unheard());
+    (0..rounds()).for_each(|_| {
+        shorten_unheard(4, None);
+    });
 }
 
-fn shorten_unheard() {
+#[test]
+#[ignore = "needs a ZooKeeper server: tests/all.sh"]
+fn a_maximum_that_is_stated_is_relied_on_while_a_connect_request_is_unanswered() {
+    let trusted = shorten_unheard(12, Some(3 * T));
+    let least = Duration::from_secs(6);
+    assert!(least < trusted, "trusted for {trusted:?} after the request");
+}
+
+/// A connect request is answered by a server that grants so many seconds, and the answer is lost; returns
+/// for how long the guard could be trusted from then on.
+fn shorten_unheard(seconds: u32, stated: Option<Duration>) -> Duration {
     let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
     let proxy = Proxy::start(&server.hosts());
-    let client = connect(&proxy.hosts(), 10 * T);
+    let client = Client::builder(&proxy.hosts()).session_timeout(10 * T);
+    let client = match stated {
+        Some(stated) => client.server_maximum(stated),
+        None => client,
+    };
+    let client = client.connect().unwrap();
     let path = fresh_path("unheard");
     let guard = client.mutex(&path).unwrap().lock().unwrap();
     proxy.drop_greetings();
-    server.restart_with("maxSessionTimeout=4000");
+    server.restart_with(&format!("maxSessionTimeout={}", 1000 * seconds));
     wait_for(&guard, GuardEvent::Suspect);
     eventually("a connect request reaches the server", || {
         proxy.greetings() > 0
     });
+    let asked = Instant::now();
     proxy.blackhole();
     let next = next_holder(&server.hosts(), &path);
-    assert_in_time(last_pass(&guard), &next);
+    let last = last_pass(&guard);
+    assert_in_time(last, &next);
+    last.saturating_duration_since(asked)
 }
 
 #[test]

@@ -33,6 +33,11 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
+    /// The servers' own maxSessionTimeout, 20 of their ticks if it is not configured: for so long a
+    /// lock is relied on while a server that was asked to go on with the session has not answered.
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "4")]
+    pub(crate) server_maximum: Duration,
+
     /// How long to wait for a server.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,

@@ -89,6 +89,7 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
     }
     let mut builder = Client::builder(hosts)
         .session_timeout(args.session_timeout)
+        .server_maximum(args.server_maximum)
         .acl(match args.acl {
             Protection::Open => Acl::open(),
             Protection::Creator => Acl::creator_all(),

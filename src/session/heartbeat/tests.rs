@@ -9,6 +9,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let config = native::Config {
         hosts: native::Hosts::parse("127.0.0.1:1").unwrap(),
         session_timeout: Duration::from_secs(20),
+        server_maximum: Duration::from_secs(4),
         auth: Vec::new(),
         frame_limit: native::FRAME_LIMIT,
         resume: None,

@@ -20,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) hosts: Hosts,
     /// The timeout to ask for; the server decides.
     pub(crate) session_timeout: Duration,
+    /// No server's own maximum is less.
+    pub(crate) server_maximum: Duration,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,

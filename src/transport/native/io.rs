@@ -229,7 +229,9 @@ impl Io {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         let sent = Moment::now();
-        self.shared.status.greets(sent);
+        let config = &self.shared.config;
+        let least = config.server_maximum.min(config.session_timeout);
+        self.shared.status.greets(sent, least);
         let reply = self.greet(channel, &mut inbox, limit, wish)?;
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
             // The guards of the old session fail before there is a new one.

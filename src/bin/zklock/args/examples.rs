@@ -64,8 +64,8 @@ Examples:
   zklock standby --restart on-failure /services/importer -- ./importer
 
 When the lock is in doubt the command is stopped, and this machine stands in line again. The
-command gets ZKLOCK_TERM, a number that grows each time another machine becomes active, and
-ZKLOCK_PATH, ZKLOCK_NODE and ZKLOCK_TOKEN.
+command gets ZKLOCK_TERM, which counts how often this zklock has become active, and ZKLOCK_PATH,
+ZKLOCK_NODE and ZKLOCK_TOKEN, which grows each time another machine becomes active.
 
 Exit status: that of the command, unless --restart has it run again; 69 if no server answered at
 the start; otherwise that of zklock --help.";

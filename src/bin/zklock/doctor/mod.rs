@@ -49,10 +49,12 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
                 true => failure.message(),
                 false => "none of them can be reached",
             };
-            findings.push(
-                Finding::new(Level::Trouble, "all servers", what)
-                    .advice("mend what is said of each server"),
-            );
+            let finding = Finding::new(Level::Trouble, "all servers", what);
+            findings.push(match what == failure.message() {
+                // It has its advice.
+                true => finding,
+                false => finding.advice("mend what is said of each server"),
+            });
         }
     }
     let worst = findings.iter().map(|finding| finding.level).max();

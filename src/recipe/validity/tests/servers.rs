@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::recipe::validity::{Lifetime, Stamp};
+use crate::recipe::validity::{LEAST_TIMEOUT, Lifetime, Stamp};
 
 /// What is wrong with the client's rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,6 +24,8 @@ pub(super) enum Broken {
     TimeoutOfTheGrant,
     /// A connect request without an answer changes nothing.
     LostGreetings,
+    /// The user states that the servers grant what is asked for, and they do not.
+    StatedTooMuch,
     /// A handshake counts from its answer.
     HandshakeAnswered,
     /// A proof, and with it what it rests on, counts from its answer.
@@ -31,13 +33,14 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
         Self::LastTimeout,
         Self::TimeoutOfTheGrant,
         Self::LostGreetings,
+        Self::StatedTooMuch,
         Self::HandshakeAnswered,
         Self::ProofAnswered,
     ];
@@ -107,6 +110,8 @@ struct History {
     offset: Duration,
     asked: Duration,
     limits: [Duration; SERVERS],
+    /// What every server grants at least, where the user says so.
+    stated: Option<Duration>,
 
     // The servers.
     touches: u32,
@@ -166,6 +171,7 @@ impl History {
             offset: tick.mul_f64(rng.f64()),
             asked,
             limits,
+            stated: None,
             touches: 0,
             ended: false,
             created: Duration::ZERO,
@@ -186,6 +192,9 @@ impl History {
             seen: Seen::default(),
             rng,
         };
+        if history.one_in(2) {
+            history.stated = Some(history.shortest());
+        }
         for server in LEADER + 1..SERVERS {
             history.at(Duration::ZERO, Event::Pinged(server));
         }
@@ -339,8 +348,12 @@ impl History {
             self.ended = false;
         }
         let heeds = self.broken != Broken::LostGreetings;
+        let least = match self.broken {
+            Broken::StatedTooMuch => self.asked,
+            _ => self.stated.unwrap_or(LEAST_TIMEOUT),
+        };
         if let Some(lifetime) = self.lifetime.as_mut().filter(|_| heeds) {
-            lifetime.greets(self.now);
+            lifetime.greets(self.now, least);
         }
         self.send(Message::Hello);
     }

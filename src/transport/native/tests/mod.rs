@@ -113,6 +113,7 @@ fn config(hosts: &str, timeout: Duration) -> Config {
     Config {
         hosts: Hosts::parse(hosts).unwrap(),
         session_timeout: timeout,
+        server_maximum: Duration::from_secs(4),
         auth: Vec::new(),
         frame_limit: FRAME_LIMIT,
         resume: None,

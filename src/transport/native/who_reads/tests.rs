@@ -42,6 +42,7 @@ impl Rig {
         let config = Config {
             hosts: Hosts::parse(&address.to_string()).unwrap(),
             session_timeout: TIMEOUT,
+            server_maximum: Duration::from_secs(4),
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,
             resume: None,
