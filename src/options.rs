@@ -8,7 +8,6 @@ use crate::contender::Contender;
 use crate::error::Result;
 use crate::lock::request::{LockRequest, OnWait};
 use crate::path;
-use crate::queues;
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
 use crate::session::Session;
@@ -126,12 +125,19 @@ impl<'a> LockOptions<'a> {
     /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
     ///
     /// Looks when the wait begins, and again when who is ahead changes: if the holders ahead wait, through
-    /// any number of locks below `root`, for one that this thread holds. Whoever closes a circle is told, and
-    /// waits no longer; the others go on when it lets go of what it holds. Contenders belong together as for
-    /// [`Client::blockers`](crate::Client::blockers), and this thread needs a name; threads of one client that
-    /// wait behind each other without the server are not seen. Reads all nodes below `root` at each look, which `root` should keep
-    /// few. A `root` that is neither a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the
-    /// call; below one that does not exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
+    /// any number of locks below `root`, for one that this thread holds, or that `zklock` holds around this
+    /// process. Whoever closes a circle is told, and waits no longer; the others go on when it lets go of
+    /// what it holds. The look ends with the deadline or the cancel of the wait, and has found nothing then.
+    ///
+    /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers): a client of another
+    /// library counts as one thread, and may be taken to wait for this one while another thread of it works.
+    /// Guards that may change threads are nobody's, and a permit is whose who acquired it. Threads of
+    /// one client that wait behind each other without the server are not seen, nor is one that has inherited
+    /// its lock ([`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)), except the caller.
+    ///
+    /// Reads all nodes below `root` at each look, which `root` should keep few. A `root` that is neither
+    /// a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the call; below one that does not
+    /// exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
         self.circles = Some(root.to_owned());
         self
@@ -193,7 +199,8 @@ impl<'a> LockOptions<'a> {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
-            on_wait: on_wait(session, self.on_wait, self.circles),
+            on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
+            circles: self.circles,
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
         })
@@ -201,33 +208,20 @@ impl<'a> LockOptions<'a> {
 }
 
 /// Turns what the user wants to be told into what the driver tells.
-fn on_wait<'a>(
-    session: &Arc<Session>,
-    mut callback: Option<Box<WaitCallback<'a>>>,
-    circles: Option<String>,
-) -> Option<Box<OnWait<'a>>> {
-    if callback.is_none() && circles.is_none() {
-        return None;
-    }
+fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
     let session = session.clone();
-    Some(Box::new(move |ahead| {
+    Box::new(move |ahead| {
         let contender = || {
             let (node, holds) = (ahead.nearest.clone(), ahead.holds);
             Contender::new(&session, node, holds, ahead.stat, &ahead.data)
         };
-        if let Some(callback) = &mut callback {
-            callback(&Waiting {
-                position: ahead.count,
-                // A permit that waits for any of several has no nearest one ahead.
-                ahead: (ahead.stat.czxid != 0).then(contender),
-                since: ahead.since,
-            });
-        }
-        match &circles {
-            Some(root) => queues::fail_in_a_circle(&session, &ahead.nearest, root),
-            None => Ok(()),
-        }
-    }))
+        callback(&Waiting {
+            position: ahead.count,
+            // A permit that waits for any of several has no nearest one ahead.
+            ahead: (ahead.stat.czxid != 0).then(contender),
+            since: ahead.since,
+        });
+    })
 }
 
 impl Waiting {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Result;
 use crate::jute::Stat;
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
@@ -42,13 +41,15 @@ pub(crate) struct LockRequest<'a> {
     /// What others are shown instead of the client's own text.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    /// Below which path circles are looked for.
+    pub(crate) circles: Option<String>,
     pub(crate) overdue: Option<Overdue>,
     /// The nodes are not to go before this time has passed.
     pub(crate) hold_at_least: Option<Duration>,
 }
 
-/// Told what is ahead, at first and then when it changes; an error ends the wait.
-pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) -> Result<()> + 'a;
+/// Told what is ahead, at first and then when it changes.
+pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
 
 /// Who is ahead of a waiting thread.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
+use crate::time::limit::Limit;
 
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
@@ -33,11 +34,11 @@ struct Tree {
 pub(super) fn read(
     session: &Arc<Session>,
     root: &str,
+    limit: &impl Fn() -> Limit,
 ) -> Result<(Vec<Queue>, Vec<String>), CallError> {
-    let tree = Tree::read(session, root)?;
+    let tree = Tree::read(session, root, limit)?;
     let found = tree.locks();
-    let limit = Session::query_limit;
-    let permits = permits(session, &found)?;
+    let permits = permits(session, &found, limit)?;
     let nodes = found.iter().flat_map(|(_, spots)| spots.all());
     let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
     let mut seen = session.describe_within(&nodes, limit)?.into_iter();
@@ -64,6 +65,7 @@ pub(super) fn read(
 fn permits(
     session: &Arc<Session>,
     found: &[(String, Spots)],
+    limit: &impl Fn() -> Limit,
 ) -> Result<Vec<Option<u32>>, CallError> {
     let semaphore = |(_, spots): &&(String, Spots)| !spots.permits.is_empty();
     let paths: Vec<_> = found
@@ -71,9 +73,7 @@ fn permits(
         .filter(semaphore)
         .map(|(path, _)| path.clone())
         .collect();
-    let mut seen = session
-        .describe_within(&paths, Session::query_limit)?
-        .into_iter();
+    let mut seen = session.describe_within(&paths, limit)?.into_iter();
     let number_of = |one: &(String, Spots)| match semaphore(&one) {
         true => seen.next().flatten().and_then(|seen| number(&seen.data)),
         false => None,
@@ -82,16 +82,18 @@ fn permits(
 }
 
 impl Tree {
-    fn read(session: &Arc<Session>, root: &str) -> Result<Self, CallError> {
+    fn read(
+        session: &Arc<Session>,
+        root: &str,
+        limit: &impl Fn() -> Limit,
+    ) -> Result<Self, CallError> {
         let mut tree = Self::default();
         let mut level = vec![root.to_owned()];
         while !level.is_empty() {
             let mut below = Vec::new();
             for nodes in level.chunks(AT_A_TIME) {
                 let lists: Vec<_> = nodes.iter().map(|node| Request::list(node)).collect();
-                let answers = session
-                    .caller()
-                    .call_all(&lists, root, &Session::query_limit())?;
+                let answers = session.caller().call_all(&lists, root, &limit())?;
                 for (node, answer) in nodes.iter().zip(answers) {
                     match answer {
                         Ok(Reply::Children { names, .. }) => {

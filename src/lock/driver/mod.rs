@@ -13,6 +13,7 @@ mod watched;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use self::watched::{Listing, Watched};
@@ -21,6 +22,7 @@ use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
 use crate::owner::Owner;
+use crate::queues;
 use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
 use crate::recipe::queue::Blocked;
 use crate::recipe::skip_listing::LastGrant;
@@ -48,7 +50,7 @@ pub(crate) struct Reached {
 ///
 /// `last` is the last grant to the one who asks.
 pub(super) fn acquire(
-    session: &Session,
+    session: &Arc<Session>,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     mut last: Option<LastGrant>,
@@ -80,7 +82,7 @@ pub(super) fn acquire(
 /// Waits in a queue where a node of ours stands already, since a moment and a connection
 /// that are given.
 pub(super) fn stand(
-    session: &Session,
+    session: &Arc<Session>,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
@@ -95,7 +97,7 @@ pub(super) fn stand(
 
 /// One attempt on its way.
 struct Driver<'a, 'q> {
-    session: &'a Session,
+    session: &'a Arc<Session>,
     queue: &'a Queue<'a>,
     request: &'a mut LockRequest<'q>,
     attempt: Attempt,
@@ -135,7 +137,7 @@ enum Step {
 
 impl<'a, 'q> Driver<'a, 'q> {
     fn new(
-        session: &'a Session,
+        session: &'a Arc<Session>,
         queue: &'a Queue<'a>,
         request: &'a mut LockRequest<'q>,
         attempt: Attempt,
@@ -306,10 +308,16 @@ impl<'a, 'q> Driver<'a, 'q> {
                 holds: blocked.holds,
                 data: self.seen.0.clone(),
                 stat: self.seen.1,
-            })?;
+            });
         }
         self.told = Some(place);
-        Ok(())
+        match &self.request.circles {
+            Some(root) if news => {
+                let nearest = self.full(&blocked.nearest);
+                queues::fail_in_a_circle(self.session, &nearest, root, &self.request.limit)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn log_place(&self, blocked: &Blocked) {
