@@ -130,6 +130,16 @@ impl Contender {
         }
     }
 
+    /// Whether it is a session's. Containers and nodes that last do not leave by themselves.
+    pub(crate) fn has_session(&self) -> bool {
+        const CONTAINER: i64 = i64::MIN;
+        ![0, CONTAINER].contains(&self.session_id())
+    }
+
+    pub(crate) fn has_children(&self) -> bool {
+        0 < self.stat.num_children
+    }
+
     /// Whether the calling thread made it, through the client that has found it.
     pub(crate) fn is_of_this_thread(&self) -> bool {
         let session = self.session.status.snapshot().session;

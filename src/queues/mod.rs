@@ -104,7 +104,9 @@ impl Queues {
         self.queues.is_empty()
     }
 
-    /// Returns the nodes below which there may be more locks, for this client may not read them.
+    /// Returns the nodes below which there may be more locks: those that this client may not read, and
+    /// those with so many children that their list is longer than it accepts
+    /// ([`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer)).
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }

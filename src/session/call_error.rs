@@ -17,6 +17,14 @@ pub(crate) enum CallError {
     Over(Error),
 }
 
+/// Why one of several requests has no reply that can be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Refusal {
+    Code(ErrorCode),
+    /// The reply is longer than this client accepts.
+    TooLong,
+}
+
 impl CallError {
     /// What a failure of a request about `path` means; `None` if the request can be repeated.
     pub(crate) fn of(failure: Failure, path: &str, snapshot: &Snapshot) -> Option<Self> {
