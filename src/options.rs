@@ -130,7 +130,8 @@ impl<'a> LockOptions<'a> {
     /// what it holds. The look ends with the deadline or the cancel of the wait, and has found nothing then.
     ///
     /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers): a client of another
-    /// library counts as one thread, and may be taken to wait for this one while another thread of it works.
+    /// library counts as one thread if it waits for one lock only, and may be taken to wait for this one while
+    /// another thread of it works; if it waits for several, no circle is seen through it.
     /// Guards that may change threads are nobody's, and a permit is whose who acquired it. Threads of
     /// one client that wait behind each other without the server are not seen, nor is one that has inherited
     /// its lock ([`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)), except the caller.

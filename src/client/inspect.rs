@@ -82,7 +82,7 @@ impl Client {
     ///
     /// A holder that waits for another lock, below `root`, is kept by the holders of that one. Contenders
     /// belong together by their session and their thread; where they tell no thread, as those of other
-    /// libraries, by their session alone. Whoever waits for a permit waits for any one of its holders, and
+    /// libraries, by their session alone, to the first lock that it waits for. Whoever waits for a permit waits for any one of its holders, and
     /// otherwise for all of them. Blocks as [`locks`](Self::locks).
     ///
     /// # Errors

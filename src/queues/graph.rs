@@ -177,35 +177,46 @@ impl<'a> Graph<'a> {
 
     /// The locks that a holder waits for: its thread, its session, or what `zklock` runs under its lock.
     fn waits(&self, path: &str, holder: &Contender) -> Vec<&'a str> {
-        let waiters = self.waiters.get(&holder.session_id()).into_iter().flatten();
-        let mut waits: Vec<_> = waiters
-            .filter(|(at, waiter)| self.is_same(holder, waiter, *at == path))
-            .map(|(at, _)| *at)
-            .collect();
+        let waiters = self.waiters.get(&holder.session_id());
+        let waiters = waiters.map_or(&[][..], Vec::as_slice);
+        // A writer that waits as a reader turns into one.
+        let turns = |at: &str, waiter: &Contender| {
+            at == path && (holder.role(), waiter.role()) == (Role::Write, Role::Read)
+        };
+        let same = |(at, waiter): &&(&str, &Contender)| {
+            holder.is_same_thread(waiter) == Some(true) && !turns(at, waiter)
+        };
+        let mut waits: Vec<_> = waiters.iter().filter(same).map(|(at, _)| *at).collect();
         let inside = self.inside.get(path::name(holder.node()));
         waits.extend(inside.into_iter().flatten());
-        waits.extend(
-            self.asking
-                .iter()
-                .filter(|one| one.holds(holder))
-                .map(|one| one.path),
-        );
+        let asking = self.asking.iter().filter(|one| one.holds(holder));
+        waits.extend(asking.map(|one| one.path));
+        if waits.is_empty() {
+            waits.extend(self.guess(path, holder, waiters));
+        }
         waits.sort_unstable();
         waits.dedup();
         waits
     }
 
-    /// Whether a holder and a waiter of one session are of one thread, as far as they tell.
-    fn is_same(&self, holder: &Contender, waiter: &Contender, here: bool) -> bool {
-        if here && (holder.role(), waiter.role()) == (Role::Write, Role::Read) {
-            // It turns into a reader.
-            return false;
-        }
-        let told = [holder, waiter].iter().any(|one| one.tells_its_thread());
-        // Of a client that tells no threads, each contender of one lock is a thread. One that was asked
-        // to let go does not tell its thread any more: nobody is turned away for a guess.
-        let guess = !here && !(told && self.asking.is_some());
-        holder.is_same_thread(waiter).unwrap_or(guess)
+    /// What a holder may wait for that does not tell its thread. Of one lock, its session's contenders are
+    /// different threads.
+    fn guess(
+        &self,
+        path: &str,
+        holder: &Contender,
+        waiters: &[(&'a str, &Contender)],
+    ) -> Option<&'a str> {
+        // One of ours that was asked to let go does not tell either, and of several waiters it may be any:
+        // nobody is turned away for that.
+        let sure = |(_, waiter): &(&str, &Contender)| {
+            waiters.len() == 1 && !waiter.tells_its_thread() && !holder.tells_its_thread()
+        };
+        let unknown = |(at, waiter): &&(&'a str, &Contender)| {
+            *at != path && holder.is_same_thread(waiter).is_none()
+        };
+        let first = waiters.iter().find(unknown)?;
+        (self.asking.is_none() || sure(first)).then_some(first.0)
     }
 }
 

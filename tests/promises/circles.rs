@@ -24,6 +24,7 @@ on_every_server! {
     a_circle_through_one_of_several_locks_is_seen
     threads_of_curators_that_wait_behind_each_other_are_no_deadlock
     a_writer_of_curators_that_reads_is_no_deadlock
+    a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock
     the_search_ends_with_the_wait
 }
 
@@ -274,4 +275,34 @@ fn the_search_ends_with_the_wait(place: Place) {
         assert!(matches!(locked, Ok(None)), "{locked:?}");
         assert!(begun.elapsed() < SOON / 4, "{:?}", begun.elapsed());
     }
+}
+
+/// One thread of another library's client waits for this one, and so it seems does a holder at work; until
+/// another of its threads waits elsewhere.
+fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("guess"));
+    let [x, y, z] = ["x", "y", "z"].map(|name| format!("{root}/{name}"));
+    let [me, other] = [(); 2].map(|()| place.connect(&hosts));
+    let _guards =
+        [(&me, &x), (&other, &z)].map(|(of, path)| of.mutex(path).unwrap().lock().unwrap());
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&y);
+    let id = "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab";
+    let mut stand = |path: &str, number: u32| {
+        let node = format!("{path}/{id}-lock-{number:010}");
+        raw.create(&node, b"10.0.0.1", EPHEMERAL).unwrap();
+    };
+    stand(&y, 0);
+    stand(&x, 999);
+    let told = look(&me, &y, &root);
+    assert!(matches!(told, Err(Error::Deadlock { .. })), "{told:?}");
+    stand(&z, 999);
+    assert_eq!(look(&me, &y, &root), Ok(false));
+    let waits: Vec<_> = me
+        .blockers(&y, &root)
+        .unwrap()
+        .iter()
+        .map(|one| one.waits_for().map(str::to_owned))
+        .collect();
+    assert_eq!(waits, [Some(x), None]);
 }
