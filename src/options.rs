@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
 use crate::error::Result;
-use crate::lock::request::{LockRequest, OnWait};
+use crate::lock::request::{Circles, LockRequest, OnWait};
 use crate::path;
+use crate::queues;
 use crate::recipe::attempt::Patience;
 use crate::recipe::overdue_holder::{Overdue, Rule};
 use crate::session::Session;
@@ -193,15 +194,13 @@ impl<'a> LockOptions<'a> {
         session: &Arc<Session>,
         patience: Patience,
     ) -> Result<LockRequest<'a>> {
-        if let Some(root) = &self.circles {
-            path::check_root(root)?;
-        }
+        let circles = self.circles.map(|root| circles(session, root));
         Ok(LockRequest {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
             on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
-            circles: self.circles,
+            circles: circles.transpose()?,
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
         })
@@ -223,6 +222,14 @@ fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> B
             since: ahead.since,
         });
     })
+}
+
+fn circles(session: &Arc<Session>, root: String) -> Result<Box<Circles>> {
+    path::check_root(&root)?;
+    let session = session.clone();
+    Ok(Box::new(move |nearest, limit| {
+        queues::fail_in_a_circle(&session, nearest, &root, limit)
+    }))
 }
 
 impl Waiting {

@@ -40,16 +40,22 @@ pub struct Blockers {
 /// One holder of a lock that others wait for.
 #[derive(Clone, Debug)]
 pub struct Blocker {
-    pub(super) path: String,
-    pub(super) holder: Contender,
-    pub(super) waits_for: Option<String>,
+    path: String,
+    holder: Contender,
+    waits_for: Option<String>,
 }
 
 impl Blockers {
     pub(super) fn of(path: &str, queues: &[Queue], unreadable: Vec<String>) -> Self {
         let graph = Graph::of(queues, None);
+        let blockers = graph.holders_behind(path).into_iter();
+        let blockers = blockers.map(|(path, holder, waits_for)| Blocker {
+            path: path.to_owned(),
+            holder: holder.clone(),
+            waits_for: waits_for.map(str::to_owned),
+        });
         Self {
-            blockers: graph.blockers(path),
+            blockers: blockers.collect(),
             deadlock: graph.circle_from(path),
             unreadable,
         }

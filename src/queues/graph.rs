@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use super::blockers::Blocker;
 use super::queue::Queue;
 use crate::contender::Contender;
 use crate::path;
@@ -48,23 +47,21 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// The holders of a lock, and behind them those of what they wait for.
-    pub(super) fn blockers(&self, path: &'a str) -> Vec<Blocker> {
+    /// The holders of a lock, and behind them those of what they wait for: what each has, and wants.
+    pub(super) fn holders_behind(
+        &self,
+        path: &'a str,
+    ) -> Vec<(&'a str, &'a Contender, Option<&'a str>)> {
         let (mut found, mut seen, mut next) = (Vec::new(), HashSet::new(), vec![path]);
         while let Some(path) = next.pop() {
             if !seen.insert(path) {
                 continue;
             }
             let links = self.links(path);
-            let blocker = |holder: &Contender, waits_for: Option<&str>| Blocker {
-                path: path.to_owned(),
-                holder: holder.clone(),
-                waits_for: waits_for.map(str::to_owned),
-            };
             for (holder, waits) in &links {
                 match waits[..] {
-                    [] => found.push(blocker(holder, None)),
-                    _ => found.extend(waits.iter().map(|path| blocker(holder, Some(path)))),
+                    [] => found.push((path, *holder, None)),
+                    _ => found.extend(waits.iter().map(|wanted| (path, *holder, Some(*wanted)))),
                 }
             }
             // Whoever waits for a permit has one as soon as any of the holders lets go.

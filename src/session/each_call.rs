@@ -12,7 +12,7 @@ impl Caller {
         &mut self,
         requests: &[Request],
         limit: &impl Fn() -> Limit,
-    ) -> std::result::Result<Vec<std::result::Result<Reply, Refusal>>, CallError> {
+    ) -> Result<Vec<Result<Reply, Refusal>>, CallError> {
         let about = requests.first().and_then(read_by).unwrap_or("/");
         match (self.call_all(requests, about, &limit()), requests) {
             (Ok(replies), _) => {

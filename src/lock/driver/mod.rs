@@ -13,7 +13,6 @@ mod watched;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
 
 use self::watched::{Listing, Watched};
@@ -22,7 +21,6 @@ use super::request::{Ahead, LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
 use crate::owner::Owner;
-use crate::queues;
 use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
 use crate::recipe::queue::Blocked;
 use crate::recipe::skip_listing::LastGrant;
@@ -50,7 +48,7 @@ pub(crate) struct Reached {
 ///
 /// `last` is the last grant to the one who asks.
 pub(super) fn acquire(
-    session: &Arc<Session>,
+    session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     mut last: Option<LastGrant>,
@@ -82,7 +80,7 @@ pub(super) fn acquire(
 /// Waits in a queue where a node of ours stands already, since a moment and a connection
 /// that are given.
 pub(super) fn stand(
-    session: &Arc<Session>,
+    session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
@@ -97,7 +95,7 @@ pub(super) fn stand(
 
 /// One attempt on its way.
 struct Driver<'a, 'q> {
-    session: &'a Arc<Session>,
+    session: &'a Session,
     queue: &'a Queue<'a>,
     request: &'a mut LockRequest<'q>,
     attempt: Attempt,
@@ -137,7 +135,7 @@ enum Step {
 
 impl<'a, 'q> Driver<'a, 'q> {
     fn new(
-        session: &'a Arc<Session>,
+        session: &'a Session,
         queue: &'a Queue<'a>,
         request: &'a mut LockRequest<'q>,
         attempt: Attempt,
@@ -312,10 +310,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         }
         self.told = Some(place);
         match &self.request.circles {
-            Some(root) if news => {
-                let nearest = self.full(&blocked.nearest);
-                queues::fail_in_a_circle(self.session, &nearest, root, &self.request.limit)
-            }
+            Some(look) if news => look(&self.full(&blocked.nearest), &self.request.limit),
             _ => Ok(()),
         }
     }
