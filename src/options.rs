@@ -134,8 +134,9 @@ impl<'a> LockOptions<'a> {
     /// library counts as one thread if it waits for one lock only, and may be taken to wait for this one while
     /// another thread of it works; if it waits for several, no circle is seen through it.
     /// Guards that may change threads are nobody's, and a permit is whose who acquired it. Threads of
-    /// one client that wait behind each other without the server are not seen, nor is one that has inherited
-    /// its lock ([`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)), except the caller.
+    /// one client that wait behind each other without the server are not seen. With
+    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs) another client's lock counts as
+    /// that of the thread which had it from the server, whoever has it now.
     ///
     /// Reads all nodes below `root` at each look, which `root` should keep few. A `root` that is neither
     /// a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the call; below one that does not

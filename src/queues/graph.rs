@@ -153,6 +153,8 @@ impl<'a> Graph<'a> {
             |(_, waits): &(&Contender, Vec<&str>)| waits.iter().all(|path| !stuck.contains(path));
         let permits = self.queues.get(path).and_then(|queue| queue.permits());
         match is_any_enough(links) {
+            // It is the first waiter's.
+            true if links.is_empty() => true,
             true => {
                 permits.is_some_and(|all| links.len() < all as usize) || links.iter().any(lets_go)
             }

@@ -24,6 +24,7 @@ on_every_server! {
     a_circle_through_one_of_several_locks_is_seen
     threads_of_curators_that_wait_behind_each_other_are_no_deadlock
     a_writer_of_curators_that_reads_is_no_deadlock
+    whoever_waits_for_what_nobody_holds_goes_on
     a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock
     the_search_ends_with_the_wait
 }
@@ -305,4 +306,30 @@ fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
         .map(|one| one.waits_for().map(str::to_owned))
         .collect();
     assert_eq!(waits, [Some(x), None]);
+}
+
+/// Of the holders of two permits one waits for this thread, and the other is next for a free permit.
+fn whoever_waits_for_what_nobody_holds_goes_on(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("free"));
+    let [x, y, limit, free] = ["x", "y", "limit", "free"].map(|name| format!("{root}/{name}"));
+    let me = place.connect(&hosts);
+    let _mine = me.mutex(&x).unwrap().lock().unwrap();
+    let [mut one, mut two, mut three] = [(); 3].map(|()| Raw::connect(&hosts));
+    for path in [&limit, &free] {
+        one.create_all(&format!("{path}/leases"));
+        one.create_all(&format!("{path}/locks"));
+    }
+    one.create_all(&y);
+    let stand = |raw: &mut Raw, path: &str, kind: &str, number: u32| {
+        let node = format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-{kind}-{number:010}");
+        raw.create(&node, b"10.0.0.1", EPHEMERAL).unwrap();
+    };
+    stand(&mut one, &format!("{limit}/leases"), "lease", 0);
+    stand(&mut one, &x, "lock", 999);
+    stand(&mut two, &format!("{limit}/leases"), "lease", 1);
+    stand(&mut two, &format!("{free}/locks"), "lock", 0);
+    stand(&mut three, &y, "lock", 0);
+    stand(&mut three, &format!("{limit}/locks"), "lock", 0);
+    assert_eq!(look(&me, &y, &root), Ok(false));
+    assert_eq!(me.blockers(&y, &root).unwrap().deadlock(), None);
 }

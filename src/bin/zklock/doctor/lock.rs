@@ -160,6 +160,10 @@ fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
         Some(Said::Text(dump)) => sessions(&dump),
         _ => None,
     };
+    if let Some(first) = queue.contenders().first() {
+        // It has the server catch up with the leader.
+        let _ = client.is_current(queue.path(), first.token());
+    }
     let what = |one: &Contender| {
         // A container's owner is the smallest number.
         if matches!(one.session_id(), 0 | i64::MIN) {
