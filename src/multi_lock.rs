@@ -226,6 +226,7 @@ impl MultiGuard {
     /// locks one of them again waits for itself.
     pub fn into_send(self) -> SendMultiGuard {
         self.grant.turns.iter().for_each(Turn::detach);
+        self.grant.raw.belongs(false);
         SendMultiGuard { grant: self.grant }
     }
 

@@ -359,6 +359,7 @@ impl MutexGuard {
     #[doc(alias = "owned")]
     pub fn into_send(self) -> SendGuard {
         self.grant.turn.detach();
+        self.grant.raw.belongs(false);
         SendGuard {
             grant: self.grant,
             abandoned: self.abandoned,

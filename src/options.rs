@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::contender::Contender;
-use crate::error::{Error, Result};
-use crate::lock::request::{LockRequest, OnWait};
+use crate::error::Result;
+use crate::lock::request::{Circles, LockRequest, OnWait};
 use crate::path;
 use crate::queues;
 use crate::recipe::attempt::Patience;
@@ -127,15 +126,21 @@ impl<'a> LockOptions<'a> {
     /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
     ///
     /// For threads of different clients: threads of one client that wait behind each other without the
-    /// server are not seen. Looks when the wait begins, and again when who is ahead changes: if the holders
-    /// ahead wait, through any number of locks below `root`, for one that this thread holds. One of a circle
-    /// at least is told, and waits no longer; if several close it at once, all of them may be: let go, wait for
-    /// a random time, and try again. Contenders belong together as for
-    /// [`Client::blockers`](crate::Client::blockers), by the names of their threads: without a name
-    /// ([`thread::Builder::name`](std::thread::Builder::name)) the call fails with
-    /// [`Error::BadArgument`](crate::Error::BadArgument). Reads all nodes below `root` at each look, which `root` should keep
-    /// few. A `root` that is neither a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the
-    /// call; below one that does not exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
+    /// server are not seen. Looks when the wait begins, and again when who is ahead changes: if the holders ahead wait, through
+    /// any number of locks below `root`, for one that this thread holds, or that `zklock` holds around this
+    /// process. One of a circle at least is told, and waits no longer; if several close it at once, all of
+    /// them may be: let go, wait for a random time, and try again. The look ends with the deadline or the cancel of the wait, and has found nothing then.
+    ///
+    /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers): a client of another
+    /// library counts as one thread if it waits for one lock only, and may be taken to wait for this one while
+    /// another thread of it works; if it waits for several, no circle is seen through it.
+    /// Guards that may change threads are nobody's, and a permit is whose who acquired it. With
+    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs) another client's lock counts as
+    /// that of the thread which had it from the server, whoever has it now.
+    ///
+    /// Reads all nodes below `root` at each look, which `root` should keep few. A `root` that is neither
+    /// a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the call; below one that does not
+    /// exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
         self.circles = Some(root.to_owned());
         self
@@ -192,18 +197,14 @@ impl<'a> LockOptions<'a> {
     ) -> Result<LockRequest<'a>> {
         if let Some(root) = &self.circles {
             path::check_root(root)?;
-            if thread::current().name().is_none() {
-                return Err(Error::BadArgument {
-                    name: "detect_deadlock",
-                    rule: "it knows threads by their names, and this one has none: name it by thread::Builder".into(),
-                });
-            }
         }
+        let circles = self.circles.map(|root| circles(session, root));
         Ok(LockRequest {
             patience,
             limit: Limit::new(self.deadline, self.cancel),
             note: self.note,
-            on_wait: on_wait(session, self.on_wait, self.circles),
+            on_wait: self.on_wait.map(|callback| on_wait(session, callback)),
+            circles: circles.transpose()?,
             overdue: self.overdue.map(Overdue::new),
             hold_at_least: self.hold_at_least,
         })
@@ -211,32 +212,27 @@ impl<'a> LockOptions<'a> {
 }
 
 /// Turns what the user wants to be told into what the driver tells.
-fn on_wait<'a>(
-    session: &Arc<Session>,
-    mut callback: Option<Box<WaitCallback<'a>>>,
-    circles: Option<String>,
-) -> Option<Box<OnWait<'a>>> {
-    if callback.is_none() && circles.is_none() {
-        return None;
-    }
+fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
     let session = session.clone();
-    Some(Box::new(move |ahead| {
+    Box::new(move |ahead| {
         let contender = || {
             let (node, holds) = (ahead.nearest.clone(), ahead.holds);
             Contender::new(&session, node, holds, ahead.stat, &ahead.data)
         };
-        if let Some(callback) = &mut callback {
-            callback(&Waiting {
-                position: ahead.count,
-                // A permit that waits for any of several has no nearest one ahead.
-                ahead: (ahead.stat.czxid != 0).then(contender),
-                since: ahead.since,
-            });
-        }
-        match &circles {
-            Some(root) => queues::fail_in_a_circle(&session, &ahead.nearest, root),
-            None => Ok(()),
-        }
+        callback(&Waiting {
+            position: ahead.count,
+            // A permit that waits for any of several has no nearest one ahead.
+            ahead: (ahead.stat.czxid != 0).then(contender),
+            since: ahead.since,
+        });
+    })
+}
+
+fn circles(session: &Arc<Session>, root: String) -> Result<Box<Circles>> {
+    path::check_root(&root)?;
+    let session = session.clone();
+    Ok(Box::new(move |nearest, limit| {
+        queues::fail_in_a_circle(&session, nearest, &root, limit)
     }))
 }
 

@@ -139,6 +139,7 @@ impl Card {
             "pid": process::id(),
             "program": self.program,
             "started_ms": self.started_ms,
+            "thread_id": process::thread(),
         });
         if !self.inside.is_empty() {
             card["inside"] = self.inside.clone().into();
@@ -166,6 +167,14 @@ pub(crate) fn kept_token(data: &[u8]) -> Option<i64> {
         .ok()?
         .get("token")?
         .as_i64()
+}
+
+/// Returns the number of the thread that wrote the data, which tells threads of one name apart.
+pub(crate) fn thread_number(data: &[u8]) -> Option<u64> {
+    serde_json::from_slice::<Value>(data)
+        .ok()?
+        .get("thread_id")?
+        .as_u64()
 }
 
 /// Keeps the first characters of a text.

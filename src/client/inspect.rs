@@ -81,8 +81,9 @@ impl Client {
     /// Tells who keeps the lock at `path` from its first waiter, and who keeps them, to the end.
     ///
     /// A holder that waits for another lock, below `root`, is kept by the holders of that one. Contenders
-    /// belong together by their session and, where they tell it, their thread. Blocks as
-    /// [`locks`](Self::locks).
+    /// belong together by their session and their thread; where they tell no thread, as those of other
+    /// libraries, by their session alone, to the first lock that it waits for. Whoever waits for a permit waits for any one of its holders, and
+    /// otherwise for all of them. Blocks as [`locks`](Self::locks).
     ///
     /// # Errors
     ///

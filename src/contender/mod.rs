@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, Stat};
-use crate::owner::{Owner, kept_token};
+use crate::owner::{Owner, kept_token, thread_number};
 use crate::path;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::NodeName;
@@ -17,6 +17,7 @@ use crate::recipe::places::{Places, Spot, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Seen;
+use crate::system::process;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 
@@ -49,6 +50,8 @@ pub struct Contender {
     holds: bool,
     stat: Stat,
     owner: Owner,
+    /// The number of its thread, if it tells.
+    thread: Option<u64>,
     token: FencingToken,
 }
 
@@ -70,6 +73,7 @@ impl Contender {
             holds,
             stat,
             owner: Owner::parse(data),
+            thread: thread_number(data),
             token: FencingToken::new(kept.unwrap_or(stat.czxid)),
         }
     }
@@ -110,6 +114,41 @@ impl Contender {
     /// Returns who the contender is, as it describes itself.
     pub fn owner(&self) -> &Owner {
         &self.owner
+    }
+
+    /// Whether both are of one thread of one session; `None` if they do not tell their thread.
+    pub(crate) fn is_same_thread(&self, other: &Self) -> Option<bool> {
+        if self.session_id() != other.session_id() {
+            return Some(false);
+        }
+        match (self.thread, other.thread) {
+            (Some(one), Some(other)) => Some(one == other),
+            _ => {
+                let names = self.owner.thread.as_ref().zip(other.owner.thread.as_ref());
+                names.map(|(one, other)| one == other)
+            }
+        }
+    }
+
+    /// Whether it is a session's. Containers and nodes that last do not leave by themselves.
+    pub(crate) fn has_session(&self) -> bool {
+        const CONTAINER: i64 = i64::MIN;
+        ![0, CONTAINER].contains(&self.session_id())
+    }
+
+    pub(crate) fn has_children(&self) -> bool {
+        0 < self.stat.num_children
+    }
+
+    /// Whether the calling thread made it, through the client that has found it.
+    pub(crate) fn is_of_this_thread(&self) -> bool {
+        let session = self.session.status.snapshot().session;
+        self.session_id() == session && self.thread == Some(process::thread())
+    }
+
+    /// Whether it tells its thread, as this library's do until they are asked to let go.
+    pub(crate) fn tells_its_thread(&self) -> bool {
+        self.thread.is_some() || self.owner.thread.is_some()
     }
 
     /// Names the contender in a message, as its `Display` does.
@@ -262,9 +301,7 @@ fn merged(
     mut line: Vec<Contender>,
     most: Option<usize>,
 ) -> Vec<Contender> {
-    let both = |last: &Contender, first: &Contender| {
-        last.session_id() == first.session_id() && last.owner.thread == first.owner.thread
-    };
+    let both = |last: &Contender, first: &Contender| last.is_same_thread(first).unwrap_or(true);
     if let (Some(last), Some(first)) = (permits.last(), line.first())
         && both(last, first)
     {

@@ -45,8 +45,11 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let (seen, mut told) = (ahead.clone(), request.on_wait.take());
         request.on_wait = Some(Box::new(move |ahead| {
             *seen.lock() = Some(ahead.clone());
-            told.as_mut().map_or(Ok(()), |told| told(ahead))
+            if let Some(told) = &mut told {
+                told(ahead);
+            }
         }));
+        request.circles = None;
         Self {
             locks,
             path,

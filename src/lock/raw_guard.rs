@@ -134,7 +134,15 @@ impl RawGuard {
     /// Has come from another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
+        self.belongs(true);
         self.granted(after);
+    }
+
+    /// Is the calling thread's, or may change threads.
+    pub(crate) fn belongs(&self, to_this_thread: bool) {
+        if let Some(watched) = self.watched {
+            self.session.leases.belongs(watched, to_this_thread);
+        }
     }
 
     /// Lets the threads that wait there inherit it, at most so many in a row.

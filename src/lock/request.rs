@@ -42,13 +42,18 @@ pub(crate) struct LockRequest<'a> {
     /// What others are shown instead of the client's own text.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
+    /// Fails if this thread is in a circle of those who wait.
+    pub(crate) circles: Option<Box<Circles>>,
     pub(crate) overdue: Option<Overdue>,
     /// The nodes are not to go before this time has passed.
     pub(crate) hold_at_least: Option<Duration>,
 }
 
-/// Told what is ahead, at first and then when it changes; an error ends the wait.
-pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) -> Result<()> + 'a;
+/// Told what is ahead, at first and then when it changes.
+pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
+
+/// Told who is nearest ahead, and until when it may look.
+pub(crate) type Circles = dyn Fn(&str, &Limit) -> Result<()>;
 
 /// Who is ahead of a waiting thread.
 #[derive(Clone, Debug)]

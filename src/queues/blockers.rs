@@ -1,12 +1,11 @@
 //! Who keeps a lock from its first waiter, and who keeps them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::slice;
 
+use super::graph::Graph;
 use super::queue::Queue;
 use crate::contender::Contender;
-use crate::recipe::dialect::Role;
 
 /// Who keeps a lock from its waiters: its holders, and those that these wait for.
 ///
@@ -48,16 +47,23 @@ pub struct Blocker {
 
 impl Blockers {
     pub(super) fn of(path: &str, queues: &[Queue], unreadable: Vec<String>) -> Self {
-        let queues: BTreeMap<_, _> = queues.iter().map(|queue| (queue.path(), queue)).collect();
-        let mut found = Self {
+        let graph = Graph::of(queues, None);
+        let blockers = graph.holders_behind(path).into_iter();
+        let blockers = blockers.map(|(path, holder, waits_for)| Blocker {
+            path: path.to_owned(),
+            holder: holder.clone(),
+            waits_for: waits_for.map(str::to_owned),
+        });
+        Self {
+            blockers: blockers.collect(),
+            deadlock: graph.circle_from(path),
             unreadable,
-            ..Self::default()
-        };
-        found.follow(path, &queues, &mut Vec::new());
-        found
+        }
     }
 
     /// Returns the holders of the lock, and behind each that waits the holders of what it waits for.
+    ///
+    /// A holder that waits for several locks is there once for each of them.
     pub fn iter(&self) -> slice::Iter<'_, Blocker> {
         self.blockers.iter()
     }
@@ -71,37 +77,6 @@ impl Blockers {
     /// Returns the nodes below which a holder may wait unseen, for this client may not read them.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
-    }
-
-    /// Goes on at a lock; `way` has the locks that led there.
-    fn follow(&mut self, path: &str, queues: &BTreeMap<&str, &Queue>, way: &mut Vec<String>) {
-        if let Some(place) = way.iter().position(|before| before == path) {
-            self.deadlock.get_or_insert_with(|| way[place..].to_vec());
-            return;
-        }
-        let Some(queue) = queues.get(path) else {
-            return;
-        };
-        if self.blockers.iter().any(|known| known.path == path) {
-            return;
-        }
-        let holders = queue.holders().map(|holder| Blocker {
-            path: path.to_owned(),
-            holder: holder.clone(),
-            waits_for: waits_for(holder, queues),
-        });
-        let holders: Vec<_> = holders.collect();
-        self.blockers.extend(holders.iter().cloned());
-        // Whoever waits for a permit has one as soon as any of the holders lets go.
-        let any_will_do = holders.iter().all(|one| one.holder.role() == Role::Permit);
-        if any_will_do && holders.iter().any(|one| one.waits_for.is_none()) {
-            return;
-        }
-        way.push(path.to_owned());
-        for next in holders.iter().filter_map(Blocker::waits_for) {
-            self.follow(next, queues, way);
-        }
-        way.pop();
     }
 }
 
@@ -140,23 +115,4 @@ impl fmt::Display for Blocker {
             None => Ok(()),
         }
     }
-}
-
-/// The lock that a holder waits for: its thread, its session, or what `zklock` runs under its lock.
-fn waits_for(holder: &Contender, queues: &BTreeMap<&str, &Queue>) -> Option<String> {
-    let same = |waiter: &&Contender| {
-        let (one, other) = (&holder.owner().thread, &waiter.owner().thread);
-        let threads = one.is_none() || other.is_none() || one == other;
-        let inside = waiter
-            .owner()
-            .inside
-            .iter()
-            .any(|node| node == holder.node());
-        inside || waiter.session_id() == holder.session_id() && threads
-    };
-    let waited_for = |queue: &&&Queue| queue.waiters().any(|waiter| same(&waiter));
-    queues
-        .values()
-        .find(waited_for)
-        .map(|queue| queue.path().to_owned())
 }

@@ -1,19 +1,24 @@
 //! Every lock below a path, and who is in its queue.
 
 mod blockers;
+mod graph;
 mod queue;
 mod tree;
 
+use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
 use std::vec;
 
 pub use self::blockers::{Blocker, Blockers};
+use self::graph::{Asking, Graph, without_number};
 pub use self::queue::Queue;
 use crate::error::{Error, Result};
-use crate::owner::Owner;
 use crate::path;
 use crate::session::Session;
+use crate::session::call_error::CallError;
+use crate::system::process;
+use crate::time::limit::Limit;
 
 /// The locks that somebody holds or waits for, below one path.
 ///
@@ -43,28 +48,45 @@ pub struct Queues {
 
 impl Queues {
     pub(crate) fn below(session: &Arc<Session>, root: &str) -> Result<Self> {
-        let read = tree::read(session, root);
-        let (queues, unreadable) =
-            read.map_err(|error| error.into_error(root, || session.unanswered()))?;
+        let read = Self::below_within(session, root, Session::query_limit);
+        read.map_err(|error| error.into_error(root, || session.unanswered()))
+    }
+
+    fn below_within(
+        session: &Arc<Session>,
+        root: &str,
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Self, CallError> {
+        let (queues, unreadable) = tree::read(session, root, &limit)?;
         Ok(Self { queues, unreadable })
     }
 
     /// Tells who keeps a lock from its first waiter.
     pub(crate) fn blockers(session: &Arc<Session>, path: &str, root: &str) -> Result<Blockers> {
-        path::check_root(root)?;
-        let Self {
-            mut queues,
-            unreadable,
-        } = Self::below(session, root)?;
-        // It need not lie below the root; and whoever may not read it is told so.
-        let contenders = session.contenders(path)?;
-        queues.retain(|queue| queue.path != path);
-        queues.push(Queue {
+        let read = Self::with(session, path, root, Session::query_limit);
+        let Self { queues, unreadable } =
+            read.map_err(|error| error.into_error(path, || session.unanswered()))?;
+        Ok(Blockers::of(path, &queues, unreadable))
+    }
+
+    /// The locks below a root, and this one, which need not lie there: whoever may not read it is told so.
+    fn with(
+        session: &Arc<Session>,
+        path: &str,
+        root: &str,
+        limit: impl Fn() -> Limit,
+    ) -> std::result::Result<Self, CallError> {
+        let mut found = Self::below_within(session, root, &limit)?;
+        let known = found.queues.iter().find(|queue| queue.path == path);
+        let permits = known.and_then(|queue| queue.permits);
+        let contenders = session.contenders_within(path, &limit)?;
+        found.queues.retain(|queue| queue.path != path);
+        found.queues.push(Queue {
             path: path.to_owned(),
             contenders,
-            permits: None,
+            permits,
         });
-        Ok(Blockers::of(path, &queues, unreadable))
+        Ok(found)
     }
 
     /// Returns the locks in the order of their paths.
@@ -82,33 +104,65 @@ impl Queues {
         self.queues.is_empty()
     }
 
-    /// Returns the nodes below which there may be more locks, for this client may not read them.
+    /// Returns the nodes below which there may be more locks: those that this client may not read, and
+    /// those with so many children that their list is longer than it accepts
+    /// ([`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer)).
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
 }
 
 /// Fails if this thread holds a lock that somebody waits for who keeps it from the lock of `nearest`.
-pub(crate) fn fail_in_a_circle(session: &Arc<Session>, nearest: &str, root: &str) -> Result<()> {
+///
+/// At the limit it has found nothing, and so has it if no server answers: the wait goes on.
+pub(crate) fn fail_in_a_circle(
+    session: &Arc<Session>,
+    nearest: &str,
+    root: &str,
+    limit: &Limit,
+) -> Result<()> {
     let path = path::parent(nearest);
-    // Of two that close a circle together, the later one sees the other.
-    session.catch_up(path)?;
-    let blockers = Queues::blockers(session, path, root)?;
-    let me = Owner::parse(&session.settings.card.text(None));
-    let is_ours = |blocker: &&Blocker| {
-        let holder = blocker.holder().owner();
-        // Threads without a name look alike.
-        let named = me.thread.is_some() && holder.thread == me.thread;
-        let here = (&holder.host, holder.pid, holder.started) == (&me.host, me.pid, me.started);
-        named && here && blocker.waits_for() == Some(path)
-    };
-    match blockers.deadlock() {
-        Some(circle) if blockers.iter().any(|one| is_ours(&one)) => Err(Error::Deadlock {
+    match circle(session, path, root, limit) {
+        Ok(Some(circle)) => Err(Error::Deadlock {
             path: path.to_owned(),
-            circle: circle.to_vec(),
+            circle,
         }),
-        _ => Ok(()),
+        Ok(None) => Ok(()),
+        Err(error) => error.or(path, ()),
     }
+}
+
+fn circle(
+    session: &Arc<Session>,
+    path: &str,
+    root: &str,
+    limit: &Limit,
+) -> std::result::Result<Option<Vec<String>>, CallError> {
+    let held = session.leases.of_this_thread();
+    let around = process::locks_around();
+    let nodes: HashSet<_> = held
+        .iter()
+        .chain(&around)
+        .map(|node| path::name(node).to_owned())
+        .collect();
+    // Of two that close a circle together, the later one sees the other.
+    let sync = session.transport.capabilities().sync(path);
+    match session.caller().call(&sync, path, limit) {
+        Ok(_) | Err(CallError::Refused(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let found = Queues::with(session, path, root, || limit.clone())?;
+    let here = found.queues.iter().find(|queue| queue.path == path);
+    let mine = here.into_iter().flat_map(Queue::waiters);
+    let own = mine
+        .filter(|one| one.is_of_this_thread())
+        .map(|one| without_number(path::name(one.node())).to_owned());
+    let asking = Asking {
+        path,
+        nodes,
+        own: own.collect(),
+    };
+    Ok(Graph::of(&found.queues, Some(asking)).circle_of_the_asking())
 }
 
 impl<'a> IntoIterator for &'a Queues {

@@ -1,23 +1,22 @@
 //! Reads the nodes below a path, level by level, and finds the locks among them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
 
 use super::queue::Queue;
-use crate::contender::assemble;
+use crate::contender::{Contender, assemble};
 use crate::jute::{ErrorCode, Names, Reply, Request};
 use crate::recipe::dialect::Kind;
 use crate::recipe::name::NodeName;
 use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
-use crate::session::call_error::{CallError, refused};
+use crate::session::call_error::{CallError, Refusal, refused};
+use crate::time::limit::Limit;
 
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
-
-/// Whom a container belongs to.
-const CONTAINER: i64 = i64::MIN;
 
 /// What belongs to the servers.
 const RESERVED: &str = "/zookeeper";
@@ -33,37 +32,46 @@ struct Tree {
 pub(super) fn read(
     session: &Arc<Session>,
     root: &str,
+    limit: &impl Fn() -> Limit,
 ) -> Result<(Vec<Queue>, Vec<String>), CallError> {
-    let tree = Tree::read(session, root)?;
-    let found = tree.locks();
-    let limit = Session::query_limit;
-    let permits = permits(session, &found)?;
-    let nodes = found.iter().flat_map(|(_, spots)| spots.all());
-    let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
-    let mut seen = session.describe_within(&nodes, limit)?.into_iter();
-    let mut queues = Vec::with_capacity(found.len());
-    for ((path, spots), permits) in found.into_iter().zip(permits) {
-        let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
-        let most = permits.map(|permits| permits as usize);
-        let mut contenders = assemble(session, &spots, seen, most);
-        // A node of somebody's own may have such a name.
-        contenders.retain(|one| ![0, CONTAINER].contains(&one.session_id()));
-        // Who was the only one may have left meanwhile.
-        if !contenders.is_empty() {
-            queues.push(Queue {
-                path,
-                contenders,
-                permits,
-            });
+    let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
+    let mut roots = vec![root.to_owned()];
+    while !roots.is_empty() {
+        let tree = Tree::read(session, mem::take(&mut roots), limit)?;
+        unreadable.extend(tree.unreadable.iter().cloned());
+        let found = tree.locks();
+        let permits = permits(session, &found, limit)?;
+        let nodes = found.iter().flat_map(|(_, spots)| spots.all());
+        let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
+        let mut seen = session.describe_within(&nodes, limit)?.into_iter();
+        for ((path, spots), permits) in found.into_iter().zip(permits) {
+            let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
+            let most = permits.map(|permits| permits as usize);
+            let contenders = assemble(session, &spots, seen, most);
+            // A directory of somebody's own may have such a name, and locks below it.
+            let directories = contenders.iter().filter(|one| one.has_children());
+            let is_new = |one: &&Contender| !tree.children.contains_key(one.node());
+            roots.extend(directories.filter(is_new).map(|one| one.node().to_owned()));
+            // Whoever waits waits behind a node that is nobody's, too. And who was the only one may have
+            // left meanwhile.
+            if contenders.iter().any(Contender::has_session) {
+                queues.push(Queue {
+                    path,
+                    contenders,
+                    permits,
+                });
+            }
         }
     }
-    Ok((queues, tree.unreadable))
+    queues.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok((queues, unreadable))
 }
 
 /// Reads how many permits each semaphore of Curator's layout has.
 fn permits(
     session: &Arc<Session>,
     found: &[(String, Spots)],
+    limit: &impl Fn() -> Limit,
 ) -> Result<Vec<Option<u32>>, CallError> {
     let semaphore = |(_, spots): &&(String, Spots)| !spots.permits.is_empty();
     let paths: Vec<_> = found
@@ -71,9 +79,7 @@ fn permits(
         .filter(semaphore)
         .map(|(path, _)| path.clone())
         .collect();
-    let mut seen = session
-        .describe_within(&paths, Session::query_limit)?
-        .into_iter();
+    let mut seen = session.describe_within(&paths, limit)?.into_iter();
     let number_of = |one: &(String, Spots)| match semaphore(&one) {
         true => seen.next().flatten().and_then(|seen| number(&seen.data)),
         false => None,
@@ -82,26 +88,32 @@ fn permits(
 }
 
 impl Tree {
-    fn read(session: &Arc<Session>, root: &str) -> Result<Self, CallError> {
+    fn read(
+        session: &Arc<Session>,
+        roots: Vec<String>,
+        limit: &impl Fn() -> Limit,
+    ) -> Result<Self, CallError> {
         let mut tree = Self::default();
-        let mut level = vec![root.to_owned()];
+        let mut level = roots;
         while !level.is_empty() {
             let mut below = Vec::new();
             for nodes in level.chunks(AT_A_TIME) {
                 let lists: Vec<_> = nodes.iter().map(|node| Request::list(node)).collect();
-                let answers = session
-                    .caller()
-                    .call_all(&lists, root, &Session::query_limit())?;
+                let answers = session.caller().call_each(&lists, &limit)?;
                 for (node, answer) in nodes.iter().zip(answers) {
                     match answer {
                         Ok(Reply::Children { names, .. }) => {
                             below.extend(directories(node, &names));
                             tree.children.insert(node.clone(), names);
                         }
-                        Err(ErrorCode::NO_AUTH) => tree.unreadable.push(node.clone()),
+                        Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH)) => {
+                            tree.unreadable.push(node.clone())
+                        }
                         // It has gone meanwhile, which the root may not have been there for.
-                        Ok(_) | Err(ErrorCode::NO_NODE) => {}
-                        Err(code) => return Err(CallError::Over(refused(node, code))),
+                        Ok(_) | Err(Refusal::Code(ErrorCode::NO_NODE)) => {}
+                        Err(Refusal::Code(code)) => {
+                            return Err(CallError::Over(refused(node, code)));
+                        }
                     }
                 }
             }

@@ -123,6 +123,7 @@ impl RwLockReadGuard {
     /// ```
     #[doc(alias = "owned")]
     pub fn into_send(self) -> SendReadGuard {
+        self.raw.belongs(false);
         SendReadGuard { raw: self.raw }
     }
 }
@@ -175,6 +176,7 @@ impl RwLockWriteGuard {
     /// In exchange the lock no longer knows its thread: a thread that has such a guard and locks
     /// again waits for itself.
     pub fn into_send(self) -> SendWriteGuard {
+        self.raw.belongs(false);
         SendWriteGuard { raw: self.raw }
     }
 }

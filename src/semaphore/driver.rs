@@ -44,6 +44,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     pub(super) fn new(semaphore: Wanted<'a>, mut request: LockRequest<'q>) -> Self {
         let patience = mem::replace(&mut request.patience, Patience::Waits);
         request.hold_at_least = None;
+        request.circles = None;
         let wish = Wish {
             patience,
             limited: request.limit.deadline().is_some(),
@@ -219,7 +220,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             told(&Ahead {
                 since,
                 ..holder.clone()
-            })?;
+            });
         }
         let Some(first) = self.first.as_ref().filter(|first| first.check().is_ok()) else {
             return Ok(Event::Lost);

@@ -18,6 +18,14 @@ pub(crate) enum CallError {
     Over(Error),
 }
 
+/// Why one of several requests has no reply that can be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Refusal {
+    Code(ErrorCode),
+    /// The reply is longer than this client accepts.
+    TooLong,
+}
+
 /// What is wrong where there is nothing at all.
 const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it";
 

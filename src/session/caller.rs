@@ -304,7 +304,7 @@ fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
 }
 
 /// The node that a request reads, for the error that tells which reply is too long.
-fn read_by(request: &Request) -> Option<&str> {
+pub(super) fn read_by(request: &Request) -> Option<&str> {
     match request {
         Request::Exists { path, .. }
         | Request::GetChildren { path, .. }

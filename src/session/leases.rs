@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::recipe::validity::Stamp;
@@ -34,6 +35,8 @@ pub(super) struct OpenLease {
     /// When the quorum was last asked about it.
     pub(super) asked: Duration,
     pub(super) watch: Option<WatchId>,
+    /// Whose guard it is; none in particular if that may change threads.
+    thread: Option<ThreadId>,
 }
 
 impl Leases {
@@ -59,6 +62,7 @@ impl Leases {
             since,
             asked: Duration::ZERO,
             watch: None,
+            thread: Some(thread::current().id()),
         };
         self.open.lock().insert(id, entry);
         if (since + look).as_nanos() < self.next_look.load(Ordering::Acquire) {
@@ -74,7 +78,24 @@ impl Leases {
         // Checks that are under way for the old lease confirm the new one.
         let next = Arc::new(entry.lease.succeed()?);
         entry.lease = next.clone();
+        entry.thread = None;
         Some(next)
+    }
+
+    /// The guard is the calling thread's, or none's in particular.
+    pub(crate) fn belongs(&self, id: u64, to_this_thread: bool) {
+        if let Some(entry) = self.open.lock().get_mut(&id) {
+            entry.thread = to_this_thread.then(|| thread::current().id());
+        }
+    }
+
+    /// The nodes of the guards that the calling thread has.
+    pub(crate) fn of_this_thread(&self) -> Vec<String> {
+        let me = Some(thread::current().id());
+        let open = self.open.lock();
+        let mine = open.values().filter(|entry| entry.thread == me);
+        mine.flat_map(|entry| entry.lease.nodes().to_vec())
+            .collect()
     }
 
     /// Ends a lease.

@@ -23,6 +23,7 @@ pub(crate) mod caller;
 pub(crate) mod cleaner;
 mod cleanup_call;
 pub(crate) mod confirm_grant;
+mod each_call;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;

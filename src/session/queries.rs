@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::call_error::{CallError, not_made, refused};
+use super::call_error::{CallError, Refusal, not_made, refused};
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
@@ -144,12 +144,14 @@ impl Session {
         let mut all = Vec::with_capacity(nodes.len());
         for nodes in nodes.chunks(AT_A_TIME) {
             let reads: Vec<_> = nodes.iter().map(|node| Request::get(node)).collect();
-            let about = nodes.first().map_or("", String::as_str);
-            let answers = caller.call_all(&reads, about, &limit())?;
+            let answers = caller.call_each(&reads, &limit)?;
             for (node, mut answer) in nodes.iter().zip(answers) {
-                if answer == Err(ErrorCode::NO_AUTH) {
+                if matches!(
+                    answer,
+                    Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH))
+                ) {
                     let look = [Request::exists(node)];
-                    answer = caller.call_all(&look, node, &limit())?.remove(0);
+                    answer = caller.call_each(&look, &limit)?.remove(0);
                 }
                 all.push(match answer {
                     Ok(Reply::Data { data, stat }) => Some(Seen {
@@ -160,8 +162,8 @@ impl Session {
                         data: Vec::new(),
                         stat,
                     }),
-                    Ok(_) | Err(ErrorCode::NO_NODE) => None,
-                    Err(code) => return Err(CallError::Over(refused(node, code))),
+                    Ok(_) | Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_NODE)) => None,
+                    Err(Refusal::Code(code)) => return Err(CallError::Over(refused(node, code))),
                 });
             }
         }

@@ -25,8 +25,10 @@ on_every_server! {
     a_list_shows_who_holds_and_who_waits_and_creates_nothing
     all_locks_below_a_path_are_listed
     a_chain_and_a_circle_of_commands_are_told
+    what_runs_under_a_lock_is_found_through_another_chroot
     what_may_not_be_read_is_not_called_free
     a_watching_list_hears_of_every_change
+    a_watching_list_hears_of_what_it_is_asked_for
     a_revoked_command_is_told_to_stop
     whoever_does_not_let_go_is_evicted
     a_lock_is_kept_for_as_long_as_asked
@@ -376,6 +378,34 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     second.kill();
 }
 
+/// The command sees other paths than the program that holds the lock around it, and waits twice.
+fn what_runs_under_a_lock_is_found_through_another_chroot(hosts: &str) {
+    let (root, log) = (fresh_path("nested"), Log::new());
+    let program = env!("CARGO_BIN_EXE_zklock");
+    Raw::connect(hosts).create_all(&root);
+    let mut holders = ["b", "c"].map(|name| {
+        let holder = Zklock::start(hosts, &format!("run {root}/{name}"), &log.beat(name));
+        log.await_word(name);
+        holder
+    });
+    let inner = |name: &str| format!("ZKLOCK_HOSTS={hosts} {program} run {root}/{name} -- true");
+    let script = format!("{} & {} & wait", inner("b"), inner("c"));
+    let mut outer = Zklock::start(&format!("{hosts}{root}"), "run /a", &script);
+    for name in ["b", "c"] {
+        eventually("it waits", || {
+            children(hosts, &format!("{root}/{name}")).len() == 2
+        });
+    }
+    let told = Zklock::run(hosts, &format!("why --root {root} {root}/a"), "");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    for name in ["b", "c"] {
+        let waits = format!("and waits for {root}/{name}\n");
+        assert!(told.out.contains(&waits), "{told:?}");
+    }
+    outer.kill();
+    holders.iter_mut().for_each(Zklock::kill);
+}
+
 fn what_may_not_be_read_is_not_called_free(hosts: &str) {
     let (root, log) = (fresh_path("locked"), Log::new());
     Raw::connect(hosts).create_all(&root);
@@ -396,7 +426,8 @@ fn what_may_not_be_read_is_not_called_free(hosts: &str) {
     let told = Zklock::run(hosts, &format!("why {root}/open"), "");
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(
-        told.err.contains("not read with these credentials"),
+        told.err
+            .contains("not read, with all below, because these credentials may not"),
         "{told:?}"
     );
     // The lock need not lie below the root.
@@ -428,6 +459,31 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
         assert_eq!(holder.end().code, Some(0));
         eventually("none", || count() == Some(0));
     }
+}
+
+/// A lock is shown when it comes to be old enough, and others that come and go are not.
+fn a_watching_list_hears_of_what_it_is_asked_for(hosts: &str) {
+    let (root, log) = (fresh_path("old"), Log::new());
+    let mut command = command(hosts);
+    let list = [
+        "list",
+        "-r",
+        "--watch",
+        "--json",
+        "--older-than",
+        "3",
+        &root,
+    ];
+    let list = Lines::of(command.args(list));
+    let locks = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        value["locks"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(locks(&list.hear()), 0);
+    let mut holder = Zklock::start(hosts, &format!("run {root}/a"), &log.beat("held"));
+    log.await_word("held");
+    assert_eq!(locks(&list.hear()), 1);
+    holder.kill();
 }
 
 fn a_revoked_command_is_told_to_stop(hosts: &str) {

@@ -3,7 +3,7 @@
 use zklock::{Acl, Client};
 
 use crate::program::{Log, Zklock, on_every_server};
-use crate::support::raw::{EPHEMERAL, Raw, children};
+use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw, children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path};
 
@@ -12,6 +12,8 @@ on_every_server! {
     a_server_that_is_not_there_is_named
     sessions_of_another_length_are_a_warning
     contenders_that_do_not_wait_for_each_other_are_told
+    a_node_of_no_session_at_the_head_of_a_queue_is_told
+    a_path_that_nobody_uses_is_left_as_it_is
     whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told
 }
 
@@ -104,6 +106,33 @@ fn contenders_that_do_not_wait_for_each_other_are_told(hosts: &str) {
     assert_eq!(told.code, Some(2), "{told:?}");
     let libraries = "Curator's InterProcessMutex; kazoo's ReadLock";
     assert!(told.out.contains(libraries), "{told:?}");
+}
+
+/// All wait behind it, for ever.
+fn a_node_of_no_session_at_the_head_of_a_queue_is_told(hosts: &str) {
+    let path = fresh_path("ghost");
+    let mut raw = Raw::connect(hosts);
+    raw.create_all(&path);
+    let [ghost, waiter] = [0, 1].map(|place| {
+        format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-000000000{place}")
+    });
+    raw.create(&ghost, b"", PERSISTENT).expect("a node");
+    raw.create(&waiter, b"", EPHEMERAL).expect("a node");
+    let told = Zklock::run(hosts, &format!("{WELL} {path}"), "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    assert!(told.out.contains("holders: 1, waiters: 1"), "{told:?}");
+    assert!(
+        told.out
+            .contains(&format!("{ghost} is of no session, and stays")),
+        "{told:?}"
+    );
+}
+
+fn a_path_that_nobody_uses_is_left_as_it_is(hosts: &str) {
+    let path = fresh_path("mistyped");
+    let told = Zklock::run(hosts, &format!("{WELL} {path}/no/such/lock"), "");
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(Raw::connect(hosts).stat(&path).is_none());
 }
 
 fn whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told(hosts: &str) {

@@ -7,6 +7,7 @@
 mod abandonment;
 mod api;
 mod bad_input;
+mod circles;
 mod durations;
 mod early_bad_news;
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::thread;
 
 use zklock::{Client, Dialect, Error, LockOptions, Role};
 
-use crate::support::raw::{PERSISTENT, Raw};
+use crate::support::raw::{EPHEMERAL, PERSISTENT, Raw};
 use crate::support::{eventually, fresh_path};
 use crate::transport::{Place, SOON, in_every_place, on_every_server};
 
@@ -19,6 +19,10 @@ in_every_place! {
 
 on_every_server! {
     what_may_not_be_read_is_named
+    a_list_that_is_too_long_hides_no_other_lock
+    a_contender_with_too_much_data_hides_no_other_lock
+    a_node_of_no_session_holds_the_queue_behind_it
+    directories_that_look_like_contenders_have_their_locks_listed
 }
 
 fn every_lock_below_a_path_is_listed_with_its_queue(place: Place) {
@@ -239,4 +243,83 @@ fn what_may_not_be_read_is_named(place: Place) {
     assert!(found.is_empty());
     assert_eq!(found.unreadable(), std::slice::from_ref(&root));
     assert_eq!(owner.locks(&root).unwrap().len(), 1);
+}
+
+/// This client takes short replies only.
+fn short_sighted(hosts: &str) -> Client {
+    Client::builder(hosts)
+        .max_buffer(256 << 10)
+        .connect()
+        .unwrap()
+}
+
+fn a_list_that_is_too_long_hides_no_other_lock(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("long"));
+    let (long, client) = (format!("{root}/long"), short_sighted(&hosts));
+    let _held = client.mutex(&format!("{root}/z")).unwrap().lock().unwrap();
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&long);
+    for number in 0..100 {
+        let node = format!("{long}/{}{number}", "x".repeat(5_000));
+        raw.create(&node, b"", PERSISTENT).unwrap();
+    }
+    let found = client.locks(&root).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found.unreadable(), std::slice::from_ref(&long));
+    assert_eq!(
+        client
+            .blockers(&format!("{root}/z"), &root)
+            .unwrap()
+            .iter()
+            .count(),
+        1
+    );
+}
+
+fn a_contender_with_too_much_data_hides_no_other_lock(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("heavy"));
+    let (path, client) = (format!("{root}/heavy"), short_sighted(&hosts));
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&path);
+    raw.create(
+        &format!("{path}/lock-0000000000"),
+        &vec![b'x'; 400 << 10],
+        EPHEMERAL,
+    )
+    .unwrap();
+    let _held = client.mutex(&format!("{root}/z")).unwrap().lock().unwrap();
+    let found = client.locks(&root).unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        client.contenders(&path).unwrap()[0].session_id(),
+        raw.session()
+    );
+}
+
+fn a_node_of_no_session_holds_the_queue_behind_it(place: Place) {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("ghost"));
+    let mut raw = Raw::connect(&hosts);
+    raw.create_all(&path);
+    raw.create(&format!("{path}/lock-0000000000"), b"", PERSISTENT)
+        .unwrap();
+    let client = place.connect(&hosts);
+    assert!(client.locks(&path).unwrap().is_empty());
+    raw.create(&format!("{path}/lock-0000000001"), b"", EPHEMERAL)
+        .unwrap();
+    let found = client.locks(&path).unwrap();
+    let queue = found.iter().next().unwrap();
+    assert_eq!((queue.holders().count(), queue.waiters().count()), (1, 1));
+    assert_eq!(queue.holders().next().unwrap().session_id(), 0);
+}
+
+fn directories_that_look_like_contenders_have_their_locks_listed(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("blocks"));
+    let client = place.connect(&hosts);
+    // The end of the name is that of a contender.
+    let lock = format!("{root}/block-0000000001/deep/lock-0000000002/a");
+    Raw::connect(&hosts).create_all(&lock);
+    let _held = client.mutex(&lock).unwrap().lock().unwrap();
+    let found = client.locks(&root).unwrap();
+    let paths: Vec<_> = found.iter().map(zklock::Queue::path).collect();
+    assert_eq!(paths, [&*lock]);
 }

@@ -44,7 +44,9 @@ fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure>
     let mut outage = Outage::default();
     let mut shown = None;
     loop {
-        let state = (outage.since(), contenders(&found));
+        let now = outage.since().unwrap_or_else(SystemTime::now);
+        let wanted = found.iter().filter(|queue| is_wanted(list, queue, now));
+        let state = (outage.since(), contenders(wanted));
         // The times on a screen go on.
         if (screen || shown.as_ref() != Some(&state))
             && show(list, &found, &outage, screen).is_err()
@@ -64,8 +66,8 @@ fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure>
     }
 }
 
-fn contenders(found: &Queues) -> Vec<(String, bool)> {
-    let all = found.iter().flat_map(Queue::contenders);
+fn contenders<'a>(queues: impl Iterator<Item = &'a Queue>) -> Vec<(String, bool)> {
+    let all = queues.flat_map(Queue::contenders);
     all.map(|one| (one.node().to_owned(), one.holds()))
         .collect()
 }
@@ -74,7 +76,7 @@ fn contenders(found: &Queues) -> Vec<(String, bool)> {
 pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
     if let Some(first) = unreadable.first() {
         say(&format!(
-            "not read with these credentials, with all below: {}, {} in all",
+            "not read, with all below, because these credentials may not or the list is too long: {}, {} in all",
             plain(first),
             unreadable.len()
         ));

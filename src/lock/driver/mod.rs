@@ -306,10 +306,13 @@ impl<'a, 'q> Driver<'a, 'q> {
                 holds: blocked.holds,
                 data: self.seen.0.clone(),
                 stat: self.seen.1,
-            })?;
+            });
         }
         self.told = Some(place);
-        Ok(())
+        match &self.request.circles {
+            Some(look) if news => look(&self.full(&blocked.nearest), &self.request.limit),
+            _ => Ok(()),
+        }
     }
 
     fn log_place(&self, blocked: &Blocked) {

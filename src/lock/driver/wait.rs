@@ -22,7 +22,8 @@ impl Driver<'_, '_> {
             return Ok(self.woken(fired));
         }
         self.prefetch_again();
-        if (self.request.on_wait.is_some() || log::log_enabled!(log::Level::Info))
+        let told = self.request.on_wait.is_some() || self.request.circles.is_some();
+        if (told || log::log_enabled!(log::Level::Info))
             && let Some(blocked) = self.attempt.blocked().cloned()
         {
             self.tell(&blocked)?;

@@ -1,5 +1,6 @@
 //! What this process is, for people who read who holds a lock.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 pub(crate) use std::process::id;
@@ -22,6 +23,15 @@ pub(crate) fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(std::path::Path::file_name);
     name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Returns a number that no other thread of this process has, whatever they are called.
+pub(crate) fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
 /// Returns the nodes of the locks that this process runs under, as `zklock` tells its command.

@@ -20,6 +20,10 @@ pub(crate) fn program() -> String {
     "sim".to_owned()
 }
 
+pub(crate) fn thread() -> u64 {
+    try_here().map_or(0, |here| here.me as u64)
+}
+
 pub(crate) fn locks_around() -> Vec<String> {
     Vec::new()
 }

@@ -1,6 +1,6 @@
 //! One lock: who is there, and whether they exclude each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
 
 use zklock::recipe::dialect::{Kind, Stance};
@@ -56,7 +56,7 @@ pub(super) fn look(
     findings.extend(numbers(queue));
     findings.extend(old_holders(queue, older_than));
     findings.extend(asked_to_leave(queue));
-    findings.extend(ghosts(queue, servers));
+    findings.extend(ghosts(client, queue, servers));
     findings
 }
 
@@ -152,26 +152,64 @@ fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
         .collect()
 }
 
-/// Nodes whose sessions no server knows, where the leader tells.
-fn ghosts(queue: &Queue, servers: &[View]) -> Vec<Finding> {
+/// Nodes that do not leave by themselves: of no session, or of one that no server knows, where the leader tells.
+fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
     let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
     let leader = servers.iter().find(leads);
-    let Some(Said::Text(dump)) = leader.map(|view| ask(&view.server, "dump", PATIENCE)) else {
-        return Vec::new();
+    let known = match leader.map(|view| ask(&view.server, "dump", PATIENCE)) {
+        Some(Said::Text(dump)) => sessions(&dump),
+        _ => None,
     };
-    let gone = |one: &&Contender| !dump.contains(&format!("{:#x}", one.session_id()));
-    let finding = |one: &Contender| {
-        let what = format!(
-            "the session of {} has ended, and its node is there",
-            one.node()
-        );
+    if let Some(first) = queue.contenders().first() {
+        // It has the server catch up with the leader.
+        let _ = client.is_current(queue.path(), first.token());
+    }
+    let what = |one: &Contender| {
+        // A container's owner is the smallest number.
+        if matches!(one.session_id(), 0 | i64::MIN) {
+            return Some(format!("{} is of no session, and stays", one.node()));
+        }
+        let known = known.as_ref()?;
+        let gone = !known.contains(&format!("{:#x}", one.session_id()));
+        // It may have left before the leader told.
+        let stays = || matches!(client.nodes().exists(one.node()), Ok(true));
+        (gone && stays()).then(|| {
+            let node = one.node();
+            format!("the session of {node} has ended, and its node is there")
+        })
+    };
+    let all = queue.contenders().iter().filter_map(what);
+    all.map(|what| {
         Finding::new(Level::Trouble, queue.path(), what)
             .advice("look again; if it stays, zklock revoke --evict-after 0 --node")
-    };
-    queue
-        .contenders()
-        .iter()
-        .filter(gone)
-        .map(finding)
-        .collect()
+    })
+    .collect()
+}
+
+/// The sessions that a leader's answer to `dump` tells of. The nodes of all sessions are listed behind
+/// them, also of one that has ended.
+fn sessions(dump: &str) -> Option<HashSet<String>> {
+    let (_, tracked) = dump.split_once("SessionTracker dump:")?;
+    let (tracked, _) = tracked.split_once("ephemeral nodes dump:")?;
+    let ids = tracked
+        .split_whitespace()
+        .filter(|word| word.starts_with("0x"));
+    Some(ids.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_with_nodes_is_none_that_is_alive() {
+        // As ZooKeeper 3.8 writes it.
+        let dump = "SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at Mon Nov 23 12:00:00 UTC 2026:\n\t0x100000b5f0001\n\
+            ephemeral nodes dump:\nSessions with Ephemerals (2):\n0x100000b5f000:\n\t/locks/a/lock-0000000000\n\
+            Connections dump:\n";
+        let known = sessions(dump).expect("a list");
+        assert!(known.contains("0x100000b5f0001"));
+        assert!(!known.contains("0x100000b5f000"));
+        assert!(sessions("This ZooKeeper instance is not currently serving requests").is_none());
+    }
 }

@@ -72,14 +72,17 @@ fn show(doctor: &Doctor, findings: &[Finding]) -> io::Result<()> {
     writeln!(to, "{}", table(findings))
 }
 
-/// The servers of a list, and the chroot behind it.
+/// The servers of a list, each once, and the chroot behind it.
 fn split(hosts: &str) -> (Vec<&str>, &str) {
     let (hosts, chroot) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
-    let servers = hosts.split(',').map(str::trim);
-    (
-        servers.filter(|server| !server.is_empty()).collect(),
-        chroot,
-    )
+    let mut servers = Vec::new();
+    for server in hosts.split(',').map(str::trim) {
+        // One that is named twice would be two that do not belong together.
+        if !server.is_empty() && !servers.contains(&server) {
+            servers.push(server);
+        }
+    }
+    (servers, chroot)
 }
 
 #[cfg(test)]
@@ -89,6 +92,7 @@ mod tests {
     #[test]
     fn a_list_of_servers_is_taken_apart() {
         assert_eq!(split("a:1,b"), (vec!["a:1", "b"], ""));
+        assert_eq!(split("a:1, a:1,,"), (vec!["a:1"], ""));
         assert_eq!(
             split("[::1]:2181, b:2/app/x"),
             (vec!["[::1]:2181", "b:2"], "/app/x")

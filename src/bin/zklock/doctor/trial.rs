@@ -12,9 +12,7 @@ const ODD: Duration = Duration::from_secs(60);
 
 /// Takes a lock that nobody else takes, asks the quorum, writes, and tidies up.
 pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
-    let above = path
-        .and_then(|path| path.rsplit_once('/'))
-        .map_or("", |(above, _)| above);
+    let above = path.map_or("", |path| lowest_above(client, path));
     let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
     let about = if above.is_empty() { "/" } else { above };
     let tried = go(client, &base);
@@ -46,6 +44,20 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
         findings.push(Finding::new(Level::Warning, about, what).advice("delete it"));
     }
     findings
+}
+
+/// What exists above a path, where nodes for it would be created. A trial of a path that nobody uses is to
+/// leave nothing of it.
+fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
+    let mut above = path;
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        above = parent;
+        // Whoever may not look may not create either.
+        if above.is_empty() || !matches!(client.nodes().exists(above), Ok(false)) {
+            break;
+        }
+    }
+    above
 }
 
 /// Returns how far the servers' clock is ahead.

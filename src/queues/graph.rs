@@ -1,0 +1,241 @@
+//! Who waits for whom: locks, their holders, and what these wait for.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use super::queue::Queue;
+use crate::contender::Contender;
+use crate::path;
+use crate::recipe::dialect::Role;
+
+/// The locks below a root, and where their contenders are to be found again.
+pub(super) struct Graph<'a> {
+    queues: BTreeMap<&'a str, &'a Queue>,
+    /// Who waits, and for which lock, by session.
+    waiters: HashMap<i64, Vec<(&'a str, &'a Contender)>>,
+    /// Which locks are waited for under a node, by the node's name: its path depends on the chroot.
+    inside: HashMap<&'a str, Vec<&'a str>>,
+    asking: Option<Asking<'a>>,
+}
+
+/// A thread that asks whether it waits in a circle.
+pub(super) struct Asking<'a> {
+    /// What it waits for.
+    pub(super) path: &'a str,
+    /// The names of the nodes that it holds, and of those that its process runs under.
+    pub(super) nodes: HashSet<String>,
+    /// What its names begin with in the queues that it waits in; at the head of some it keeps others out.
+    pub(super) own: HashSet<String>,
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn of(queues: &'a [Queue], asking: Option<Asking<'a>>) -> Self {
+        let mut graph = Self {
+            queues: queues.iter().map(|queue| (queue.path(), queue)).collect(),
+            waiters: HashMap::new(),
+            inside: HashMap::new(),
+            asking,
+        };
+        for (path, queue) in &graph.queues {
+            for waiter in queue.waiters() {
+                let session = graph.waiters.entry(waiter.session_id()).or_default();
+                session.push((path, waiter));
+                for node in &waiter.owner().inside {
+                    graph.inside.entry(path::name(node)).or_default().push(path);
+                }
+            }
+        }
+        graph
+    }
+
+    /// The holders of a lock, and behind them those of what they wait for: what each has, and wants.
+    pub(super) fn holders_behind(
+        &self,
+        path: &'a str,
+    ) -> Vec<(&'a str, &'a Contender, Option<&'a str>)> {
+        let (mut found, mut seen, mut next) = (Vec::new(), HashSet::new(), vec![path]);
+        while let Some(path) = next.pop() {
+            if !seen.insert(path) {
+                continue;
+            }
+            let links = self.links(path);
+            for (holder, waits) in &links {
+                match waits[..] {
+                    [] => found.push((path, *holder, None)),
+                    _ => found.extend(waits.iter().map(|wanted| (path, *holder, Some(*wanted)))),
+                }
+            }
+            // Whoever waits for a permit has one as soon as any of the holders lets go.
+            if !is_any_enough(&links) || links.iter().all(|(_, waits)| !waits.is_empty()) {
+                next.extend(links.iter().flat_map(|(_, waits)| waits).rev());
+            }
+        }
+        found
+    }
+
+    /// The locks of a circle that keeps this one taken for ever.
+    pub(super) fn circle_from(&self, path: &'a str) -> Option<Vec<String>> {
+        let stuck = self.stuck(path);
+        let (mut way, mut places) = (Vec::new(), HashMap::new());
+        let mut at = path;
+        loop {
+            if let Some(place) = places.insert(at, way.len()) {
+                return Some(way[place..].to_vec());
+            }
+            way.push(at.to_owned());
+            at = stuck.get(at)?.iter().copied().next()?;
+        }
+    }
+
+    /// The locks of the circle from the one that is waited for to the one that this thread holds.
+    pub(super) fn circle_of_the_asking(&self) -> Option<Vec<String>> {
+        let asking = self.asking.as_ref()?;
+        let stuck = self.stuck(asking.path);
+        let mut came_from = HashMap::from([(asking.path, None)]);
+        let mut next = VecDeque::from([asking.path]);
+        while let Some(path) = next.pop_front() {
+            let is_held = self
+                .links(path)
+                .iter()
+                .any(|(holder, _)| asking.holds(holder));
+            if is_held && stuck.contains_key(path) {
+                let way = std::iter::successors(Some(path), |at| came_from.get(at).copied()?);
+                let mut way: Vec<_> = way.map(str::to_owned).collect();
+                way.reverse();
+                return Some(way);
+            }
+            for other in stuck.get(path).into_iter().flatten() {
+                if !came_from.contains_key(other) {
+                    came_from.insert(other, Some(path));
+                    next.push_back(other);
+                }
+            }
+        }
+        None
+    }
+
+    /// The locks behind this one that nobody can let go of, each with the stuck ones that its holders
+    /// wait for.
+    fn stuck(&self, path: &'a str) -> HashMap<&'a str, Vec<&'a str>> {
+        let (mut links, mut next) = (BTreeMap::new(), vec![path]);
+        while let Some(path) = next.pop() {
+            if links.contains_key(path) {
+                continue;
+            }
+            let here = self.links(path);
+            next.extend(here.iter().flat_map(|(_, waits)| waits));
+            links.insert(path, here);
+        }
+        // Take away whatever comes free, and what comes free by that.
+        let mut behind: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (path, here) in &links {
+            for other in here.iter().flat_map(|(_, waits)| waits) {
+                behind.entry(other).or_default().push(path);
+            }
+        }
+        let mut look: Vec<&str> = links.keys().copied().collect();
+        let mut stuck: HashSet<&str> = look.iter().copied().collect();
+        while let Some(path) = look.pop() {
+            if stuck.contains(path) && self.comes_free(path, &links[path], &stuck) {
+                stuck.remove(path);
+                look.extend(behind.get(path).into_iter().flatten());
+            }
+        }
+        let still = |path: &&&'a str| stuck.contains(**path);
+        let waits = |path: &&'a str| {
+            let waits = links[path].iter().flat_map(|(_, waits)| waits);
+            (*path, waits.filter(still).copied().collect())
+        };
+        links.keys().filter(still).map(waits).collect()
+    }
+
+    fn comes_free(&self, path: &str, links: &Links<'_>, stuck: &HashSet<&str>) -> bool {
+        let lets_go =
+            |(_, waits): &(&Contender, Vec<&str>)| waits.iter().all(|path| !stuck.contains(path));
+        let permits = self.queues.get(path).and_then(|queue| queue.permits());
+        match is_any_enough(links) {
+            // It is the first waiter's.
+            true if links.is_empty() => true,
+            true => {
+                permits.is_some_and(|all| links.len() < all as usize) || links.iter().any(lets_go)
+            }
+            false => links.iter().all(lets_go),
+        }
+    }
+
+    /// The holders of a lock, and what each of them waits for.
+    fn links(&self, path: &'a str) -> Links<'a> {
+        let holders = self
+            .queues
+            .get(path)
+            .into_iter()
+            .flat_map(|one| one.holders());
+        holders
+            .map(|holder| (holder, self.waits(path, holder)))
+            .collect()
+    }
+
+    /// The locks that a holder waits for: its thread, its session, or what `zklock` runs under its lock.
+    fn waits(&self, path: &str, holder: &Contender) -> Vec<&'a str> {
+        let waiters = self.waiters.get(&holder.session_id());
+        let waiters = waiters.map_or(&[][..], Vec::as_slice);
+        // A writer that waits as a reader turns into one.
+        let turns = |at: &str, waiter: &Contender| {
+            at == path && (holder.role(), waiter.role()) == (Role::Write, Role::Read)
+        };
+        let same = |(at, waiter): &&(&str, &Contender)| {
+            holder.is_same_thread(waiter) == Some(true) && !turns(at, waiter)
+        };
+        let mut waits: Vec<_> = waiters.iter().filter(same).map(|(at, _)| *at).collect();
+        let inside = self.inside.get(path::name(holder.node()));
+        waits.extend(inside.into_iter().flatten());
+        let asking = self.asking.iter().filter(|one| one.holds(holder));
+        waits.extend(asking.map(|one| one.path));
+        if waits.is_empty() {
+            waits.extend(self.guess(path, holder, waiters));
+        }
+        waits.sort_unstable();
+        waits.dedup();
+        waits
+    }
+
+    /// What a holder may wait for that does not tell its thread. Of one lock, its session's contenders are
+    /// different threads.
+    fn guess(
+        &self,
+        path: &str,
+        holder: &Contender,
+        waiters: &[(&'a str, &Contender)],
+    ) -> Option<&'a str> {
+        // One of ours that was asked to let go does not tell either, and of several waiters it may be any:
+        // nobody is turned away for that.
+        let sure = |(_, waiter): &(&str, &Contender)| {
+            waiters.len() == 1 && !waiter.tells_its_thread() && !holder.tells_its_thread()
+        };
+        let unknown = |(at, waiter): &&(&'a str, &Contender)| {
+            *at != path && holder.is_same_thread(waiter).is_none()
+        };
+        let first = waiters.iter().find(unknown)?;
+        (self.asking.is_none() || sure(first)).then_some(first.0)
+    }
+}
+
+impl Asking<'_> {
+    fn holds(&self, holder: &Contender) -> bool {
+        let name = path::name(holder.node());
+        self.nodes.contains(name) || self.own.contains(without_number(name))
+    }
+}
+
+/// A multi-lock's nodes have one name but for the number.
+pub(super) fn without_number(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+}
+
+/// The holders of a lock, with what each of them waits for.
+type Links<'a> = Vec<(&'a Contender, Vec<&'a str>)>;
+
+fn is_any_enough(links: &Links<'_>) -> bool {
+    links
+        .iter()
+        .all(|(holder, _)| holder.role() == Role::Permit)
+}
