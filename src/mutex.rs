@@ -289,9 +289,8 @@ impl Mutex {
         }
         // The node of another thread would not show or do what these ask for.
         let inherits = self.tracking.is_none() && request.is_plain();
-        let locked = self
-            .locks
-            .lock(&self.path, &queue, inherits, &mut request)?;
+        let locks = &self.locks;
+        let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;
         let mut grant = match locked {
             Some(Locked::Granted(grant)) => grant,
             Some(Locked::Again(_)) => return Err(lock::would_deadlock(&self.path)),

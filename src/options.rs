@@ -116,8 +116,9 @@ impl<'a> LockOptions<'a> {
     /// Calls this when the wait begins, and again when the nearest contender ahead, or the known
     /// number of those ahead, changes.
     ///
-    /// It runs on the waiting thread, and the wait goes on when it returns. Defaults to
-    /// nothing.
+    /// It runs on the waiting thread, and the wait goes on when it returns.
+    /// [`Client::blockers`](crate::Client::blockers) tells in it whom those ahead wait for, to the end of the
+    /// chain. Defaults to nothing.
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.on_wait = Some(Box::new(callback));
         self

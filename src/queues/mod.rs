@@ -2,6 +2,7 @@
 
 mod blockers;
 mod graph;
+mod kept;
 mod queue;
 mod tree;
 
@@ -78,13 +79,13 @@ impl Queues {
     ) -> std::result::Result<Self, CallError> {
         let mut found = Self::below_within(session, root, &limit)?;
         let known = found.queues.iter().find(|queue| queue.path == path);
-        let permits = known.and_then(|queue| queue.permits);
+        let kept = known.map(|queue| queue.kept.clone()).unwrap_or_default();
         let contenders = session.contenders_within(path, &limit)?;
         found.queues.retain(|queue| queue.path != path);
         found.queues.push(Queue {
             path: path.to_owned(),
             contenders,
-            permits,
+            kept,
         });
         Ok(found)
     }

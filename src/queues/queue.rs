@@ -3,16 +3,18 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use super::kept::Kept;
 use crate::contender::Contender;
 use crate::path;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
+use crate::token::FencingToken;
 
 /// A lock that somebody holds or waits for.
 #[derive(Clone)]
 pub struct Queue {
     pub(super) path: String,
     pub(super) contenders: Vec<Contender>,
-    pub(super) permits: Option<u32>,
+    pub(super) kept: Kept,
 }
 
 impl Queue {
@@ -45,7 +47,18 @@ impl Queue {
 
     /// Returns how many permits a semaphore has, if its node tells.
     pub fn permits(&self) -> Option<u32> {
-        self.permits
+        self.kept.permits
+    }
+
+    /// Returns whether a [`Job`](crate::Job)'s runs are written down here.
+    pub fn is_job(&self) -> bool {
+        self.kept.is_job
+    }
+
+    /// Returns the token of the last holder that left without releasing, until another one has cleared
+    /// its mark; `None` without [`Mutex::track_abandonment`](crate::Mutex::track_abandonment).
+    pub fn abandoned(&self) -> Option<FencingToken> {
+        self.kept.abandoned_by(&self.contenders)
     }
 
     /// Returns which part of the directory's sequence numbers are used up, from 0 to 1.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
+use super::kept::Kept;
 use super::queue::Queue;
 use crate::contender::{Contender, assemble};
 use crate::jute::{ErrorCode, Names, Reply, Request};
 use crate::recipe::dialect::Kind;
 use crate::recipe::name::NodeName;
-use crate::recipe::permits::number;
 use crate::recipe::places::{Places, Spots};
 use crate::session::Session;
 use crate::session::call_error::{CallError, Refusal, refused};
@@ -40,13 +40,16 @@ pub(super) fn read(
         let tree = Tree::read(session, mem::take(&mut roots), limit)?;
         unreadable.extend(tree.unreadable.iter().cloned());
         let found = tree.locks();
-        let permits = permits(session, &found, limit)?;
+        let paths: Vec<_> = found.iter().map(|(path, _)| path.clone()).collect();
+        let kept = Kept::read(session, &paths, limit)?;
         let nodes = found.iter().flat_map(|(_, spots)| spots.all());
         let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
         let mut seen = session.describe_within(&nodes, limit)?.into_iter();
-        for ((path, spots), permits) in found.into_iter().zip(permits) {
+        for ((path, spots), mut kept) in found.into_iter().zip(kept) {
             let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
-            let most = permits.map(|permits| permits as usize);
+            // The data of other nodes may be a number as well.
+            kept.permits = kept.permits.filter(|_| !spots.permits.is_empty());
+            let most = kept.permits.map(|permits| permits as usize);
             let contenders = assemble(session, &spots, seen, most);
             // A directory of somebody's own may have such a name, and locks below it.
             let directories = contenders.iter().filter(|one| one.has_children());
@@ -58,33 +61,13 @@ pub(super) fn read(
                 queues.push(Queue {
                     path,
                     contenders,
-                    permits,
+                    kept,
                 });
             }
         }
     }
     queues.sort_by(|one, other| one.path.cmp(&other.path));
     Ok((queues, unreadable))
-}
-
-/// Reads how many permits each semaphore of Curator's layout has.
-fn permits(
-    session: &Arc<Session>,
-    found: &[(String, Spots)],
-    limit: &impl Fn() -> Limit,
-) -> Result<Vec<Option<u32>>, CallError> {
-    let semaphore = |(_, spots): &&(String, Spots)| !spots.permits.is_empty();
-    let paths: Vec<_> = found
-        .iter()
-        .filter(semaphore)
-        .map(|(path, _)| path.clone())
-        .collect();
-    let mut seen = session.describe_within(&paths, limit)?.into_iter();
-    let number_of = |one: &(String, Spots)| match semaphore(&one) {
-        true => seen.next().flatten().and_then(|seen| number(&seen.data)),
-        false => None,
-    };
-    Ok(found.iter().map(number_of).collect())
 }
 
 impl Tree {

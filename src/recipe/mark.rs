@@ -146,7 +146,7 @@ impl Mark {
 }
 
 /// Reads a mark: the holder's token, if there is one, and `None` if the data is no mark.
-fn parse(data: &[u8]) -> Option<Option<i64>> {
+pub fn parse(data: &[u8]) -> Option<Option<i64>> {
     let mark: Value = serde_json::from_slice(data).ok()?;
     Some(mark.as_object()?.get("held")?.as_i64())
 }

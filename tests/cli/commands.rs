@@ -325,6 +325,7 @@ fn all_locks_below_a_path_are_listed(hosts: &str) {
         "{table}"
     );
     assert_eq!(list("--waiting").out.lines().count(), 2);
+    assert_eq!(list("--held").out.lines().count(), 3);
     assert!(
         list("--older-than 1h")
             .out

@@ -75,7 +75,7 @@ fn a_word_that_is_none() {
         ),
         (
             "list --older-than 1s /x",
-            "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r; see zklock list --help",
+            "--held, --waiting, --older-than and --host are for -r, which lists all locks below a path: add -r; see zklock list --help",
         ),
         (
             "run --foo /x -- true",

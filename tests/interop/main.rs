@@ -9,6 +9,7 @@ mod kinds;
 mod libraries;
 mod many;
 mod meeting;
+mod operator;
 mod ours;
 mod peer;
 mod permits;

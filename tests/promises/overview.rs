@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use zklock::{Client, Dialect, Error, LockOptions, Role};
 
@@ -15,9 +16,11 @@ in_every_place! {
     nobody_who_works_is_accused
     a_circle_of_two_clients_is_found
     whoever_closes_a_circle_is_told
+    a_waiter_can_name_whom_it_waits_for_to_the_end
 }
 
 on_every_server! {
+    jobs_and_abandoned_locks_are_told
     what_may_not_be_read_is_named
     a_list_that_is_too_long_hides_no_other_lock
     a_contender_with_too_much_data_hides_no_other_lock
@@ -322,4 +325,76 @@ fn directories_that_look_like_contenders_have_their_locks_listed(place: Place) {
     let found = client.locks(&root).unwrap();
     let paths: Vec<_> = found.iter().map(zklock::Queue::path).collect();
     assert_eq!(paths, [&*lock]);
+}
+
+fn jobs_and_abandoned_locks_are_told(place: Place) {
+    let hosts = place.shared().hosts();
+    let (client, root) = (place.connect(&hosts), fresh_path("kept"));
+    let at = |name: &str| format!("{root}/{name}");
+    let told = |name: &str| {
+        let found = client.locks(&root).unwrap();
+        let queue = found.iter().find(|queue| queue.path() == at(name));
+        queue.map(|queue| (queue.is_job(), queue.abandoned()))
+    };
+    let job = client.job(&at("job")).unwrap();
+    let run = job.once("a", |_| {
+        assert_eq!(told("job"), Some((true, None)));
+        Ok::<_, Error>(())
+    });
+    drop(run.unwrap());
+    let plain = client.mutex(&at("plain")).unwrap().lock().unwrap();
+    assert_eq!(told("plain"), Some((false, None)));
+    plain.unlock().unwrap();
+    let tracked = |client: &Client| {
+        let mutex = client.mutex(&at("tracked")).unwrap();
+        mutex.track_abandonment()
+    };
+    let gone = place.connect(&hosts);
+    let guard = tracked(&gone).lock().unwrap();
+    let left = guard.fencing_token();
+    assert_eq!(told("tracked"), Some((false, None)));
+    gone.close().unwrap();
+    drop(guard);
+    // It waits a little, as its predecessor may be at work, and is in the queue meanwhile.
+    let patient = place.connect(&hosts);
+    thread::scope(|scope| {
+        let mutex = patient.mutex(&at("tracked")).unwrap();
+        let mutex = mutex
+            .track_abandonment()
+            .successor_delay(Duration::from_secs(2));
+        let next = scope.spawn(move || mutex.lock().unwrap().abandoned());
+        eventually("the next one is there", || {
+            told("tracked") == Some((false, Some(left)))
+        });
+        assert_eq!(next.join().unwrap(), Some(left));
+    });
+}
+
+fn a_waiter_can_name_whom_it_waits_for_to_the_end(place: Place) {
+    let (hosts, root) = (place.shared().hosts(), fresh_path("chain"));
+    let [one, other, last] = [(); 3].map(|()| place.connect(&hosts));
+    let at = |name: &str| format!("{root}/{name}");
+    let _works = one.mutex(&at("b")).unwrap().lock().unwrap();
+    let (held, holds) = (&Barrier::new(2), &at("a"));
+    thread::scope(|scope| {
+        let middle = scope.spawn({
+            let (a, b) = (other.mutex(holds).unwrap(), other.mutex(&at("b")).unwrap());
+            move || {
+                let _a = a.lock().unwrap();
+                held.wait();
+                let waited = b.lock_with(LockOptions::new().timeout(SOON)).unwrap();
+                assert!(waited.is_none());
+            }
+        });
+        held.wait();
+        eventually("it waits", || last.contenders(&at("b")).unwrap().len() == 2);
+        let mut chain = Vec::new();
+        let options = LockOptions::new().timeout(SOON).on_wait(|_| {
+            let blockers = last.blockers(holds, &root).unwrap();
+            chain = blockers.iter().map(|one| one.path().to_owned()).collect();
+        });
+        drop(last.mutex(holds).unwrap().lock_with(options).unwrap());
+        assert_eq!(chain, [at("a"), at("b")]);
+        middle.join().unwrap();
+    });
 }

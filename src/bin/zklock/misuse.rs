@@ -88,7 +88,7 @@ fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     };
     let lacks = |name: &str| missing.iter().any(|arg| arg.contains(name));
     if lacks("--recursive") {
-        let options = "--waiting, --older-than and --host are for -r, which lists all locks below a path: add -r";
+        let options = "--held, --waiting, --older-than and --host are for -r, which lists all locks below a path: add -r";
         return Some(options.to_owned());
     }
     lacks("PATH").then(|| "which lock? name its path, or say -r for all of them".to_owned())

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
-use zklock::{Client, Contender, Error, Queue, Queues, Role};
+use zklock::{Client, Contender, Error, FencingToken, Queue, Queues, Role};
 
 use crate::args::{Args, List};
 use crate::connect::connect;
@@ -127,7 +127,7 @@ fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Resul
 }
 
 fn nothing(list: &List) -> String {
-    let filtered = list.waiting || list.older_than.is_some() || list.host.is_some();
+    let filtered = list.waiting || list.held || list.older_than.is_some() || list.host.is_some();
     let such = if filtered { "such a" } else { "a" };
     format!(
         "nobody holds {such} lock below {}, or waits for one",
@@ -148,6 +148,7 @@ fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {
         hosts.any(|its| its == Some(host))
     };
     (!list.waiting || queue.waiters().next().is_some())
+        && (!list.held || queue.holders().next().is_some())
         && list.older_than.is_none_or(old)
         && list.host.as_deref().is_none_or(of)
 }
@@ -188,15 +189,18 @@ fn row(queue: &Queue, now: SystemTime) -> [String; COLUMNS.len()] {
 }
 
 fn kind(queue: &Queue) -> String {
-    match (
-        queue.contenders().first().map(Contender::role),
-        queue.permits(),
-    ) {
+    let role = queue.contenders().first().map(Contender::role);
+    let kind = match (role, queue.permits()) {
         (Some(Role::Permit), Some(1)) => "1 permit".to_owned(),
         (Some(Role::Permit), Some(permits)) => format!("{permits} permits"),
         (Some(Role::Permit), None) => "semaphore".to_owned(),
         (Some(Role::Read | Role::Write), _) => "read-write".to_owned(),
+        _ if queue.is_job() => "job".to_owned(),
         _ => "mutex".to_owned(),
+    };
+    match queue.abandoned() {
+        Some(_) => format!("{kind}, abandoned"),
+        None => kind,
     }
 }
 
@@ -209,6 +213,8 @@ fn entry(queue: &Queue) -> Value {
         "path": queue.path(),
         "kind": kind(queue),
         "permits": queue.permits(),
+        "job": queue.is_job(),
+        "abandoned": queue.abandoned().map(FencingToken::get),
         "numbers_used": queue.numbers_used(),
         "waited_for_since_ms": queue.waited_for_since().map(millis),
         "contenders": contenders,

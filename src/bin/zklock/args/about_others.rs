@@ -50,6 +50,10 @@ pub(crate) struct List {
     #[arg(short, long)]
     pub(crate) recursive: bool,
 
+    /// With -r: only locks that somebody holds.
+    #[arg(long, requires = "recursive")]
+    pub(crate) held: bool,
+
     /// With -r: only locks that somebody waits for.
     #[arg(long, requires = "recursive")]
     pub(crate) waiting: bool,

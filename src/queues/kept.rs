@@ -1,0 +1,51 @@
+//! What the node of a lock keeps besides its contenders.
+
+use std::sync::Arc;
+
+use crate::contender::Contender;
+use crate::recipe::journal::Journal;
+use crate::recipe::mark;
+use crate::recipe::permits::number;
+use crate::session::Session;
+use crate::session::call_error::CallError;
+use crate::session::queries::Seen;
+use crate::time::limit::Limit;
+use crate::token::FencingToken;
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    /// How many permits a semaphore of Curator's layout has.
+    pub(super) permits: Option<u32>,
+    /// Whether it has the runs of a job.
+    pub(super) is_job: bool,
+    /// Whose release has to clear the mark.
+    marked: Option<FencingToken>,
+}
+
+impl Kept {
+    /// Reads what the nodes at these paths keep; nothing of those that may not be read.
+    pub(super) fn read(
+        session: &Arc<Session>,
+        paths: &[String],
+        limit: &impl Fn() -> Limit,
+    ) -> Result<Vec<Self>, CallError> {
+        let seen = session.describe_within(paths, limit)?;
+        let kept = seen.into_iter().map(|seen| seen.map(Self::of));
+        Ok(kept.map(Option::unwrap_or_default).collect())
+    }
+
+    fn of(seen: Seen) -> Self {
+        Self {
+            permits: number(&seen.data),
+            is_job: Journal::parse(&seen.data, seen.stat.mtime).is_some(),
+            marked: mark::parse(&seen.data).flatten().map(FencingToken::new),
+        }
+    }
+
+    /// The one that left without releasing, if somebody did, and nobody has cleared the mark.
+    pub(super) fn abandoned_by(&self, contenders: &[Contender]) -> Option<FencingToken> {
+        let is_here = |token: &FencingToken| contenders.iter().any(|one| one.token() == *token);
+        self.marked.filter(|token| !is_here(token))
+    }
+}
