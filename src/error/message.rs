@@ -65,7 +65,7 @@ impl Error {
             ),
             Self::WouldDeadlock { path } => write!(
                 f,
-                "this thread has the lock {path} already and would wait for itself: drop that guard first (to read and then write, ask for write at once; to lock a mutex twice, use ReentrantMutex)"
+                "this thread has the lock {path} already and would wait for itself: drop that guard first (a read-write lock is not reentrant: pass its guard on, and to read and then write ask for write at once; to lock a mutex twice, use ReentrantMutex)"
             ),
             Self::Deadlock { path, circle } => write!(
                 f,

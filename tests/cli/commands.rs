@@ -375,6 +375,9 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     assert_eq!(lines.len(), 3, "{told:?}");
     let circle = format!("deadlock: {root}/one waits for {root}/two waits for {root}/one: ");
     assert!(lines[2].starts_with(&circle), "{told:?}");
+    let doctor = Zklock::run(hosts, &format!("doctor --session-timeout 5 {root}/one"), "");
+    assert_eq!(doctor.code, Some(2), "{doctor:?}");
+    assert!(doctor.out.contains("a deadlock: "), "{doctor:?}");
     first.kill();
     second.kill();
 }

@@ -5,7 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Lines, Zklock, command, embedded};
+use zklock::Client;
+use zklock::embedded::Server;
+
+use crate::program::{Lines, Zklock, await_queue, command, embedded};
 use crate::support::fresh_path;
 use crate::support::raw::Raw;
 
@@ -54,6 +57,23 @@ fn a_server_for_development_is_ready_when_it_says_where_it_is() {
     let server = Lines::of(command.args(["serve", "--listen", "127.0.0.1:0"]));
     let hosts = server.hear();
     assert_eq!(Zklock::run(&hosts, "run /a", "exit 3").code, Some(3));
+}
+
+#[test]
+fn a_waiter_whose_servers_are_gone_says_so_in_a_log() {
+    let server = Server::start().expect("a server");
+    let (hosts, path) = (server.hosts().to_owned(), fresh_path("gone"));
+    let client = Client::connect(&hosts).expect("a client");
+    let guard = client.mutex(&path).expect("a path").lock().expect("a lock");
+    let mut command = command(&hosts);
+    let waiter = Zklock::spawn(command.args(["run", "-w", "14", &path, "--", "true"]));
+    await_queue(&hosts, &path, 2);
+    drop(server);
+    let ended = waiter.end();
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let said = format!("zklock: waiting for {path}: no server has answered for 10s");
+    assert!(ended.err.starts_with(&said), "{ended:?}");
+    drop(guard);
 }
 
 #[test]

@@ -1,15 +1,23 @@
 //! What an operator sees of locks whose contenders speak four languages.
 
+use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
-use crossbeam_channel::bounded;
-use zklock::{Client, LockOptions};
+use crossbeam_channel::{Sender, bounded};
+use zklock::{Client, LockOptions, SendGuard};
 
 use super::A_WHILE;
-use super::kinds::{CURATOR_MUTEX, GO, KAZOO_AS_CURATOR};
+use super::contender::Contender;
+use super::kinds::{CURATOR_MUTEX, GO, KAZOO_AS_CURATOR, Kind, Side};
 use super::libraries::Library;
 use super::peer::{Peer, server};
+use crate::support::ensemble::Ensemble;
+use crate::support::raw::{EPHEMERAL, Raw, wait_for_children};
 use crate::support::{eventually, fresh_path};
+
+/// How many threads take many locks.
+const THREADS: usize = 16;
 
 /// Ours waits for Curator's, which waits for kazoo's, which waits for ours; and beside them another one of
 /// ours waits for a holder in Go, which is at work.
@@ -94,4 +102,179 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
     });
     of_curator.release();
     of_go.release();
+}
+
+/// How many locks are held by one client, beside those that a test is about.
+const LOCKS: usize = 10_000;
+/// How many locks each peer holds, and how many wait for each.
+const HELD: usize = 25;
+const WAITERS: usize = 2;
+
+/// What is wrong is named, and what is well is not, among ten thousand locks on three servers.
+#[test]
+#[ignore = "needs ZooKeeper servers, Curator, kazoo and go-zookeeper: tests/all.sh"]
+fn what_is_wrong_is_found_among_ten_thousand_locks() {
+    let ensemble = Ensemble::start();
+    let hosts = ensemble.hosts();
+    let peers = || {
+        [
+            (Library::Java, CURATOR_MUTEX),
+            (Library::Kazoo, KAZOO_AS_CURATOR),
+            (Library::Go, GO),
+        ]
+        .map(|(library, kind)| Some((Peer::start(library, &hosts)?, kind)))
+    };
+    let ([Some(a), Some(b), Some(c)], [Some(d), Some(e), Some(f)]) = (peers(), peers()) else {
+        return;
+    };
+    let _load = load(&hosts);
+    let crowd: Vec<_> = [(&a, &d), (&b, &e), (&c, &f)]
+        .map(|(holder, waiter)| wait_in_a_crowd(&hosts, holder, waiter))
+        .into_iter()
+        .flatten()
+        .collect();
+
+    // A session of its own, as what its threads wait for counts for all that it holds.
+    let Some(other) = Peer::start(Library::Go, &hosts) else {
+        return;
+    };
+    let (circle, _end) = plant(&hosts, &other);
+    let (code, listed) = zklock(&hosts, &["list", "-r", "--json"]);
+    assert_eq!(code, 0);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert!(LOCKS + 3 * HELD <= listed["locks"].as_array().unwrap().len());
+    for path in ["/circle/x", "/circle/y"] {
+        let (code, told) = zklock(&hosts, &["why", path]);
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains("deadlock: /circle/"), "{told}");
+    }
+    for path in ["/load/0", "/crowd/Java/0", "/crowd/Kazoo/7", "/crowd/Go/24"] {
+        let (code, told) = zklock(&hosts, &["why", path]);
+        assert_eq!(code, 0, "{told}");
+        assert!(told.contains("waits for no lock"), "{told}");
+        let (code, told) = zklock(&hosts, &["doctor", path]);
+        assert_eq!(code, 0, "{told}");
+    }
+    // Its session lasts for some seconds only.
+    let mut raw = Raw::connect(&hosts);
+    for (path, names) in [
+        (
+            "/full",
+            &["_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock--2147483648"][..],
+        ),
+        (
+            "/mixed",
+            &[
+                "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-lock-0000000000",
+                "6f9c1c9e5a0b4b579a3e0123456789ab__rlock__0000000001",
+            ],
+        ),
+    ] {
+        raw.create_all(path);
+        for name in names {
+            raw.create(&format!("{path}/{name}"), b"", EPHEMERAL)
+                .unwrap();
+        }
+    }
+    for (path, wrong) in [("/full", "numbers"), ("/mixed", "kazoo's ReadLock")] {
+        let (code, told) = zklock(&hosts, &["doctor", path]);
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains(wrong), "{told}");
+    }
+    let follower = ensemble.follower().unwrap();
+    ensemble.pause(follower);
+    let (code, told) = zklock(&hosts, &["doctor"]);
+    assert_eq!(code, 2, "{told}");
+    let server = ensemble.server(follower).hosts();
+    let troubles: Vec<_> = told
+        .lines()
+        .filter(|line| line.starts_with("trouble"))
+        .collect();
+    assert!(
+        !troubles.is_empty() && troubles.iter().all(|line| line.contains(&server)),
+        "{told}"
+    );
+    ensemble.resume(follower);
+    drop((circle, crowd));
+}
+
+/// Takes many locks with one client.
+fn load(hosts: &str) -> Vec<SendGuard> {
+    let client = Client::connect(hosts).unwrap();
+    let part = |thread: usize| {
+        let client = client.clone();
+        let places = (0..LOCKS).skip(thread).step_by(THREADS);
+        let lock = move |place| {
+            client
+                .mutex(&format!("/load/{place}"))
+                .unwrap()
+                .lock()
+                .unwrap()
+                .into_send()
+        };
+        thread::spawn(move || places.map(lock).collect::<Vec<_>>())
+    };
+    let parts: Vec<_> = (0..THREADS).map(part).collect();
+    parts
+        .into_iter()
+        .flat_map(|part| part.join().unwrap())
+        .collect()
+}
+
+/// Has one peer hold locks, and another one of its kind wait for them.
+fn wait_in_a_crowd(hosts: &str, holder: &(Peer, Kind), waiter: &(Peer, Kind)) -> Vec<Contender> {
+    let Side::Theirs(library) = holder.1.side else {
+        return Vec::new();
+    };
+    let path = |place| format!("/crowd/{library:?}/{place}");
+    let holders = (0..HELD).map(|place| {
+        let contender = holder.0.contender();
+        contender.lock(holder.1.word, &path(place));
+        contender.held();
+        contender
+    });
+    let holders: Vec<_> = holders.collect();
+    let waiters = (0..HELD * WAITERS).map(|place| {
+        let contender = waiter.0.contender();
+        contender.lock(waiter.1.word, &path(place % HELD));
+        contender
+    });
+    let waiters: Vec<_> = waiters.collect();
+    for place in 0..HELD {
+        wait_for_children(hosts, &path(place), 1 + WAITERS);
+    }
+    holders.into_iter().chain(waiters).collect()
+}
+
+/// Has ours and a peer's wait for each other.
+fn plant(hosts: &str, peer: &Peer) -> (Contender, Sender<()>) {
+    let theirs = peer.contender();
+    theirs.lock(GO.word, "/circle/y");
+    theirs.held();
+    let (client, (end, ended)) = (Client::connect(hosts).unwrap(), bounded(0));
+    thread::spawn(move || {
+        let _ours = client.mutex("/circle/x").unwrap().lock().unwrap();
+        let wanted = client.mutex("/circle/y").unwrap();
+        drop(wanted.lock_with(LockOptions::new().cancel(ended)));
+    });
+    wait_for_children(hosts, "/circle/y", 2);
+    let waits = peer.contender();
+    waits.lock(GO.word, "/circle/x");
+    wait_for_children(hosts, "/circle/x", 2);
+    (theirs, end)
+}
+
+/// Runs the program; returns its status, and what it wrote.
+fn zklock(hosts: &str, args: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    let began = Instant::now();
+    let output = command
+        .args(["--hosts", hosts, "--session-timeout", "5"])
+        .args(args)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let shown: Vec<_> = told.lines().take(12).collect();
+    println!("{args:?} took {:?}:\n{}", began.elapsed(), shown.join("\n"));
+    (output.status.code().unwrap(), told)
 }

@@ -260,6 +260,10 @@ pub(crate) struct Once {
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
+    /// Says nothing if it was done before: cron sends what a command says.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
     /// The exit status if it was done before.
     #[arg(short = 'E', long, value_name = "N", default_value_t = 0)]
     pub(crate) done_exit_code: u8,

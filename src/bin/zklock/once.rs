@@ -125,7 +125,9 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
                 )
             });
             let skipped = skipped.unwrap_or_default();
-            say(&format!("{path} is done: {}{skipped}", written(record)));
+            if !once.quiet || !skipped.is_empty() {
+                say(&format!("{path} is done: {}{skipped}", written(record)));
+            }
             once.done_exit_code
         }
         Ran::Running(contender) => {

@@ -1,4 +1,4 @@
-//! The line that a terminal shows during the wait for a lock.
+//! The line that a terminal shows during the wait for a lock, and what a log is told instead.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -10,12 +10,20 @@ use zklock::{Client, Waiting};
 
 use crate::outage::Outage;
 use crate::plain::plain;
+use crate::stderr::say;
 use crate::table::{brief, who};
 
 /// How often the line is drawn.
 const TICK: Duration = Duration::from_millis(100);
+/// How often a log's servers are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// Draws nothing unless stderr is a terminal, and this process in its foreground.
+/// The first silence of the servers that a log is told of, and the next ones.
+const SILENT: Duration = Duration::from_secs(10);
+const STILL_SILENT: Duration = Duration::from_secs(60);
+
+/// Draws nothing unless stderr is a terminal, and this process in its foreground; a log is told when no
+/// server answers.
 #[derive(Debug)]
 pub(crate) struct StatusLine(Option<Drawing>);
 
@@ -39,7 +47,9 @@ struct Seen {
 
 impl StatusLine {
     pub(crate) fn new(path: &str, foreground: bool, client: &Client) -> Self {
-        if !foreground || !io::stderr().is_terminal() {
+        let is_shown = foreground && io::stderr().is_terminal();
+        // The log of the library has it, too.
+        if !is_shown && log::Level::Info <= log::max_level() {
             return Self(None);
         }
         let (to, seen) = unbounded();
@@ -48,7 +58,10 @@ impl StatusLine {
         let drawing = thread::Builder::new()
             .name("zklock-line".into())
             .spawn(move || {
-                draw(&path, &client, &seen);
+                match is_shown {
+                    true => draw(&path, &client, &seen),
+                    false => tell_of_silence(&path, &client, &seen),
+                }
                 drop(end);
             });
         Self(drawing.ok().map(|_| Drawing { to, ended }))
@@ -103,6 +116,28 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
         }
     }
     bar.finish_and_clear();
+}
+
+/// Says so from time to time while no server answers, until the sender is gone.
+fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
+    let (mut outage, mut next) = (Outage::default(), SILENT);
+    loop {
+        match outage.look(client) {
+            Some(silent) if next <= silent => {
+                say(&format!(
+                    "waiting for {path}: no server has answered for {}",
+                    brief(silent)
+                ));
+                next = silent + STILL_SILENT;
+            }
+            Some(_) => {}
+            None => next = SILENT,
+        }
+        match seen.recv_timeout(LOOK) {
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
 }
 
 fn bar() -> ProgressBar {

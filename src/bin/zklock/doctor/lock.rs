@@ -57,7 +57,19 @@ pub(super) fn look(
     findings.extend(old_holders(queue, older_than));
     findings.extend(asked_to_leave(queue));
     findings.extend(ghosts(client, queue, servers));
+    findings.extend(circle(client, path));
     findings
+}
+
+/// A deadlock that keeps the lock from its waiters.
+fn circle(client: &Client, path: &str) -> Option<Finding> {
+    let blockers = match client.blockers(path, "/") {
+        Ok(blockers) => blockers,
+        Err(error) => return Some(Finding::new(Level::Warning, path, error.to_string())),
+    };
+    let circle = blockers.deadlock()?;
+    let what = format!("a deadlock: {}", circle.join(", "));
+    Some(Finding::new(Level::Trouble, path, what).advice("zklock why tells who is in it"))
 }
 
 /// Contenders that do not all wait for each other.
