@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use zklock::{Client, LockOptions, SendGuard};
 
 use super::A_WHILE;
@@ -13,6 +13,7 @@ use super::kinds::{CURATOR_MUTEX, GO, KAZOO_AS_CURATOR, Kind, Side};
 use super::libraries::Library;
 use super::peer::{Peer, server};
 use crate::support::ensemble::Ensemble;
+use crate::support::leash::Leashed;
 use crate::support::raw::{EPHEMERAL, Raw, wait_for_children};
 use crate::support::{eventually, fresh_path};
 
@@ -108,7 +109,7 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
 const LOCKS: usize = 10_000;
 /// How many locks each peer holds, and how many wait for each.
 const HELD: usize = 25;
-const WAITERS: usize = 2;
+const WAITERS: usize = 3;
 
 /// What is wrong is named, and what is well is not, among ten thousand locks on three servers.
 #[test]
@@ -139,14 +140,22 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
         return;
     };
     let (circle, _end) = plant(&hosts, &other);
+    let (all_hold, gate) = bounded(0);
+    let _pair_ends = [("/pair/x", "/pair/y"), ("/pair/y", "/pair/x")]
+        .map(|(has, wanted)| hold_and_wait(&hosts, has, wanted, gate.clone()));
+    drop(all_hold);
+    for path in ["/pair/x", "/pair/y"] {
+        wait_for_children(&hosts, path, 2);
+    }
     let (code, listed) = zklock(&hosts, &["list", "-r", "--json"]);
     assert_eq!(code, 0);
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert!(LOCKS + 3 * HELD <= listed["locks"].as_array().unwrap().len());
-    for path in ["/circle/x", "/circle/y"] {
+    for path in ["/circle/x", "/circle/y", "/pair/x", "/pair/y"] {
         let (code, told) = zklock(&hosts, &["why", path]);
         assert_eq!(code, 2, "{told}");
-        assert!(told.contains("deadlock: /circle/"), "{told}");
+        let begins = format!("deadlock: {path} waits for {}/", &path[..path.len() - 2]);
+        assert!(told.contains(&begins), "{told}");
     }
     for path in ["/load/0", "/crowd/Java/0", "/crowd/Kazoo/7", "/crowd/Go/24"] {
         let (code, told) = zklock(&hosts, &["why", path]);
@@ -181,6 +190,17 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
         assert_eq!(code, 2, "{told}");
         assert!(told.contains(wrong), "{told}");
     }
+    let mut stopped = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    stopped.args(["--hosts", &hosts, "run", "/stopped", "--", "sleep", "60"]);
+    let mut stopped = Leashed::spawn(&mut stopped, None).unwrap();
+    wait_for_children(&hosts, "/stopped", 1);
+    stopped.pause();
+    assert_eq!(zklock(&hosts, &["revoke", "/stopped"]).0, 0);
+    let (code, told) = zklock(&hosts, &["doctor", "/stopped"]);
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("was asked to let go"), "{told}");
+    stopped.kill();
+
     let follower = ensemble.follower().unwrap();
     ensemble.pause(follower);
     let (code, told) = zklock(&hosts, &["doctor"]);
@@ -251,17 +271,34 @@ fn plant(hosts: &str, peer: &Peer) -> (Contender, Sender<()>) {
     let theirs = peer.contender();
     theirs.lock(GO.word, "/circle/y");
     theirs.held();
-    let (client, (end, ended)) = (Client::connect(hosts).unwrap(), bounded(0));
-    thread::spawn(move || {
-        let _ours = client.mutex("/circle/x").unwrap().lock().unwrap();
-        let wanted = client.mutex("/circle/y").unwrap();
-        drop(wanted.lock_with(LockOptions::new().cancel(ended)));
-    });
+    let end = hold_and_wait(hosts, "/circle/x", "/circle/y", bounded(0).1);
     wait_for_children(hosts, "/circle/y", 2);
     let waits = peer.contender();
     waits.lock(GO.word, "/circle/x");
     wait_for_children(hosts, "/circle/x", 2);
     (theirs, end)
+}
+
+/// Has one thread of a client of ours hold a lock and, when the gate is open, wait for another one until this
+/// is dropped.
+fn hold_and_wait(
+    hosts: &str,
+    has: &'static str,
+    wanted: &'static str,
+    gate: Receiver<()>,
+) -> Sender<()> {
+    let (client, (end, ended)) = (Client::connect(hosts).unwrap(), bounded(0));
+    let (holds, held) = bounded(0);
+    thread::spawn(move || {
+        let _has = client.mutex(has).unwrap().lock().unwrap();
+        holds.send(()).unwrap();
+        // It is open when its other side is gone.
+        let _ = gate.recv();
+        let wanted = client.mutex(wanted).unwrap();
+        drop(wanted.lock_with(LockOptions::new().cancel(ended)));
+    });
+    held.recv().unwrap();
+    end
 }
 
 /// Runs the program; returns its status, and what it wrote.

@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table, presets};
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use zklock::{Client, Contender, Error, FencingToken, Queue, Queues, Role};
 
@@ -21,12 +23,16 @@ const COLUMNS: [&str; 7] = [
     "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
 ];
 
+/// Reading takes long if it takes longer.
+const LONG: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+
 /// How often it looks again, with `--watch`.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
-    let found = client.locks(list.path())?;
+    let found = read(&client, list.path())?;
     if list.watch {
         watch(&client, list, found)?;
     } else {
@@ -36,6 +42,27 @@ pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     }
     drop(client.close());
     Ok(0)
+}
+
+/// Reads all locks, with a line on a terminal that says so if it takes long.
+fn read(client: &Client, root: &str) -> Result<Queues, Error> {
+    let bar = ProgressBar::new_spinner();
+    let (done, reading) = bounded::<()>(0);
+    thread::scope(|scope| {
+        let shown = thread::Builder::new().name("zklock-line".into());
+        let shown = shown.spawn_scoped(scope, || {
+            if reading.recv_timeout(LONG) == Err(RecvTimeoutError::Timeout) {
+                bar.set_message(format!("reading all locks below {}", plain(root)));
+                bar.enable_steady_tick(TICK);
+                let _ = reading.recv();
+                bar.finish_and_clear();
+            }
+        });
+        let found = client.locks(root);
+        drop(done);
+        drop(shown);
+        found
+    })
 }
 
 /// Looks again and again, and shows what has changed, until nobody reads it any more.

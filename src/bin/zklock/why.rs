@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
+use console::style;
 use serde_json::json;
 use zklock::{Blocker, Blockers};
 
@@ -44,7 +45,8 @@ fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {
     if let Some([path]) = blockers.deadlock() {
         writeln!(
             to,
-            "deadlock: the holder of {} waits for it once more",
+            "{}: the holder of {} waits for it once more",
+            style("deadlock").red(),
             plain(path)
         )?;
     } else if let Some(circle) = blockers.deadlock() {
@@ -55,7 +57,8 @@ fn show(why: &Why, blockers: &Blockers) -> io::Result<()> {
             .collect();
         writeln!(
             to,
-            "deadlock: {}: have one of them let go, with zklock revoke",
+            "{}: {}: have one of them let go, with zklock revoke",
+            style("deadlock").red(),
             circle.join(" waits for ")
         )?;
     }

@@ -1,6 +1,7 @@
 //! What a check has found.
 
 use comfy_table::{ContentArrangement, Table, presets};
+use console::{StyledObject, style};
 use serde_json::{Value, json};
 
 use crate::plain::plain;
@@ -78,6 +79,20 @@ pub(super) fn table(findings: &[Finding]) -> String {
             plain(finding.advice.as_deref().unwrap_or_default()),
         ]);
     }
-    let lines: Vec<_> = table.lines().map(|line| line.trim().to_owned()).collect();
-    lines.join("\n")
+    let lines = table.lines().map(|line| in_colour(line.trim()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Colours the state at the beginning of a line, where stdout is a terminal that takes colours, and
+/// `NO_COLOR` is not set.
+fn in_colour(line: &str) -> String {
+    let states = [
+        (Level::Warning, style("warning").yellow()),
+        (Level::Trouble, style("trouble").red()),
+    ];
+    let begins = |(level, _): &(Level, StyledObject<&str>)| line.starts_with(level.word());
+    match states.into_iter().find(begins) {
+        Some((level, word)) => format!("{word}{}", &line[level.word().len()..]),
+        None => line.to_owned(),
+    }
 }
