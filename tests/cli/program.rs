@@ -215,6 +215,31 @@ pub(crate) fn assert_keeps_the_lock_until_a_signal(
     assert_eq!(zklock.end().code, Some(5));
 }
 
+/// The lines of a screen, without what differs from run to run.
+pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
+    let line = |line: &str| {
+        let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        for place in 0..words.len() {
+            let word = &words[place];
+            let number = word.strip_suffix("ms").or_else(|| word.strip_suffix('s'));
+            let is_time = number.is_some_and(|number| number.parse::<u32>().is_ok());
+            if is_time {
+                words[place] = "TIME".to_owned();
+            } else if word == "ms" && place > 0 {
+                words[place - 1] = "NUMBER".to_owned();
+            } else if word == "pid" && place > 0 && place + 1 < words.len() {
+                words[place - 1] = "HOST".to_owned();
+                words[place + 1] = "PID".to_owned();
+            }
+            for (name, mask) in names {
+                words[place] = words[place].replace(name, mask);
+            }
+        }
+        words.join(" ")
+    };
+    screen.lines().map(line).collect()
+}
+
 /// A file that commands append to; what comes first in it happened first.
 #[derive(Debug)]
 pub(crate) struct Log(Folder);
