@@ -14,6 +14,9 @@ pub use self::lost_reason::LostReason;
 use crate::recipe::dialect::Dialect;
 use crate::token::FencingToken;
 
+/// How a reason ends why a server gave no session, if its port seems to be one without TLS.
+pub(crate) const NO_TLS: &str = "as by a port without TLS";
+
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;
 
@@ -255,6 +258,15 @@ impl Error {
     /// Returns `true` if the client has ended, so that trying again is useless.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed | Self::AuthFailed)
+    }
+
+    /// Of a write that may be carried out or not.
+    pub(crate) fn unconfirmed_write(what: &'static str, limit: Duration) -> Self {
+        Self::Unconfirmed {
+            what,
+            next: "it may be done or not, so look before you repeat it",
+            limit,
+        }
     }
 
     /// Of a run whose end may be written down or not.

@@ -275,11 +275,7 @@ impl Nodes {
     }
 
     fn unconfirmed(&self) -> Error {
-        Error::Unconfirmed {
-            what: "the write",
-            next: "it may be done or not, so look before you repeat it",
-            limit: self.limit,
-        }
+        Error::unconfirmed_write("the write", self.limit)
     }
 
     fn session(&self) -> &Session {

@@ -196,9 +196,6 @@ impl<'a> LockOptions<'a> {
         session: &Arc<Session>,
         patience: Patience,
     ) -> Result<LockRequest<'a>> {
-        if let Some(root) = &self.circles {
-            path::check_root(root)?;
-        }
         let circles = self.circles.map(|root| circles(session, root));
         Ok(LockRequest {
             patience,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Error;
+use super::{Error, NO_TLS};
 use crate::time::utc;
 
 impl fmt::Display for Error {
@@ -153,7 +153,7 @@ impl Error {
                     write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
                 }
                 f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                let has_plain_port = |reason: &String| reason.ends_with("as by a port without TLS");
+                let has_plain_port = |reason: &String| reason.ends_with(NO_TLS);
                 f.write_str(match tried.iter().any(has_plain_port) {
                     true => ": name the servers' ports for TLS, or connect without it",
                     false => ": check the host names and that the servers run",

@@ -62,11 +62,7 @@ impl Lock for RawGuard {
                 // It may have been carried out, or may be yet.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();
-                    return Err(Error::Unconfirmed {
-                        what: "the transaction",
-                        next: "it may be done or not, so look before you repeat it",
-                        limit: limit.spent(),
-                    });
+                    return Err(Error::unconfirmed_write("the transaction", limit.spent()));
                 }
             }
         }

@@ -14,6 +14,7 @@ use std::vec;
 pub use self::blockers::{Blocker, Blockers};
 use self::graph::{Asking, Graph, without_number};
 pub use self::queue::Queue;
+use self::tree::Extent;
 use crate::error::{Error, Result};
 use crate::path;
 use crate::session::Session;
@@ -49,16 +50,17 @@ pub struct Queues {
 
 impl Queues {
     pub(crate) fn below(session: &Arc<Session>, root: &str) -> Result<Self> {
-        let read = Self::below_within(session, root, Session::query_limit);
+        let read = Self::below_within(session, root, Extent::All, Session::query_limit);
         read.map_err(|error| error.into_error(root, || session.unanswered()))
     }
 
     fn below_within(
         session: &Arc<Session>,
         root: &str,
+        extent: Extent,
         limit: impl Fn() -> Limit,
     ) -> std::result::Result<Self, CallError> {
-        let (queues, unreadable) = tree::read(session, root, &limit)?;
+        let (queues, unreadable) = tree::read(session, root, extent, &limit)?;
         Ok(Self { queues, unreadable })
     }
 
@@ -77,7 +79,7 @@ impl Queues {
         root: &str,
         limit: impl Fn() -> Limit,
     ) -> std::result::Result<Self, CallError> {
-        let mut found = Self::below_within(session, root, &limit)?;
+        let mut found = Self::below_within(session, root, Extent::Contenders, &limit)?;
         let known = found.queues.iter().find(|queue| queue.path == path);
         let kept = known.map(|queue| queue.kept.clone()).unwrap_or_default();
         let contenders = session.contenders_within(path, &limit)?;

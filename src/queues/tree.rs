@@ -28,10 +28,20 @@ struct Tree {
     unreadable: Vec<String>,
 }
 
+/// What is to be known of the locks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Extent {
+    /// Their contenders, and who of them holds.
+    Contenders,
+    /// What their own nodes keep as well, which is a read more for each.
+    All,
+}
+
 /// Returns the locks that have contenders, and the nodes that may not be read.
 pub(super) fn read(
     session: &Arc<Session>,
     root: &str,
+    extent: Extent,
     limit: &impl Fn() -> Limit,
 ) -> Result<(Vec<Queue>, Vec<String>), CallError> {
     let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
@@ -40,12 +50,19 @@ pub(super) fn read(
         let tree = Tree::read(session, mem::take(&mut roots), limit)?;
         unreadable.extend(tree.unreadable.iter().cloned());
         let found = tree.locks();
-        let paths: Vec<_> = found.iter().map(|(path, _)| path.clone()).collect();
-        let kept = Kept::read(session, &paths, limit)?;
+        // Who has a permit depends on how many there are.
+        let is_read = |spots: &Spots| extent == Extent::All || !spots.permits.is_empty();
+        let read = found.iter().filter(|(_, spots)| is_read(spots));
+        let paths: Vec<_> = read.map(|(path, _)| path.clone()).collect();
+        let mut kept = Kept::read(session, &paths, limit)?.into_iter();
         let nodes = found.iter().flat_map(|(_, spots)| spots.all());
         let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
         let mut seen = session.describe_within(&nodes, limit)?.into_iter();
-        for ((path, spots), mut kept) in found.into_iter().zip(kept) {
+        for (path, spots) in found {
+            let mut kept = match is_read(&spots) {
+                true => kept.next().unwrap_or_default(),
+                false => Kept::default(),
+            };
             let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
             // The data of other nodes may be a number as well.
             kept.permits = kept.permits.filter(|_| !spots.permits.is_empty());

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use zklock::{Client, Error, LockOptions, Result};
+use zklock::{Blockers, Client, Error, LockOptions, Result};
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{EPHEMERAL, Raw};
@@ -219,33 +219,39 @@ fn a_circle_elsewhere_is_not_this_threads(place: Place) {
 
 /// Curator has a node for each thread, and none of them says which.
 fn threads_of_curators_that_wait_behind_each_other_are_no_deadlock(place: Place) {
-    let (hosts, path) = (place.shared().hosts(), fresh_path("threads"));
-    let mut raw = Raw::connect(&hosts);
-    raw.create_all(&path);
-    for place in 0..2 {
-        let node =
-            format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-01234567890{place}-lock-000000000{place}");
-        raw.create(&node, b"10.0.0.1", EPHEMERAL).unwrap();
-    }
-    let client = place.connect(&hosts);
-    let blockers = client.blockers(&path, "/").unwrap();
+    let blockers = blockers_of_curators(
+        place,
+        [
+            "_c_6f9c1c9e-5a0b-4b57-9a3e-012345678900-lock-0000000000",
+            "_c_6f9c1c9e-5a0b-4b57-9a3e-012345678901-lock-0000000001",
+        ],
+    );
     assert_eq!(blockers.deadlock(), None, "{blockers:?}");
     assert_eq!(blockers.iter().count(), 1);
 }
 
 /// Curator's way to turn a writer into a reader.
 fn a_writer_of_curators_that_reads_is_no_deadlock(place: Place) {
-    let (hosts, path) = (place.shared().hosts(), fresh_path("downgrade"));
+    let blockers = blockers_of_curators(
+        place,
+        [
+            "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__WRIT__0000000000",
+            "_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-__READ__0000000001",
+        ],
+    );
+    assert_eq!(blockers.deadlock(), None, "{blockers:?}");
+}
+
+/// Has one session queue with these nodes, as Curator does, and asks who keeps the lock.
+fn blockers_of_curators(place: Place, nodes: [&str; 2]) -> Blockers {
+    let (hosts, path) = (place.shared().hosts(), fresh_path("curator"));
     let mut raw = Raw::connect(&hosts);
     raw.create_all(&path);
-    for (token, place) in [("__WRIT__", 0), ("__READ__", 1)] {
-        let node =
-            format!("{path}/_c_6f9c1c9e-5a0b-4b57-9a3e-0123456789ab-{token}000000000{place}");
+    for node in nodes {
+        let node = format!("{path}/{node}");
         raw.create(&node, b"10.0.0.1", EPHEMERAL).unwrap();
     }
-    let client = place.connect(&hosts);
-    let blockers = client.blockers(&path, "/").unwrap();
-    assert_eq!(blockers.deadlock(), None, "{blockers:?}");
+    place.connect(&hosts).blockers(&path, "/").unwrap()
 }
 
 /// The server falls silent when the wait begins.

@@ -12,7 +12,6 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
 use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
-
 use crate::values::{absolute, address, number, slot, status, time};
 
 /// Stands before the name of a file that has the servers.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap_complete::Shell;
+use zklock::recipe::name::NodeName;
 
 use crate::args::Args;
 use crate::command_line;
@@ -11,9 +12,6 @@ use crate::connect::connect;
 
 /// A shell waits no longer for paths.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The number behind the name of a contender has so many digits.
-const DIGITS: usize = 10;
 
 /// In a word that begins with a slash bash completes paths, unless a file belongs there.
 const BASH: &str = r#"
@@ -90,16 +88,11 @@ fn print_paths(args: &Args, beginning: &str) -> Option<()> {
     let names = client.nodes().limit(PATIENCE).children(dir).ok()?;
     let mut out = io::stdout().lock();
     for child in names.iter().filter(|child| child.starts_with(name)) {
-        if !is_numbered(child) {
+        // Nobody types the name of a contender.
+        if NodeName::parse(child).is_none() {
             writeln!(out, "{above}/{child}").ok()?;
         }
     }
     drop(client.close());
     Some(())
-}
-
-/// Whether this is the name of a contender, which nobody types.
-fn is_numbered(name: &str) -> bool {
-    let digits = name.bytes().rev().take_while(u8::is_ascii_digit);
-    DIGITS <= digits.count()
 }

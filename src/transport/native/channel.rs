@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::cipher::{Cipher, Security};
 use super::hosts::Target;
+use crate::error::NO_TLS;
 use crate::system::clock;
 use crate::system::net::{self, TcpStream};
 
@@ -63,7 +64,7 @@ impl Channel {
         let agreed = cipher.shake_hands(&self.stream, limit);
         agreed.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-                format!("TLS could not be agreed on: {error}, as by a port without TLS")
+                format!("TLS could not be agreed on: {error}, {NO_TLS}")
             }
             _ => format!("TLS could not be agreed on: {error}"),
         })

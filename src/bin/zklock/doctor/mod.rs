@@ -45,15 +45,12 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
         }
         Err(failure) => {
             // What is wrong with each of them is said above.
-            let what = match seen.iter().any(|server| server.is_there) {
-                true => failure.message(),
-                false => "none of them can be reached",
-            };
-            let finding = Finding::new(Level::Trouble, "all servers", what);
-            findings.push(match what == failure.message() {
+            let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
+            findings.push(match seen.iter().any(|server| server.is_there) {
                 // It has its advice.
-                true => finding,
-                false => finding.advice("mend what is said of each server"),
+                true => trouble(failure.message()),
+                false => trouble("none of them can be reached")
+                    .advice("mend what is said of each server"),
             });
         }
     }
