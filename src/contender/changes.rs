@@ -203,10 +203,12 @@ impl Drop for Watcher<'_> {
     }
 }
 
+/// Also if the nodes are the same, another one may hold: whoever was listed behind a holder
+/// that left before it was read is known as a waiter.
 fn is_known(spots: &Spots, known: &[Contender]) -> bool {
-    let present: BTreeSet<_> = spots.all().map(|spot| spot.node.as_str()).collect();
-    let known: BTreeSet<_> = known.iter().map(Contender::node).collect();
-    present == known
+    let present = spots.all().map(|spot| (spot.node.as_str(), spot.holds));
+    let known = known.iter().map(|one| (one.node(), one.holds()));
+    present.collect::<BTreeSet<_>>() == known.collect()
 }
 
 fn is_same(present: &[Contender], known: &[Contender]) -> bool {

@@ -4,11 +4,12 @@
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::bounded;
 use zklock::{Client, Contender, Error, GuardEvent, LockGuard, LockOptions};
 
-use crate::support::fresh_path;
 use crate::support::raw::assert_nothing_left;
-use crate::transport::{Place, in_every_place, on_every_server, wait_for, wait_for_queue};
+use crate::support::{aside, eventually, fresh_path};
+use crate::transport::{Place, SOON, in_every_place, on_every_server, wait_for, wait_for_queue};
 
 in_every_place! {
     every_kind_of_holder_hears_that_it_is_asked_to_let_go
@@ -21,6 +22,7 @@ in_every_place! {
 
 on_every_server! {
     the_queue_tells_who_is_in_it
+    a_waiter_that_holds_now_is_a_change
 }
 
 /// Two clients, and a path that nobody else uses.
@@ -158,4 +160,29 @@ fn the_queue_tells_who_is_in_it(place: Place) {
         assert!(queue[0].holds() && !queue[1].holds());
         drop(guard);
     });
+}
+
+/// A listing whose holder leaves before it is read has a waiter alone, which holds by then.
+fn a_waiter_that_holds_now_is_a_change(place: Place) {
+    let (ours, theirs, path) = scene(place);
+    let guard = ours.mutex(&path).unwrap().lock().unwrap();
+    let next = theirs.mutex(&path).unwrap();
+    let (release, released) = bounded::<()>(0);
+    let next = aside(move || {
+        let guard = next.lock().unwrap();
+        let _ = released.recv();
+        drop(guard);
+    });
+    let waits = queue(&ours, &path, 2).split_off(1);
+    assert!(!waits[0].holds());
+    drop(guard);
+    eventually("the next one holds", || {
+        ours.contenders(&path).unwrap()[0].holds()
+    });
+    let changed = aside(move || ours.contenders_changed(&path, &waits, 6 * SOON).unwrap());
+    let present = changed.recv_timeout(SOON).expect("it is told");
+    assert_eq!(present.len(), 1);
+    assert!(present[0].holds());
+    drop(release);
+    next.recv_timeout(SOON).unwrap();
 }

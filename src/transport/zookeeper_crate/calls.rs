@@ -13,18 +13,8 @@ pub(super) fn perform(
     watch: Option<Watch>,
     watches: &Watches,
 ) -> Result<Reply, Failure> {
-    let id = watch.as_ref().map(|watch| watch.id);
-    let leaves_a_watch_on_nothing = matches!(request, Request::Exists { .. });
-    let answer = match watch {
-        Some(watch) => read_and_watch(handle, &request, watch, watches),
-        None => None,
-    };
-    let answer = answer.unwrap_or_else(|| carry_out(handle, request));
-    let watched = answer.is_ok() || (leaves_a_watch_on_nothing && answer == no_node());
-    if let Some(id) = id.filter(|_| !watched) {
-        watches.remove(id);
-    }
-    answer
+    let watched = watch.and_then(|watch| read_and_watch(handle, &request, watch, watches));
+    watched.unwrap_or_else(|| carry_out(handle, request))
 }
 
 /// Carries out a request that sets a watch; `None` if this one cannot.
@@ -34,14 +24,26 @@ fn read_and_watch(
     watch: Watch,
     watches: &Watches,
 ) -> Option<Result<Reply, Failure>> {
-    Some(match request {
-        Request::Exists { path, watch: true } => found(handle.exists_w(path, watches.add(watch))),
-        Request::GetData { path, watch: true } => data(handle.get_data_w(path, watches.add(watch))),
-        Request::GetChildren {
-            path, watch: true, ..
-        } => children(handle.get_children_w(path, watches.add(watch))),
-        _ => return None,
-    })
+    let (Request::Exists { path, watch: true }
+    | Request::GetData { path, watch: true }
+    | Request::GetChildren {
+        path, watch: true, ..
+    }) = request
+    else {
+        return None;
+    };
+    let id = watch.id;
+    let watcher = watches.add(path, watch);
+    let answer = match request {
+        Request::Exists { .. } => found(handle.exists_w(path, watcher)),
+        Request::GetData { .. } => data(handle.get_data_w(path, watcher)),
+        _ => children(handle.get_children_w(path, watcher)),
+    };
+    let leaves_a_watch_on_nothing = matches!(request, Request::Exists { .. });
+    if answer.is_err() && !(leaves_a_watch_on_nothing && answer == no_node()) {
+        watches.remove(path, id);
+    }
+    Some(answer)
 }
 
 fn carry_out(handle: &ZooKeeper, request: Request) -> Result<Reply, Failure> {

@@ -111,10 +111,10 @@ impl Transport for Handle {
         }
     }
 
-    fn unwatch(&self, _path: &str, id: WatchId) {
+    fn unwatch(&self, path: &str, id: WatchId) {
         // The server keeps its watch until the node changes, which costs it little. The
         // crate's `remove_watches` would forget all *other* watches on the path.
-        self.shared.watches.remove(id);
+        self.shared.watches.remove(path, id);
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -237,6 +237,26 @@ fn a_watch_fires_once_unless_it_was_taken_back_or_its_request_failed() {
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
+fn watches_of_one_id_on_several_nodes_do_not_end_each_other() {
+    let server = Server::shared();
+    let (node, mut raw) = node_on(server);
+    let client = Client::connect(&server.hosts());
+    let (to, fired) = unbounded();
+    let watch = || Some(Watch::new(WatchId(1), to.clone()));
+    let missing = format!("{node}-missing");
+    let ask = |requests| client.send(requests).recv_timeout(PATIENCE).unwrap();
+    assert!(ask(vec![(get_data(&node, true), watch())]).is_ok());
+    assert!(ask(vec![(get_data(&missing, true), watch())]).is_err());
+    assert!(ask(vec![(exists(&missing, true), watch())]).is_err());
+    client.transport.unwatch(&missing, WatchId(1));
+
+    raw.set_data(&node, b"1").unwrap();
+    let event = fired.recv_timeout(PATIENCE).expect("the first watch");
+    assert_eq!(event.kind, EventKind::DataChanged);
+}
+
+#[test]
+#[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_disconnect_ends_the_session_and_another_begins() {
     let server = Server::shared();
     let proxy = Proxy::start(&server.hosts());

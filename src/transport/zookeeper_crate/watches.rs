@@ -1,7 +1,8 @@
 //! The watches that are set through the handle.
 //!
 //! The crate keeps a watcher until its node changes, whatever becomes of the request. So a
-//! watcher holds only an id; the rest is in this table, which can forget it at any time.
+//! watcher holds only its node and an id; the rest is in this table, which can forget it at
+//! any time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,18 +14,19 @@ use crate::jute::EventKind;
 use crate::transport::slot::Slot;
 use crate::transport::{Fired, Watch, WatchId};
 
-/// See the module's documentation.
+/// By node and id, because watches on several nodes may have one id.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watches(Arc<Mutex<HashMap<WatchId, Slot<Fired>>>>);
+pub(super) struct Watches(Arc<Mutex<HashMap<(String, WatchId), Slot<Fired>>>>);
 
 impl Watches {
     /// Returns a watcher for the crate, which does nothing but forward one event.
-    pub(super) fn add(&self, watch: Watch) -> impl Fn(WatchedEvent) + Send + 'static {
+    pub(super) fn add(&self, node: &str, watch: Watch) -> impl Fn(WatchedEvent) + Send + use<> {
         let id = watch.id;
-        self.0.lock().insert(id, watch.to);
+        let node = node.to_owned();
+        self.0.lock().insert((node.clone(), id), watch.to);
         let watches = self.clone();
         move |event| {
-            if let Some(to) = watches.remove(id) {
+            if let Some(to) = watches.remove(&node, id) {
                 let kind = kind(event.event_type);
                 to.put(Fired::told(id, kind));
             }
@@ -32,8 +34,8 @@ impl Watches {
     }
 
     /// Forgets a watch.
-    pub(super) fn remove(&self, id: WatchId) -> Option<Slot<Fired>> {
-        self.0.lock().remove(&id)
+    pub(super) fn remove(&self, node: &str, id: WatchId) -> Option<Slot<Fired>> {
+        self.0.lock().remove(&(node.to_owned(), id))
     }
 }
 
