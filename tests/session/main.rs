@@ -14,6 +14,7 @@ mod leaks;
 mod logs;
 mod lost_reply;
 mod metrics;
+mod names;
 mod no_threads;
 mod oversized;
 mod refusing;
