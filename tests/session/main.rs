@@ -22,6 +22,7 @@ mod resets;
 mod restart;
 mod restored;
 mod secrets;
+mod silent;
 mod slow_log;
 #[path = "../support/mod.rs"]
 mod support;
