@@ -222,10 +222,11 @@ impl Status {
     pub(crate) fn trouble(&self) -> Vec<String> {
         let inner = self.inner.lock();
         let mut trouble = inner.trouble.clone();
-        if let Some((host, so_far, since)) = &inner.asked
-            && (!trouble.contains_key(host) || OLD_NEWS < Moment::now().saturating_since(*since))
-        {
-            trouble.insert(host.clone(), (*so_far).to_owned());
+        if let Some((host, so_far, since)) = &inner.asked {
+            let is_old = OLD_NEWS < Moment::now().saturating_since(*since);
+            if is_old || !trouble.contains_key(host) {
+                trouble.insert(host.clone(), (*so_far).to_owned());
+            }
         }
         let line = |(host, reason)| format!("{host}: {reason}");
         trouble.into_iter().map(line).collect()

@@ -105,10 +105,8 @@ impl Shared {
     pub(super) fn unwatch(&self, path: &str, id: WatchId) {
         let mut state = self.state.lock();
         let idle = state.watches.remove(path, id);
-        if let Some(kind) = idle
-            && state.stage == Stage::Serving
-            && state.features.removes_watches()
-        {
+        let told = state.stage == Stage::Serving && state.features.removes_watches();
+        if let Some(kind) = idle.filter(|_| told) {
             let path = path.to_owned();
             state.push_silently(&self.config, Request::RemoveWatches { path, kind });
             self.flush(state);
