@@ -228,6 +228,12 @@ RUSTDOCFLAGS=$verdict \
   step 600 "writing the documentation" cargo doc --quiet --no-deps --all-features
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
+if command -v cargo-deny >/dev/null; then
+  step 60 "looking at licences and sources" cargo deny --offline check licenses bans sources
+else
+  echo "leaving licences and sources out: cargo install cargo-deny"
+fi
+step 600 "packaging" cargo package --quiet --allow-dirty
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 try_the_oldest_rust
 suites >"$logs/suites"

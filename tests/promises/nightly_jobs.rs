@@ -232,6 +232,10 @@ fn worker_that_runs_a_slot() {
             told("before", record.slot(), &record.token().to_string());
         }
         Ok(Once::Failed(())) => {}
+        // The network may have failed before the work began.
+        Err(Error::Lost { .. } | Error::Unconfirmed { .. }) if token.is_empty() => {
+            told("error", &slot, "early")
+        }
         Err(Error::Lost { .. }) => told("lost", &slot, &token),
         Err(Error::Unconfirmed { .. }) => told("unconfirmed", &slot, &token),
         Ok(other) => panic!("{other:?}"),
@@ -271,7 +275,7 @@ impl Summary {
                 let run = runs
                     .get_mut(&slot)
                     .and_then(|runs| runs.iter_mut().find(|(other, _)| *other == token));
-                run.expect("it has begun").1 = how;
+                run.unwrap_or_else(|| panic!("it has not begun: {line}")).1 = how;
                 inside.remove(&process);
             };
             match what.as_str() {
