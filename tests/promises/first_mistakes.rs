@@ -281,11 +281,11 @@ fn a_port_of_another_service() {
         (
             // An alert of TLS.
             &[0x15, 3, 3, 0, 2, 2, 0x46],
-            "it closed the connection instead of greeting, as a port for TLS does",
+            "it closed the connection instead of greeting, as a port for TLS does, or a server without a quorum",
         ),
         (
             b"",
-            "it closed the connection instead of greeting, as a port for TLS does",
+            "it closed the connection instead of greeting, as a port for TLS does, or a server without a quorum",
         ),
     ] {
         let hosts = stub(answer);

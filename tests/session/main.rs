@@ -21,6 +21,7 @@ mod refusing;
 mod resets;
 mod restart;
 mod restored;
+mod roles;
 mod secrets;
 mod silent;
 mod slow_log;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,11 +19,13 @@ use crate::support::proxy::Proxy;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Nobody listens there.
-const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
-const ADDRESS: u16 = 1;
+/// The kinds of questions, A and AAAA.
+const ADDRESS: [u8; 2] = [0, 1];
+const ADDRESS_V6: [u8; 2] = [0, 28];
 const HEADER: usize = 12;
 
 /// An answer of the resolver.
@@ -31,8 +33,8 @@ const HEADER: usize = 12;
 enum Says {
     Nothing,
     Unknown,
-    Address(Ipv4Addr),
-    After(Duration, Ipv4Addr),
+    Address(IpAddr),
+    After(Duration, IpAddr),
 }
 
 /// A resolver that gives every name the same answer.
@@ -88,7 +90,7 @@ impl Resolver {
         let kind = &question[end_of_name + 1..end_of_name + 3];
         let says = {
             let mut answers = self.answers.lock().unwrap();
-            if kind != ADDRESS.to_be_bytes() {
+            if kind != ADDRESS {
                 answers[0]
             } else {
                 self.asked.fetch_add(1, Ordering::SeqCst);
@@ -105,15 +107,20 @@ impl Resolver {
             Says::After(delay, address) => (delay, Some(address)),
         };
         let flags: u16 = if address.is_some() { 0x8180 } else { 0x8183 };
-        let address = address.filter(|_| kind == ADDRESS.to_be_bytes());
+        let found = match address {
+            Some(IpAddr::V4(address)) if kind == ADDRESS => address.octets().to_vec(),
+            Some(IpAddr::V6(address)) if kind == ADDRESS_V6 => address.octets().to_vec(),
+            _ => Vec::new(),
+        };
+        let length = u8::try_from(found.len()).expect("an address");
         let mut answer = question[..2].to_vec();
         answer.extend(flags.to_be_bytes());
-        answer.extend([0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
+        answer.extend([0, 1, 0, u8::from(0 < length), 0, 0, 0, 0]);
         answer.extend(&question[HEADER..end_of_name + 5]);
-        if let Some(address) = address {
-            // The name of the question, its class, for no time, four bytes.
-            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
-            answer.extend(address.octets());
+        if 0 < length {
+            // The name of the question, its kind and class, for no time, so many bytes.
+            answer.extend([0xc0, 12, kind[0], kind[1], 0, 1, 0, 0, 0, 0, 0, length]);
+            answer.extend(found);
         }
         Some((delay, answer))
     }
@@ -182,8 +189,9 @@ fn a_server_that_moves_is_found_at_the_next_attempt() {
             let client = connect(&hosts, Duration::from_secs(6));
             let mutex = client.mutex(&fresh_path("moved")).unwrap();
             let guard = mutex.lock().unwrap();
-            for last in 2..8 {
-                let address = Ipv4Addr::new(127, 0, 0, last);
+            let addresses = (2..6).map(|last| IpAddr::from([127, 0, 0, last]));
+            // The last one has no address of the old kind.
+            for address in addresses.chain([Ipv6Addr::LOCALHOST.into()]) {
                 resolver.says([Says::Address(address)]);
                 let before = proxy.greetings();
                 proxy.move_to(address);

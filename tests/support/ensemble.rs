@@ -9,6 +9,8 @@ use super::{eventually, free_port};
 
 const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
+const OBSERVES: &str = "peerType=observer";
+
 /// Servers in processes of their own, which end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ensemble(Vec<ZooKeeper>);
@@ -22,6 +24,13 @@ impl Ensemble {
     /// Starts three servers and waits until they have a leader.
     pub(crate) fn start_with(builder: &Builder) -> Self {
         Self::start_all([0; 3].map(|_| builder.clone()), [LOCALHOST; 3])
+    }
+
+    /// Starts two servers that vote and, as the last one, an observer.
+    pub(crate) fn start_with_observer() -> Self {
+        let voter = ZooKeeper::builder().fsync(false);
+        let observer = voter.clone().line(OBSERVES);
+        Self::start_all([voter.clone(), voter, observer], [LOCALHOST; 3])
     }
 
     /// Starts three servers as the first three members of a network.
@@ -131,7 +140,14 @@ impl Ensemble {
     fn launch(builders: &[Builder; 3], addresses: [Ipv4Addr; 3]) -> Self {
         let peers = [1, 2, 3].map(|id| {
             let (quorum, election) = (free_port(), free_port());
-            format!("server.{id}={}:{quorum}:{election}", addresses[id - 1])
+            let role = match builders[id - 1].has_line(OBSERVES) {
+                true => ":observer",
+                false => "",
+            };
+            format!(
+                "server.{id}={}:{quorum}:{election}{role}",
+                addresses[id - 1]
+            )
         });
         let servers = builders.iter().zip(1..).map(|(builder, id)| {
             let lines = peers.iter();

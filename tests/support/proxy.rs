@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,9 +76,9 @@ impl Proxy {
     }
 
     /// Leaves the address, and listens on another one with the same port.
-    pub(crate) fn move_to(&mut self, host: Ipv4Addr) {
+    pub(crate) fn move_to(&mut self, host: IpAddr) {
         self.refuse();
-        self.address.set_ip(host.into());
+        self.address.set_ip(host);
         self.accept();
     }
 

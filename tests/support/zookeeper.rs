@@ -309,6 +309,10 @@ impl Builder {
         self
     }
 
+    pub(super) fn has_line(&self, line: &str) -> bool {
+        self.lines.iter().any(|known| known == line)
+    }
+
     /// Sets a Java system property.
     pub(crate) fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));

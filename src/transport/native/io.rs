@@ -134,7 +134,7 @@ impl Io {
                 Err(reason) if hung_up && self.may_lack_tls() => {
                     self.turned_away(
                         &target.to_string(),
-                        &format!("{reason}, as a port for TLS does"),
+                        &format!("{reason}, as a port for TLS does, or a server without a quorum"),
                     );
                 }
                 Err(reason) => self.turned_away(&target.to_string(), &reason),
