@@ -154,6 +154,7 @@
 //! |---|---|---|
 //! | `zookeeper` | [`Client::from_zookeeper`] | yes |
 //! | `tls` | encrypted connections, `ClientBuilder::tls` | no |
+//! | `sasl` | a login by SASL, `ClientBuilder::sasl` | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |
@@ -179,6 +180,8 @@ mod path;
 mod queues;
 mod reentrant_mutex;
 mod rwlock;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod semaphore;
 mod standby;
 #[cfg(feature = "tls")]
@@ -226,6 +229,8 @@ pub use crate::queues::{Blocker, Blockers, Queue, Queues};
 pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
+#[cfg(feature = "sasl")]
+pub use crate::sasl::Sasl;
 pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::standby::{Standby, Term};
 #[cfg(feature = "tls")]

@@ -14,6 +14,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
         frame_limit: native::FRAME_LIMIT,
         resume: None,
         tls: None,
+        sasl: None,
     };
     // It reports elsewhere.
     let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));

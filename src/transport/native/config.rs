@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cipher::Security;
 use super::hosts::Hosts;
+use super::sasl::Login;
 use crate::jute::Secret;
 use crate::transport::session_key::SessionKey;
 
@@ -29,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) resume: Option<SessionKey>,
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
+    /// Absent if the servers are not to be told who the client is by SASL.
+    pub(crate) sasl: Option<Login>,
 }
 
 /// Credentials in one of ZooKeeper's schemes.

@@ -2,12 +2,10 @@
 //!
 //! ```text
 //!            refused                        broken
-//!            refused                        broken
-//!  round ───────────────► pause    ┌──────────────────────┐
-//!    ▲                     │       │                      │
-//!    └─────────────────────┘       ▼                      │
-//!    └── dial ── greeting ─── auth, watches ── serve ─────┘
-//!                    │                           │
+//!  round ───────────────► pause ◄─────────────────────────────┐
+//!    ▲ │                    │                                 │
+//!    │ └─ dial ── greeting ── SASL ── auth, watches ── serve ─┘
+//!    └──────────────────────┘
 //! ```
 
 use std::mem;
@@ -22,6 +20,7 @@ use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
 use super::receive::{Connection, ConnectionReader};
+use super::sasl::log_in;
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
@@ -246,6 +245,13 @@ impl Io {
             return Ok(Round::Expired);
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
+        if let Some(login) = &self.shared.config.sasl {
+            let deadline = sent + limit;
+            let done = log_in(login, &self.shared, channel, &mut inbox, target, deadline);
+            if let Err(end) = done {
+                return self.finish(target, end);
+            }
+        }
         let asked = self.shared.config.session_timeout;
         if self.last.is_none() && granted != asked {
             log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
@@ -365,10 +371,10 @@ impl Io {
         let status = &self.shared.status;
         let round = match end {
             End::Closed => Ok(Round::Over),
-            End::AuthFailed => {
+            End::Refused(why) => {
                 self.shared.end();
-                status.auth_failed();
-                log::error!("{target}: the server refused the credentials");
+                log::error!("{target}: {why}");
+                status.refused(why);
                 Ok(Round::Over)
             }
             End::Expired => {

@@ -34,6 +34,11 @@ mod io;
 mod queue;
 mod receive;
 mod root;
+#[cfg(feature = "sasl")]
+mod sasl;
+#[cfg(not(feature = "sasl"))]
+#[path = "no_sasl.rs"]
+mod sasl;
 mod server_features;
 mod shared;
 // They need real servers.
@@ -51,6 +56,8 @@ pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
 use self::receive::ConnectionReader;
+#[cfg(feature = "sasl")]
+pub(crate) use self::sasl::{Digest, Login};
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;

@@ -118,6 +118,7 @@ fn config(hosts: &str, timeout: Duration) -> Config {
         frame_limit: FRAME_LIMIT,
         resume: None,
         tls: None,
+        sasl: None,
     }
 }
 
