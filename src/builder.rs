@@ -241,8 +241,6 @@ impl ClientBuilder {
             tls: None,
             #[cfg(feature = "sasl")]
             sasl: self.sasl.map(|sasl| sasl.configure()).transpose()?,
-            #[cfg(not(feature = "sasl"))]
-            sasl: None,
         };
         let has_chroot = !config.hosts.chroot().is_empty();
         let transport = native::open(config, status.clone());

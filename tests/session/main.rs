@@ -20,6 +20,8 @@ mod refusing;
 mod resets;
 mod restart;
 mod restored;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod secrets;
 mod slow_log;
 #[path = "../support/mod.rs"]

@@ -13,6 +13,7 @@ pub(crate) mod faketime;
 pub(crate) mod fuzz;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod handle;
+pub(crate) mod jaas;
 pub(crate) mod kazoo;
 pub(crate) mod leash;
 pub(crate) mod netns;

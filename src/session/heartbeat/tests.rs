@@ -14,6 +14,7 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
         frame_limit: native::FRAME_LIMIT,
         resume: None,
         tls: None,
+        #[cfg(feature = "sasl")]
         sasl: None,
     };
     // It reports elsewhere.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::cipher::Security;
 use super::hosts::Hosts;
-use super::sasl::Login;
 use crate::jute::Secret;
 use crate::transport::session_key::SessionKey;
 
@@ -31,7 +30,8 @@ pub(crate) struct Config {
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
     /// Absent if the servers are not to be told who the client is by SASL.
-    pub(crate) sasl: Option<Login>,
+    #[cfg(feature = "sasl")]
+    pub(crate) sasl: Option<super::sasl::Login>,
 }
 
 /// Credentials in one of ZooKeeper's schemes.

@@ -19,8 +19,9 @@ use super::greeting::{HUNG_UP, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
+#[cfg(feature = "sasl")]
+use super::log_in::log_in;
 use super::receive::{Connection, ConnectionReader};
-use super::sasl::log_in;
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
@@ -245,12 +246,9 @@ impl Io {
             return Ok(Round::Expired);
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
-        if let Some(login) = &self.shared.config.sasl {
-            let deadline = sent + limit;
-            let done = log_in(login, &self.shared, channel, &mut inbox, target, deadline);
-            if let Err(end) = done {
-                return self.finish(target, end);
-            }
+        #[cfg(feature = "sasl")]
+        if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, sent + limit) {
+            return self.finish(target, end);
         }
         let asked = self.shared.config.session_timeout;
         if self.last.is_none() && granted != asked {

@@ -31,13 +31,12 @@ mod hosts;
 mod identity;
 mod inbox;
 mod io;
+#[cfg(feature = "sasl")]
+mod log_in;
 mod queue;
 mod receive;
 mod root;
 #[cfg(feature = "sasl")]
-mod sasl;
-#[cfg(not(feature = "sasl"))]
-#[path = "no_sasl.rs"]
 mod sasl;
 mod server_features;
 mod shared;

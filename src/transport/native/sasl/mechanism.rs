@@ -23,7 +23,7 @@ pub(super) enum Step {
 
 /// Why a login failed.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum LoginFailure {
+pub(crate) enum LoginFailure {
     /// This server lets nobody in, or is not one to trust; another server may be.
     Server(String),
     /// The server refused the credentials.

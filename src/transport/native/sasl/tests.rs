@@ -12,7 +12,7 @@ fn log_in_to(answers: &[(i32, &[u8])]) -> (Result<(), LoginFailure>, usize) {
     });
     let mut given = answers.iter();
     let mut asked = 0;
-    let done = run(&mut *login.begin(), |_| {
+    let done = login.run(|_| {
         asked += 1;
         let (code, token) = given.next().ok_or("it hung up".to_owned())?;
         Ok(SaslReply {
