@@ -122,10 +122,8 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_client_without_a_login_is_told_what_is_missing() {
     let connected = Client::builder(&strict().hosts()).connect();
-    let refused = connected.and_then(|client| {
-        let mutex = client.mutex(&fresh_path("without"))?;
-        mutex.try_lock_for(SOON)
-    });
+    // One request: the servers discard their answer when there are more to read.
+    let refused = connected.and_then(|client| client.nodes().exists("/a"));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("by SASL (-124)"), "{refused}");
 }
