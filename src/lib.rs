@@ -143,6 +143,7 @@
 //! | [`guide::standby`] | a hot standby loop of one's own |
 //! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
 //! | [`guide::names`] | host names, DNS, changing servers, chroots |
+//! | [`guide::credentials`] | credentials, SASL, TLS, access control lists |
 //! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |
 //! | [`guide::transports`] | a client of one's own, or a handle of the `zookeeper` crate |
 //!
@@ -155,6 +156,7 @@
 //! | `zookeeper` | [`Client::from_zookeeper`] | yes |
 //! | `tls` | encrypted connections, `ClientBuilder::tls` | no |
 //! | `sasl` | a login by SASL, `ClientBuilder::sasl` | no |
+//! | `sasl-gssapi` | a login with Kerberos, `Sasl::kerberos`, by the system's library | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |

@@ -103,6 +103,9 @@ fn advice(code: ErrorCode) -> &'static str {
         ErrorCode::BAD_VERSION => "somebody changed the node: read it again, with its version",
         ErrorCode::NO_NODE => "the node does not exist: create it first",
         ErrorCode::NODE_EXISTS => "the node exists already: set its data instead",
+        ErrorCode::SASL_REQUIRED => {
+            "it lets in only clients that have logged in: add a login by SASL"
+        }
         ErrorCode::NOT_EMPTY => "the node has others below it: delete those first",
         code => code.text(),
     }

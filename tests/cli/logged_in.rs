@@ -41,7 +41,11 @@ fn a_server_that_asks_for_a_login_is_asked_by_every_command() {
         ("sasl:bob:other", 77, "access control list"),
         ("sasl:ann", 64, "write scheme:credentials"),
         ("sasl::wr0ng", 64, "a user and a password are needed"),
-        ("sasl:ann:wr0ng\nsasl:bob:wr0ng", 64, "two lines for SASL"),
+        (
+            "sasl:ann:wr0ng\nsasl:bob:wr0ng",
+            64,
+            "a client logs in as one user",
+        ),
     ] {
         let told = with(credentials);
         assert_eq!(told.code, Some(code), "{credentials}: {told:?}");

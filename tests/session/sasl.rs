@@ -125,7 +125,7 @@ fn a_client_without_a_login_is_told_what_is_missing() {
     // One request: the servers discard their answer when there are more to read.
     let refused = connected.and_then(|client| client.nodes().exists("/a"));
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("by SASL (-124)"), "{refused}");
+    assert!(refused.contains("add a login by SASL (-124)"), "{refused}");
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) mod fuzz;
 pub(crate) mod handle;
 pub(crate) mod jaas;
 pub(crate) mod kazoo;
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) mod kdc;
 pub(crate) mod leash;
 pub(crate) mod netns;
 pub(crate) mod port;

@@ -50,6 +50,11 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) strict: bool,
 
+    /// Logs in with Kerberos, as whom the system has tickets for: see kinit(1).
+    #[cfg(feature = "sasl-gssapi")]
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) kerberos: bool,
+
     #[cfg(feature = "tls")]
     #[command(flatten)]
     pub(crate) tls: TlsArgs,

@@ -82,9 +82,8 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
 /// As [`builder`], of these servers.
 pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
-    if let (Protection::Creator, true) =
-        (args.acl, credentials.is_empty() && !has_certificate(args))
-    {
+    let is_known = !credentials.is_empty() || has_certificate(args) || has_ticket(args);
+    if let (Protection::Creator, false) = (args.acl, is_known) {
         return Err(Failure::usage(format!(
             "--acl creator is for your credentials, and there are none: set {AUTH} or say --auth-file"
         )));
@@ -107,11 +106,15 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
         builder = builder.tls(tls);
     }
     let is_login = |(scheme, _): &&(String, String)| scheme == SASL;
-    if 1 < credentials.iter().filter(is_login).count() {
+    if 1 < credentials.iter().filter(is_login).count() + usize::from(has_ticket(args)) {
         return Err(Failure::usage(format!(
-            "there are two lines for SASL in {}: a client logs in as one user",
+            "a client logs in as one user: leave one line for SASL in {}, or --kerberos",
             source(args)
         )));
+    }
+    #[cfg(feature = "sasl-gssapi")]
+    if args.kerberos {
+        builder = builder.sasl(zklock::Sasl::kerberos());
     }
     for (scheme, credentials) in credentials {
         builder = match scheme.as_str() {
@@ -120,6 +123,16 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
         };
     }
     Ok(builder)
+}
+
+#[cfg(feature = "sasl-gssapi")]
+fn has_ticket(args: &Args) -> bool {
+    args.kerberos
+}
+
+#[cfg(not(feature = "sasl-gssapi"))]
+fn has_ticket(_: &Args) -> bool {
+    false
 }
 
 #[cfg(feature = "sasl")]

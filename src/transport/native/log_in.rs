@@ -8,7 +8,7 @@ use super::end::End;
 use super::greeting::{Complaint, next_frame};
 use super::hosts::Target;
 use super::inbox::Inbox;
-use super::sasl::LoginFailure;
+use super::sasl::{LoginFailure, Refusal};
 use super::shared::Shared;
 use crate::error::Error;
 use crate::jute::{SaslReply, encode_sasl};
@@ -30,7 +30,7 @@ pub(super) fn log_in(
     };
     shared.status.asks(
         target,
-        "it has granted a session, and has not answered the SASL login",
+        "it has granted a session, and the SASL login goes on",
     );
     let limit = deadline.saturating_since(Moment::now());
     let ask = |token: &[u8]| {
@@ -40,10 +40,11 @@ pub(super) fn log_in(
         let reply = next_frame(channel, inbox, deadline, REPLY_LIMIT, SaslReply::decode);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
-    login.run(ask).map_err(|failure| match failure {
+    let done = login.run(&target.server.host, deadline, ask);
+    done.map_err(|Refusal { principal, failure }| match failure {
         LoginFailure::Server(reason) => End::Broken(reason),
         LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
-            principal: login.principal().to_owned(),
+            principal,
             server: target.to_string(),
             reason,
         }),

@@ -55,6 +55,8 @@ pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
 use self::receive::ConnectionReader;
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::sasl::Kerberos;
 #[cfg(feature = "sasl")]
 pub(crate) use self::sasl::{Digest, Login};
 use self::shared::Shared;

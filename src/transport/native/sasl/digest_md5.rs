@@ -72,6 +72,10 @@ impl Mechanism for DigestLogin {
         "DIGEST-MD5"
     }
 
+    fn principal(&self) -> String {
+        self.digest.user.clone()
+    }
+
     fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure> {
         let (step, stage) = match &self.stage {
             Stage::Start => (Step::Ask(Vec::new()), Stage::Challenge),

@@ -5,6 +5,9 @@ pub(super) trait Mechanism {
     /// The name that SASL has for it.
     fn name(&self) -> &'static str;
 
+    /// Who the client says to be.
+    fn principal(&self) -> String;
+
     /// Takes the server's token, empty at the beginning or if the server sent none, and says
     /// what comes next.
     fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure>;

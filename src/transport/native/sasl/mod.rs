@@ -15,15 +15,20 @@
 
 mod digest_md5;
 mod directives;
+#[cfg(feature = "sasl-gssapi")]
+mod gssapi;
 mod mechanism;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use self::digest_md5::Digest;
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::gssapi::Kerberos;
 pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
 use crate::jute::{ErrorCode, SaslReply};
 use crate::system::random;
+use crate::time::clock::Moment;
 
 /// No mechanism takes as many steps.
 const STEPS: usize = 16;
@@ -32,27 +37,45 @@ const STEPS: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Login {
     Digest(Digest),
+    #[cfg(feature = "sasl-gssapi")]
+    Kerberos(Kerberos),
+}
+
+/// A login that failed.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// Who the client said to be.
+    pub(super) principal: String,
+    pub(super) failure: LoginFailure,
 }
 
 impl Login {
-    /// What the servers are told who the client is.
-    pub(super) fn principal(&self) -> &str {
-        match self {
-            Self::Digest(digest) => &digest.user,
-        }
-    }
-
-    /// Logs in over one connection: `ask` sends a token and waits for the answer.
+    /// Logs in to the server at `host`: `ask` sends a token and waits for the answer.
     pub(super) fn run(
         &self,
+        host: &str,
+        deadline: Moment,
         ask: impl FnMut(&[u8]) -> Result<SaslReply, String>,
-    ) -> Result<(), LoginFailure> {
-        run(&mut *self.begin(), ask)
+    ) -> Result<(), Refusal> {
+        let mut mechanism = self.begin(host, deadline);
+        run(&mut *mechanism, ask).map_err(|failure| Refusal {
+            principal: mechanism.principal(),
+            failure,
+        })
     }
 
-    fn begin(&self) -> Box<dyn Mechanism> {
+    #[cfg_attr(
+        not(feature = "sasl-gssapi"),
+        expect(
+            unused_variables,
+            reason = "DIGEST-MD5 knows its peer, and waits for nobody else"
+        )
+    )]
+    fn begin(&self, host: &str, deadline: Moment) -> Box<dyn Mechanism> {
         match self {
             Self::Digest(digest) => Box::new(digest.begin(&random::unique_bytes())),
+            #[cfg(feature = "sasl-gssapi")]
+            Self::Kerberos(kerberos) => Box::new(kerberos.begin(host, deadline)),
         }
     }
 }

@@ -12,7 +12,7 @@ fn log_in_to(answers: &[(i32, &[u8])]) -> (Result<(), LoginFailure>, usize) {
     });
     let mut given = answers.iter();
     let mut asked = 0;
-    let done = login.run(|_| {
+    let done = login.run("zk1", Moment::now(), |_| {
         asked += 1;
         let (code, token) = given.next().ok_or("it hung up".to_owned())?;
         Ok(SaslReply {
@@ -20,7 +20,7 @@ fn log_in_to(answers: &[(i32, &[u8])]) -> (Result<(), LoginFailure>, usize) {
             token: token.to_vec(),
         })
     });
-    (done, asked)
+    (done.map_err(|refusal| refusal.failure), asked)
 }
 
 const CHALLENGE: &[u8] = b"realm=\"zk-sasl-md5\",nonce=\"n\",charset=utf-8,algorithm=md5-sess";
@@ -57,6 +57,10 @@ fn a_mechanism_that_does_not_end_is_ended() {
     impl Mechanism for Endless {
         fn name(&self) -> &'static str {
             "ENDLESS"
+        }
+
+        fn principal(&self) -> String {
+            "nobody".to_owned()
         }
 
         fn step(&mut self, _: &[u8]) -> Result<Step, LoginFailure> {
