@@ -5,6 +5,9 @@
 //! ZKLOCK_HOSTS=zk1:2181 cargo bench --bench handoff
 //! ```
 
+// What the macros of older criterions make has no documentation.
+#![allow(missing_docs)]
+
 mod subject;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

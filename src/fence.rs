@@ -155,8 +155,22 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 fn lock(path: &Path) -> io::Result<File> {
     let options = File::options().create(true).append(true).clone();
     let file = options.open(beside(path, ".lock"))?;
-    file.lock()?;
+    lock_exclusively(&file)?;
     Ok(file)
+}
+
+#[cfg(unix)]
+fn lock_exclusively(file: &File) -> io::Result<()> {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::retry_on_intr;
+
+    retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn lock_exclusively(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn read(path: &Path) -> io::Result<Option<FencingToken>> {

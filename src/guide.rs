@@ -9,6 +9,9 @@ pub mod credentials {}
 #[doc = include_str!("../docs/fencing.md")]
 pub mod fencing {}
 
+#[doc = include_str!("../docs/frameworks.md")]
+pub mod frameworks {}
+
 #[doc = include_str!("../docs/jobs.md")]
 pub mod jobs {}
 

@@ -142,6 +142,7 @@
 //! | [`guide::nightly`] | once a night, with a lock and a table of one's own |
 //! | [`guide::standby`] | a hot standby loop of one's own |
 //! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
+//! | [`guide::frameworks`] | tokio, axum, Diesel, sqlx, Airflow, Nomad, `tracing`, Prometheus |
 //! | [`guide::names`] | host names, DNS, changing servers, chroots |
 //! | [`guide::credentials`] | credentials, SASL, TLS, access control lists |
 //! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |

@@ -157,16 +157,33 @@ have_the_toolchain() {
   done
 }
 
-# Which warnings end the run: all those of the Rust that Cargo.toml names. What a newer one
-# has to say in addition is shown; it is nothing that a change of the code brought.
+# The Rust whose warnings and format end the run. What another one has to say is shown; it is
+# nothing that a change of the code brought.
+known=1.95
+
 judge_by_the_toolchain() {
-  local known here
-  known=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+  local here
   here=$(rustc --version)
   verdict="-D warnings"
   [[ $here == "rustc $known"[.\ ]* ]] && return 0
   verdict="-W warnings"
   echo "$here is not Rust $known: its warnings are shown, the format is left alone"
+}
+
+# Compiles and tests with the oldest Rust that Cargo.toml allows, where rustup has it or can get
+# it. The mysql crate takes a newer one.
+try_the_oldest_rust() {
+  local oldest
+  oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
+  if ! timeout 300 rustup toolchain install "$oldest" --profile minimal >"$logs/rustup" 2>&1; then
+    echo "leaving Rust $oldest out: rustup does not get it"
+    return 0
+  fi
+  local with=(cargo "+$oldest" test --quiet --target-dir target/oldest
+    --features "$(features | grep -vx mysql | xargs)")
+  step 900 "compiling with Rust $oldest" "${with[@]}" --no-run --lib --bins --test promises
+  step 300 "testing with Rust $oldest" "${with[@]}" --lib --test promises -- \
+    --include-ignored --skip worker_that_ jute:: native::watches recipe:: mutex::wire::
 }
 
 # lint LIMIT WHAT ARGUMENT..: runs clippy.
@@ -216,6 +233,7 @@ RUSTDOCFLAGS=$verdict \
 [ "$verdict" != "-D warnings" ] ||
   step 60 "checking the simulation's format" cargo fmt --manifest-path tests/sim/Cargo.toml --check
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
+try_the_oldest_rust
 suites >"$logs/suites"
 side_by_side 1800 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh

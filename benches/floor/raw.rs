@@ -188,7 +188,7 @@ impl Frame {
 
     fn string(&self, at: usize) -> &str {
         let length = self.int(at) as usize;
-        str::from_utf8(&self.0[at + 4..at + 4 + length]).expect("a string")
+        std::str::from_utf8(&self.0[at + 4..at + 4 + length]).expect("a string")
     }
 
     pub(crate) fn created(&self) -> String {

@@ -301,10 +301,8 @@ fn merged(
     mut line: Vec<Contender>,
     most: Option<usize>,
 ) -> Vec<Contender> {
-    let both = |last: &Contender, first: &Contender| last.is_same_thread(first).unwrap_or(true);
-    if let (Some(last), Some(first)) = (permits.last(), line.first())
-        && both(last, first)
-    {
+    let both = |(last, first): (&Contender, &Contender)| last.is_same_thread(first) != Some(false);
+    if permits.last().zip(line.first()).is_some_and(both) {
         match most {
             Some(most) if permits.len() <= most => drop(line.remove(0)),
             _ => drop(permits.pop()),

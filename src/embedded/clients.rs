@@ -58,9 +58,7 @@ impl ServerState {
             .unwrap_or_else(ConnectReply::expired)
             .encode(&mut frame);
         // A new session is a change, which a lagging follower does not have yet.
-        if let Some(lag) = &mut self.lag
-            && request.session != 0
-        {
+        if let Some(lag) = self.lag.as_mut().filter(|_| request.session != 0) {
             lag.connect(id, request.last_zxid);
         }
         if let Some(connection) = self.connections.get_mut(&id) {

@@ -27,11 +27,8 @@ impl ServerState {
 
     /// Notes that a client has listed a directory, which may be the one out of date.
     pub(super) fn note_listing(&mut self, directory: &str, client: ConnectionId) {
-        if let Some(lag) = &mut self.lag
-            && lag.has(client)
-            && lag.directory == directory
-        {
-            lag.listed = true;
+        if let Some(lag) = &mut self.lag {
+            lag.listed |= lag.has(client) && lag.directory == directory;
         }
     }
 

@@ -154,9 +154,10 @@ impl Server {
         self.shared.network.set_delay(Duration::ZERO);
         self.shared.network.set_blackhole(false);
         self.clients.network_changed();
-        if self.listener.lock().is_none()
-            && let Err(error) = self.rebind().and_then(|socket| self.listen(socket))
-        {
+        if self.listener.lock().is_some() {
+            return;
+        }
+        if let Err(error) = self.rebind().and_then(|socket| self.listen(socket)) {
             panic!(
                 "the port of {} could not be opened again: {error}",
                 self.hosts

@@ -98,10 +98,8 @@ impl ServerState {
         }
         let connection = self.connections.remove(&id);
         let session = connection.and_then(|connection| connection.session);
-        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
-            && session.connection == Some(id)
-        {
-            session.connection = None;
+        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session)) {
+            session.connection = session.connection.filter(|other| *other != id);
         }
     }
 

@@ -215,10 +215,10 @@ impl Tree {
     fn unlink(&mut self, path: &str) -> Option<Node> {
         let node = self.nodes.remove(path)?;
         self.containers.remove(path);
-        if let NodeOwner::Session(id) = node.owner
-            && let Some(own) = self.ephemerals.get_mut(&id)
-        {
-            own.remove(path);
+        if let NodeOwner::Session(id) = node.owner {
+            if let Some(own) = self.ephemerals.get_mut(&id) {
+                own.remove(path);
+            }
         }
         if let Some(directory) = self.nodes.get_mut(path::parent(path).ok()?) {
             directory.children.remove(path::name(path));

@@ -76,10 +76,10 @@ impl ServerView {
     }
 
     fn start_counter(&mut self, change: &TreeChange) {
-        if let TreeChange::Created { path, .. } = change
-            && let Some(counter) = self.counters.remove(path)
-        {
-            self.tree.set_counter(path, counter);
+        if let TreeChange::Created { path, .. } = change {
+            if let Some(counter) = self.counters.remove(path) {
+                self.tree.set_counter(path, counter);
+            }
         }
     }
 }

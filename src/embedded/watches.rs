@@ -5,6 +5,7 @@
 //! on its list of children. A persistent watch is in both.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
 
 use super::acl::{Identity, NodeAcl};
 use super::change::TreeChange;
@@ -232,8 +233,10 @@ impl Table {
     fn split(&mut self, who: &BTreeSet<ConnectionId>) -> Self {
         let mut taken = HashMap::new();
         self.0.retain(|path, watchers| {
-            let is_theirs = |watcher: &ConnectionId, _: &mut Modes| who.contains(watcher);
-            let theirs: BTreeMap<_, _> = watchers.extract_if(.., is_theirs).collect();
+            let all = mem::take(watchers).into_iter();
+            let (theirs, others): (BTreeMap<_, _>, _) =
+                all.partition(|(watcher, _)| who.contains(watcher));
+            *watchers = others;
             if !theirs.is_empty() {
                 taken.insert(path.clone(), theirs);
             }

@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let bytes = self.bytes()?;
             // One check of the whole name is several times as fast as one of each character.
-            match str::from_utf8(bytes) {
+            match std::str::from_utf8(bytes) {
                 Ok(name) => names.push(name),
                 Err(_) => names.push(&String::from_utf8_lossy(bytes)),
             }

@@ -337,8 +337,10 @@ fn take(
         owner: &row.owner,
     };
     let lease = row.database.lease();
-    if in_doubt && let Some(token) = adopt(conn, key, lease)? {
-        return Ok(Ok(token));
+    if in_doubt {
+        if let Some(token) = adopt(conn, key, lease)? {
+            return Ok(Ok(token));
+        }
     }
     if !look_first {
         *sent = Moment::now();

@@ -154,10 +154,10 @@ impl DatabaseConnection {
                 shared.wake_one(limit);
             }
         });
-        if started.is_err()
-            && let Some(open) = open.lock().take()
-        {
-            open.close();
+        if started.is_err() {
+            if let Some(open) = open.lock().take() {
+                open.close();
+            }
         }
     }
 

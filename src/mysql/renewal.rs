@@ -5,6 +5,7 @@
 //! itself, or it could not tell a guard that the database is silent.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -181,7 +182,10 @@ impl Renewal {
     }
 
     fn delete(&mut self, now: Moment) {
-        for (_, deletion) in self.deletions.extract_if(.., |(at, _)| *at <= now) {
+        let all = mem::take(&mut self.deletions).into_iter();
+        let (due, later): (Vec<_>, _) = all.partition(|(at, _)| *at <= now);
+        self.deletions = later;
+        for (_, deletion) in due {
             self.deleting += 1;
             let to = self.to_self.clone();
             self.workers.submit(move |connection| {
@@ -262,7 +266,7 @@ impl Renewal {
     }
 
     fn renewed(&mut self, renewed: Result<(), StatementError>) {
-        let failing = std::mem::replace(&mut self.failing, renewed.is_err());
+        let failing = mem::replace(&mut self.failing, renewed.is_err());
         if let Err(error) = renewed {
             if error.class == ErrorClass::Contended {
                 debug!("cannot renew the leases beside others, trying again: {error}");

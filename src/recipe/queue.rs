@@ -129,10 +129,10 @@ impl Contest {
 
     /// Says whether somebody who came now would have to wait, without being in the queue.
     pub fn is_taken(self, children: &Names) -> Result<bool, Foreign> {
-        if self.looks_first()
-            && let Some(foreign) = beside_semaphore(self.dialect, children)
-        {
-            return Err(foreign);
+        if self.looks_first() {
+            if let Some(foreign) = beside_semaphore(self.dialect, children) {
+                return Err(foreign);
+            }
         }
         if self.role == Role::Permit {
             return Ok(self.permits <= children.len());
@@ -157,10 +157,10 @@ impl Contest {
     }
 
     fn entries(self, children: &Names) -> Result<Vec<Listed<'_>>, Foreign> {
-        if self.role != Role::Permit
-            && let Some(foreign) = curators_semaphore(children)
-        {
-            return Err(foreign);
+        if self.role != Role::Permit {
+            if let Some(foreign) = curators_semaphore(children) {
+                return Err(foreign);
+            }
         }
         let mut entries = Vec::with_capacity(children.len());
         for name in children.iter().filter_map(NodeName::parse) {

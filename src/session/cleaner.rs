@@ -286,9 +286,10 @@ impl Cleaner {
             return None;
         }
         let request = match entry.cleanup.action() {
-            Action::Delete(name) if let Some(data) = &entry.closing => {
-                close(&entry.dir, &name, data)
-            }
+            Action::Delete(name) => match &entry.closing {
+                Some(data) => close(&entry.dir, &name, data),
+                None => request(&Action::Delete(name), &entry.dir, capabilities)?,
+            },
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
             Action::List if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),

@@ -203,11 +203,11 @@ impl Session {
         };
         let above = path::ancestors(dir).map(|path| make(path, CreateMode::Persistent, &[]));
         let mut requests: Vec<_> = above.collect();
-        if let Lasting::WhileUsedIn(number) = lasting
-            && let Some(parent) = path::ancestors(dir).last()
-        {
-            requests.pop();
-            requests.push(make(parent, idle, number));
+        if let Lasting::WhileUsedIn(number) = lasting {
+            if let Some(parent) = path::ancestors(dir).last() {
+                requests.pop();
+                requests.push(make(parent, idle, number));
+            }
         }
         requests.push(make(dir, mode, data));
         requests

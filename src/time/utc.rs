@@ -7,9 +7,7 @@ pub(crate) fn written(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or_default().as_secs();
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
+    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let mut year = 1970 + 400 * (days / 146_097);
     days %= 146_097;
     while days >= 365 + u64::from(is_leap(year)) {

@@ -56,10 +56,10 @@ impl<D: FnOnce(Vec<Answered>)> Gathered<D> {
             *place = answered;
         }
         self.missing = self.missing.saturating_sub(1);
-        if self.missing == 0
-            && let Some(done) = self.done.take()
-        {
-            done(mem::take(&mut self.answers));
+        if self.missing == 0 {
+            if let Some(done) = self.done.take() {
+                done(mem::take(&mut self.answers));
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ impl SessionKey {
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let password: Option<Vec<_>> = password.as_bytes().chunks(2).map(byte).collect();
         Some(Self {
-            id: u64::from_str_radix(id, 16).ok()?.cast_signed(),
+            id: u64::from_str_radix(id, 16).ok()? as i64,
             password: Secret(password?),
         })
     }

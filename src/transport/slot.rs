@@ -25,13 +25,13 @@ pub(crate) fn park(until: Option<Instant>) {
 impl<T> Slot<T> {
     /// Does nothing if there is no reader left, or if a bounded channel is full.
     pub(crate) fn put(&self, letter: T) {
-        if self.to.try_send(letter).is_ok()
-            && let Some(reader) = &self.reader
-        {
-            // The reader may be the calling thread, while it reads for others.
-            if reader.id() != thread::current().id() {
-                reader.unpark();
-            }
+        if self.to.try_send(letter).is_err() {
+            return;
+        }
+        // The reader may be the calling thread, while it reads for others.
+        let me = || thread::current().id();
+        if let Some(reader) = self.reader.as_ref().filter(|reader| reader.id() != me()) {
+            reader.unpark();
         }
     }
 }

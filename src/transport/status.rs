@@ -108,7 +108,6 @@ struct Inner {
     /// The number of subscribers at which those that have left are looked for.
     crowd: usize,
     expiries: u64,
-    /// The error of a client whose credentials were refused.
     refusal: Option<Error>,
     listeners: Vec<Sender<SessionEvent>>,
 }
@@ -225,10 +224,11 @@ impl Status {
     pub(crate) fn trouble(&self) -> Vec<String> {
         let inner = self.inner.lock();
         let mut trouble = inner.trouble.clone();
-        if let Some((host, so_far, since)) = &inner.asked
-            && (!trouble.contains_key(host) || OLD_NEWS < Moment::now().saturating_since(*since))
-        {
-            trouble.insert(host.clone(), (*so_far).to_owned());
+        if let Some((host, so_far, since)) = &inner.asked {
+            let is_old = OLD_NEWS < Moment::now().saturating_since(*since);
+            if is_old || !trouble.contains_key(host) {
+                trouble.insert(host.clone(), (*so_far).to_owned());
+            }
         }
         let line = |(host, reason)| format!("{host}: {reason}");
         trouble.into_iter().map(line).collect()

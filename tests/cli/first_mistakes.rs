@@ -285,7 +285,7 @@ fn a_reader_that_has_seen_enough() {
         &format!("list --watch {path}"),
         &format!("revoke {path}"),
     ] {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
         let mut command = command(embedded());
         command.args(args.split(' ')).stdout(writer);

@@ -3,8 +3,8 @@
 //! All commands of a test write to one file, so what comes first there happened first,
 //! whatever the clocks say.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -301,7 +301,8 @@ fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {
     // What there is to say is said by threads of the library, too.
     for verbose in ["", "-vvv "] {
         let (path, log, proxy) = (fresh_path("blocked"), Log::new(), Proxy::start(hosts));
-        let (_reader, mut writer) = io::pipe().expect("a pipe");
+        let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        let mut writer = File::from(writer);
         // As much as it takes: whoever writes now has to wait.
         writer.write_all(&vec![b'.'; PIPE]).expect("filling a pipe");
         let mut command = command(&proxy.hosts());

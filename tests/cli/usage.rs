@@ -1,6 +1,7 @@
 //! What the program `zklock` says when there is no server, and how it is one.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -49,6 +50,36 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
     let ended = Zklock::spawn(nowhere.args(["list", "/a"])).end();
     assert_eq!(ended.code, Some(64));
     assert!(ended.err.contains("ZKLOCK_HOSTS"), "{}", ended.err);
+}
+
+/// Those of the pages that show the program in other people's configuration.
+#[test]
+fn the_commands_of_the_pages_are_understood() {
+    let read = |page: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        fs::read_to_string(path).expect("reading the page")
+    };
+    for (page, commands) in [("docs/frameworks.md", 2), ("docs/coming_from.md", 3)] {
+        let page = read(page);
+        let blocks = page.split("```").skip(1).step_by(2);
+        let arguments = blocks.flat_map(str::lines).filter_map(|line| {
+            let (_, arguments) = line.split_once("zklock ")?;
+            Some(arguments)
+        });
+        let mut seen = 0;
+        for arguments in arguments {
+            let program = env!("CARGO_BIN_EXE_zklock");
+            let script = format!("exec {program} --connect-timeout 0.5 {arguments}");
+            let mut shell = Command::new("sh");
+            shell
+                .args(["-c", &script])
+                .env("ZKLOCK_HOSTS", "127.0.0.1:1");
+            let ended = Zklock::spawn(&mut shell).end();
+            assert_eq!(ended.code, Some(69), "{arguments}: {}", ended.err);
+            seen += 1;
+        }
+        assert_eq!(seen, commands);
+    }
 }
 
 #[test]

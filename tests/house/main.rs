@@ -2,7 +2,10 @@
 //!
 //! Reads every path that begins with `crate::`, `super::` or `self::` in `src`, outside of
 //! tests, and holds it against a table of which room may import which. A room is a folder;
-//! the files at the top are the nouns that users know, and the leaves among them.
+//! the files at the top are the nouns that users know, and the leaves among them. What the pages
+//! lead to is in `pages`.
+
+mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -195,13 +195,11 @@ impl Fingerprint {
 
 impl Hasher for Fingerprint {
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(word));
         }
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        self.mix(u64::from_le_bytes(word));
         self.mix(bytes.len() as u64);
     }
 
@@ -215,7 +213,7 @@ impl Hasher for Fingerprint {
     }
 
     fn write_i64(&mut self, word: i64) {
-        self.mix(word.cast_unsigned());
+        self.mix(word as u64);
     }
 
     fn write_usize(&mut self, word: usize) {
@@ -223,7 +221,7 @@ impl Hasher for Fingerprint {
     }
 
     fn write_isize(&mut self, word: isize) {
-        self.mix(word.cast_unsigned() as u64);
+        self.mix(word as u64);
     }
 
     fn finish(&self) -> u64 {

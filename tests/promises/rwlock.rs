@@ -219,7 +219,7 @@ fn readers_and_writers_never_overlap(place: Place) {
 /// Comes again and again, and notes in `inside` how many readers are, or -1 for a writer.
 fn visit(lock: &RwLock, offset: usize, inside: &AtomicI32) {
     for round in 0..20 {
-        if (round + offset).is_multiple_of(5) {
+        if (round + offset) % 5 == 0 {
             let guard = lock.write().unwrap();
             assert_eq!(inside.swap(-1, Ordering::SeqCst), 0);
             inside.store(0, Ordering::SeqCst);

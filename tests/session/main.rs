@@ -14,6 +14,7 @@ mod leaks;
 mod logs;
 mod lost_reply;
 mod metrics;
+mod names;
 mod no_threads;
 mod oversized;
 mod refusing;
@@ -23,6 +24,7 @@ mod restored;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod secrets;
+mod silent;
 mod slow_log;
 #[path = "../support/mod.rs"]
 mod support;

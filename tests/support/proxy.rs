@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const OURS: i32 = i32::MAX;
 #[derive(Debug)]
 pub(crate) struct Proxy {
     shared: Arc<Shared>,
-    port: u16,
+    address: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -68,16 +68,27 @@ impl Proxy {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let port = (0..100)
-            .map(|_| free_port())
-            .find(|port| shared.listen(*port).is_ok())
+        let address = (0..100)
+            .map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())))
+            .find(|address| shared.listen(*address).is_ok())
             .expect("a port for the proxy");
-        Self { shared, port }
+        Self { shared, address }
+    }
+
+    /// Leaves the address, and listens on another one with the same port.
+    pub(crate) fn move_to(&mut self, host: Ipv4Addr) {
+        self.refuse();
+        self.address.set_ip(host.into());
+        self.accept();
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Returns what clients connect to.
     pub(crate) fn hosts(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.address.to_string()
     }
 
     /// Closes all connections; new ones are welcome.
@@ -96,7 +107,7 @@ impl Proxy {
     /// Welcomes connections again.
     pub(crate) fn accept(&self) {
         if self.shared.state().listener.is_none() {
-            self.shared.listen(self.port).expect("listening again");
+            self.shared.listen(self.address).expect("listening again");
         }
     }
 
@@ -217,8 +228,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn listen(self: &Arc<Self>, port: u16) -> io::Result<()> {
-        let socket = TcpListener::bind(("127.0.0.1", port))?;
+    fn listen(self: &Arc<Self>, address: SocketAddr) -> io::Result<()> {
+        let socket = TcpListener::bind(address)?;
         let shared = Arc::clone(self);
         self.state().listener = Some(Listener::start(socket, move |client| {
             shared.welcome(client)

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::run;
 
 /// Installs packages below `folder`, the first time, and returns the Python that has them.
@@ -13,7 +15,7 @@ pub(crate) fn with(folder: &Path, packages: &[&str]) -> PathBuf {
     let (installed, all) = (environment.join("installed"), packages.join(" "));
     // Test binaries may run side by side, and each may be the first.
     let lock = File::create(folder.join("venv.lock")).expect("making a lock file");
-    lock.lock().expect("locking a file");
+    flock(&lock, FlockOperation::LockExclusive).expect("locking a file");
     if fs::read_to_string(&installed).ok().as_ref() != Some(&all) {
         run(Command::new("python3")
             .args(["-m", "venv", "--clear"])

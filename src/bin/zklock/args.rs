@@ -91,10 +91,10 @@ impl Args {
         for file in files.into_iter().flatten() {
             *file = folder.join(&*file);
         }
-        if let Some(hosts) = &mut self.hosts
-            && let Some(file) = hosts.strip_prefix(HOSTS_FILE)
-        {
-            *hosts = format!("{HOSTS_FILE}{}", folder.join(file).display());
+        let hosts = self.hosts.as_deref();
+        if let Some(file) = hosts.and_then(|hosts| hosts.strip_prefix(HOSTS_FILE)) {
+            let file = folder.join(file);
+            self.hosts = Some(format!("{HOSTS_FILE}{}", file.display()));
         }
     }
 }

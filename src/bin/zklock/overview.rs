@@ -183,7 +183,7 @@ fn is_wanted(list: &List, queue: &Queue, now: SystemTime) -> bool {
 fn table(queues: &[&Queue], now: SystemTime) -> String {
     let mut table = Table::new();
     table
-        .load_style(presets::NOTHING)
+        .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
     for queue in queues {

@@ -48,9 +48,8 @@ pub(crate) fn log(level: LevelFilter) {
 pub(crate) fn flush() {
     let until = Instant::now() + FLUSH_LIMIT;
     let (to, written) = bounded(1);
-    if let Some(lines) = lines()
-        && lines.send_deadline(Message::Flush(to), until).is_ok()
-    {
+    let asked = lines().map(|lines| lines.send_deadline(Message::Flush(to), until));
+    if let Some(Ok(())) = asked {
         let _ = written.recv_deadline(until);
     }
 }

@@ -342,9 +342,9 @@ impl<'a> Supervisor<'a> {
     /// This process was continued: continues the command, unless its lock is lost.
     fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
-        if let Some(terminal) = self.terminal
-            && (terminal.is_all_ours() || wants_terminal && terminal.is_ours())
-        {
+        let gives =
+            |terminal: &Terminal| terminal.is_all_ours() || wants_terminal && terminal.is_ours();
+        if self.terminal.is_some_and(gives) {
             self.give_terminal();
         }
         self.child.signal_group(Signal::CONT);

@@ -22,7 +22,7 @@ pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> String {
     let mut table = Table::new();
     table
-        .load_style(presets::NOTHING)
+        .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(COLUMNS);
     let now = outage.unwrap_or_else(SystemTime::now);

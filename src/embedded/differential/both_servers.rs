@@ -236,14 +236,14 @@ impl BothServers {
         if let Request::SetWatches(lists) = &mut request {
             *lists = place_lists(directory, lists);
         }
-        if let Request::RemoveWatches { path, kind } = &mut request
-            && let Some(path) = path.strip_prefix(directory.as_str())
-            && path.starts_with(RECURSIVE)
-            && [WatchKind::CHILDREN, WatchKind::DATA].contains(kind)
-            && self.newer
-        {
-            // From 3.9 on what is watched for good is of neither kind.
-            *kind = WatchKind::ANY;
+        if let Request::RemoveWatches { path, kind } = &mut request {
+            let path = path.strip_prefix(directory.as_str());
+            let for_good = path.is_some_and(|path| path.starts_with(RECURSIVE));
+            let of_one_kind = [WatchKind::CHILDREN, WatchKind::DATA].contains(kind);
+            if for_good && of_one_kind && self.newer {
+                // From 3.9 on what is watched for good is of neither kind.
+                *kind = WatchKind::ANY;
+            }
         }
         if let Request::Exists { watch, .. } = &mut request {
             // From 3.9.5 on, at the latest, there is none for who may not read.

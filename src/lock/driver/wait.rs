@@ -23,10 +23,10 @@ impl Driver<'_, '_> {
         }
         self.prefetch_again();
         let told = self.request.on_wait.is_some() || self.request.circles.is_some();
-        if (told || log::log_enabled!(log::Level::Info))
-            && let Some(blocked) = self.attempt.blocked().cloned()
-        {
-            self.tell(&blocked)?;
+        if told || log::log_enabled!(log::Level::Info) {
+            if let Some(blocked) = self.attempt.blocked().cloned() {
+                self.tell(&blocked)?;
+            }
         }
         self.listen();
         if let Some(step) = self.changed()? {

@@ -255,6 +255,6 @@ impl Ensemble {
 /// Every server can tell the password of a session.
 fn password_of(session: i64) -> Password {
     let mut password = Password::default();
-    fastrand::Rng::with_seed(session.cast_unsigned() ^ SECRET).fill(&mut password);
+    fastrand::Rng::with_seed(session as u64 ^ SECRET).fill(&mut password);
     password
 }

@@ -181,8 +181,8 @@ impl Ensemble {
     fn number_sessions(&mut self, server: usize) {
         let number = i64::try_from(server + 1).unwrap_or(0) << 56;
         // The time takes seven bytes, as in ZooKeeper.
-        let time = self.epoch_ms().cast_unsigned() << 24 >> 8;
-        let first = number | time.cast_signed();
+        let time = (self.epoch_ms() as u64) << 24 >> 8;
+        let first = number | time as i64;
         let node = &mut self.servers[server];
         node.latest_session = node.latest_session.max(first);
     }

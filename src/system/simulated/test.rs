@@ -105,11 +105,14 @@ pub fn suspend(process: usize, time: Duration) {
     // One that sleeps already sleeps on, and does not sleep twice.
     let time = state.processes[process].frozen_until - before.max(state.now);
     state.processes[process].suspended += time;
-    for task in &mut state.tasks {
-        if task.process == process
-            && let TaskState::Waiting {
-                until: Some(until), ..
-            } = &mut task.state
+    for task in state
+        .tasks
+        .iter_mut()
+        .filter(|task| task.process == process)
+    {
+        if let TaskState::Waiting {
+            until: Some(until), ..
+        } = &mut task.state
         {
             *until += time;
         }

@@ -1,11 +1,10 @@
 //! The connect string, and the addresses that it names.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Error, Result};
 use crate::path::is_refused;
-use crate::system::net;
 
 const DEFAULT_PORT: u16 = 2181;
 
@@ -52,23 +51,16 @@ impl Hosts {
         &self.chroot
     }
 
-    /// Resolves every name anew and returns all addresses in random order.
-    ///
-    /// `unknown` gets the names that cannot be resolved; they do no harm while other names
-    /// can be.
-    pub(super) fn resolve(&self, mut unknown: impl FnMut(&Server, String)) -> Vec<Target> {
-        let mut targets = Vec::new();
-        for server in &self.servers {
-            match net::resolve(&server.host, server.port) {
-                Ok(addresses) => targets.extend(addresses.into_iter().map(|address| Target {
-                    server: server.clone(),
-                    address,
-                })),
-                Err(error) => unknown(server, format!("the name cannot be resolved: {error}")),
-            }
-        }
-        fastrand::shuffle(&mut targets);
-        targets
+    pub(super) fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+}
+
+impl Server {
+    /// The address, if there is nothing to look up.
+    pub(super) fn literal(&self) -> Option<SocketAddr> {
+        let address = self.host.parse::<IpAddr>().ok()?;
+        Some(SocketAddr::new(address, self.port))
     }
 }
 
@@ -299,27 +291,5 @@ mod tests {
             let shown = error.to_string();
             assert!(shown.contains(expected), "{text:?}: {shown}");
         }
-    }
-
-    #[test]
-    fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
-        let hosts = Hosts::parse("127.0.0.1:1,no-such-host.invalid:2,[::1]:3").unwrap();
-        let mut unknown = Vec::new();
-        let targets = hosts.resolve(|server, _| unknown.push(server.to_string()));
-        assert_eq!(unknown, ["no-such-host.invalid:2"]);
-        let mut found: Vec<String> = targets.iter().map(Target::to_string).collect();
-        found.sort();
-        assert_eq!(found, ["127.0.0.1:1", "[::1]:3"]);
-    }
-
-    #[test]
-    fn the_order_is_random() {
-        let hosts = Hosts::parse("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
-        let firsts = (0..200).filter_map(|_| {
-            let targets = hosts.resolve(|_, _| {});
-            targets.first().map(|target| target.server.port)
-        });
-        let firsts: std::collections::BTreeSet<u16> = firsts.collect();
-        assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

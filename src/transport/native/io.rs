@@ -22,6 +22,7 @@ use super::inbox::Inbox;
 #[cfg(feature = "sasl")]
 use super::log_in::log_in;
 use super::receive::{Connection, ConnectionReader};
+use super::resolver::{Found, Unresolved};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
@@ -68,7 +69,7 @@ struct Io {
     /// In the last round, a server hung up when asked to resume the session.
     hung_up: bool,
     /// The names that were not resolved in the last round.
-    unknown: Vec<String>,
+    unresolved: Vec<Unresolved>,
 }
 
 /// Runs until the transport is closed or its credentials are refused.
@@ -82,7 +83,7 @@ pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionRe
         last: None,
         served: (Moment::now(), Duration::ZERO),
         hung_up: false,
-        unknown: Vec::new(),
+        unresolved: Vec::new(),
     };
     let mut backoff = Backoff::new(io.shared.config.session_timeout);
     loop {
@@ -175,18 +176,24 @@ impl Io {
     }
 
     fn targets(&mut self) -> Vec<Target> {
-        let mut unknown = Vec::new();
-        let hosts = &self.shared.config.hosts;
-        let mut targets =
-            hosts.resolve(|server, reason| unknown.push((server.to_string(), reason)));
+        let Found {
+            mut targets,
+            unresolved,
+        } = self.shared.look_up();
         targets.sort_by_key(|target| Some(target) == self.last.as_ref());
-        for (server, reason) in &unknown {
-            self.turned_away(server, reason);
-            if !targets.is_empty() && !self.unknown.contains(server) {
+        for name in &unresolved {
+            let Unresolved { server, reason, .. } = name;
+            self.turned_away(&server.to_string(), reason);
+            if !name.failed || self.unresolved.contains(name) {
+                continue;
+            }
+            if name.has_addresses {
+                log::warn!("{server}: {reason}; the addresses that it had are used");
+            } else if !targets.is_empty() {
                 log::warn!("{server}: {reason}; the other servers are used");
             }
         }
-        self.unknown = unknown.into_iter().map(|(server, _)| server).collect();
+        self.unresolved = unresolved;
         targets
     }
 
@@ -213,10 +220,7 @@ impl Io {
             return Ok(Round::Over);
         }
         let attempted = self.greet_and_serve(&channel, target, limit, wish);
-        if attempted.is_err() {
-            self.shared.detach(false);
-        }
-        attempted
+        attempted.inspect_err(|_| drop(self.shared.detach(false)))
     }
 
     fn greet_and_serve(

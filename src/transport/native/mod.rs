@@ -33,8 +33,10 @@ mod inbox;
 mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
+mod lookup;
 mod queue;
 mod receive;
+mod resolver;
 mod root;
 #[cfg(feature = "sasl")]
 mod sasl;

@@ -154,9 +154,7 @@ impl Connection {
     fn tick(&mut self) -> Result<(), End> {
         let now = Moment::now();
         let mut state = self.shared.state.lock();
-        if let Stage::Closing { until, .. } = state.stage
-            && now >= until
-        {
+        if matches!(state.stage, Stage::Closing { until, .. } if now >= until) {
             return Err(End::Closed);
         }
         let silence = now.saturating_since(self.heard);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
+use super::lookup::Lookup;
 use super::queue::{Pending, RequestQueue};
 use super::server_features::Features;
 use super::watches::{Kind, Watches};
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) status: Arc<Status>,
     pub(super) state: Mutex<State>,
-    /// Ends the I/O thread's pause between two attempts to connect.
+    /// Ends the I/O thread's pause between two attempts to connect, and its wait for names.
     pub(super) stop: Condvar,
     /// A full socket did not take in all that was queued.
     behind: AtomicBool,
@@ -45,6 +46,8 @@ pub(super) struct State {
     connection: u64,
     pub(super) queue: RequestQueue,
     pub(super) watches: Watches,
+    /// In the order of the servers.
+    pub(super) names: Vec<Lookup>,
     pub(super) features: Features,
     /// The session, for another process to use.
     pub(super) key: Option<SessionKey>,
@@ -72,6 +75,7 @@ impl Shared {
             connection: 0,
             queue: RequestQueue::new(),
             watches: Watches::default(),
+            names: Vec::new(),
             features: Features::default(),
             key: None,
         };
@@ -101,10 +105,8 @@ impl Shared {
     pub(super) fn unwatch(&self, path: &str, id: WatchId) {
         let mut state = self.state.lock();
         let idle = state.watches.remove(path, id);
-        if let Some(kind) = idle
-            && state.stage == Stage::Serving
-            && state.features.removes_watches()
-        {
+        let told = state.stage == Stage::Serving && state.features.removes_watches();
+        if let Some(kind) = idle.filter(|_| told) {
             let path = path.to_owned();
             state.push_silently(&self.config, Request::RemoveWatches { path, kind });
             self.flush(state);

@@ -43,9 +43,10 @@ impl Watches {
 
     /// The node does not exist: the watch that `exists` set waits for its creation.
     pub(super) fn awaits_creation(&mut self, path: &str, id: WatchId) {
-        if let Some(watchers) = self.0.get_mut(path)
-            && let Some(at) = watchers.data.iter().position(|watch| watch.id == id)
-        {
+        let Some(watchers) = self.0.get_mut(path) else {
+            return;
+        };
+        if let Some(at) = watchers.data.iter().position(|watch| watch.id == id) {
             let watch = watchers.data.swap_remove(at);
             watchers.exists.push(watch);
         }

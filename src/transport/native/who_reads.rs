@@ -145,12 +145,12 @@ impl<R: Read> LeaderFollowers<R> {
         let over = || awake() || until.is_some_and(|until| until <= clock::now());
         let mut state = self.lead.lock();
         while !over() {
-            if state.end.is_none()
-                && let Some(reader) = state.free.take()
-            {
-                state.turns += 1;
-                drop(state);
-                return self.read(reader, over, until);
+            if state.end.is_none() {
+                if let Some(reader) = state.free.take() {
+                    state.turns += 1;
+                    drop(state);
+                    return self.read(reader, over, until);
+                }
             }
             let id = state.follow();
             MutexGuard::unlocked(&mut state, || park(until));
@@ -197,11 +197,10 @@ impl<R: Read> LeaderFollowers<R> {
     fn call_next(&self, state: &mut Lead<R>) {
         if state.is_crowded() {
             self.call_io(state);
-        } else if state.free.is_some()
-            && state.end.is_none()
-            && let Some((_, thread)) = state.followers.pop()
-        {
-            thread.unpark();
+        } else if state.free.is_some() && state.end.is_none() {
+            if let Some((_, thread)) = state.followers.pop() {
+                thread.unpark();
+            }
         }
     }
 }

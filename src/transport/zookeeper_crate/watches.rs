@@ -14,9 +14,12 @@ use crate::jute::EventKind;
 use crate::transport::slot::Slot;
 use crate::transport::{Fired, Watch, WatchId};
 
-/// By node and id, because watches on several nodes may have one id.
+/// A node and an id, because watches on several nodes may have one id.
+type Key = (String, WatchId);
+
+/// See the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watches(Arc<Mutex<HashMap<(String, WatchId), Slot<Fired>>>>);
+pub(super) struct Watches(Arc<Mutex<HashMap<Key, Slot<Fired>>>>);
 
 impl Watches {
     /// Returns a watcher for the crate, which does nothing but forward one event.

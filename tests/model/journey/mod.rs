@@ -12,6 +12,8 @@ mod requests;
 mod steps;
 mod travel;
 
+use std::mem;
+
 use zklock::recipe::attempt::{Attempt, Orphan, OwnNode, Patience};
 use zklock::recipe::cleanup::Cleanup;
 use zklock::recipe::dialect::{Dialect, Role};
@@ -289,8 +291,9 @@ impl Traveller {
 
     /// Gives up what it holds in one directory, or in both.
     pub(crate) fn release(&mut self, dir: Option<usize>) {
-        let goes = |raw: &mut RawGuard| dir.is_none_or(|dir| raw.dir == dir);
-        let gone: Vec<_> = self.holds.extract_if(.., goes).collect();
+        let goes = |raw: &RawGuard| dir.is_none_or(|dir| raw.dir == dir);
+        let (gone, kept): (Vec<_>, _) = mem::take(&mut self.holds).into_iter().partition(goes);
+        self.holds = kept;
         for raw in gone {
             let closing = match &self.plan {
                 Plan::Mark(mark) => mark.closing(false, !raw.trusted).map(<[u8]>::to_vec),

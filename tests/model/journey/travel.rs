@@ -168,7 +168,7 @@ impl Journey {
         let (dir, closing, found) = (parting.dir, parting.closing.clone(), parting.found);
         let there = self.dirs[dir].find(&name).is_some();
         self.remove(dir, &name);
-        if there && let Some(found) = found {
+        if let Some(found) = found.filter(|_| there) {
             self.last = found;
         }
         let Some(closing) = closing else {
@@ -360,10 +360,13 @@ impl Journey {
     /// A critical section panics, which the next holder is to hear of.
     fn panic(&mut self, i: usize) {
         self.die(i);
-        if self.detour != Detour::ClearsInAPanic
-            && let Plan::Mark(mark) = &self.travellers[i].plan
-        {
-            let closing = mark.closing(true, false).map(<[u8]>::to_vec);
+        let closing = match &self.travellers[i].plan {
+            Plan::Mark(mark) if self.detour != Detour::ClearsInAPanic => {
+                Some(mark.closing(true, false).map(<[u8]>::to_vec))
+            }
+            _ => None,
+        };
+        if let Some(closing) = closing {
             self.end(i);
             for parting in &mut self.travellers[i].partings {
                 parting.closing.clone_from(&closing);

@@ -100,7 +100,7 @@ impl Way {
         let port = storm.database.server.port.to_string();
         let url = storm.database.url_of(&user(client));
         let url = url.replace(&port, &relay.port.to_string());
-        if client.is_multiple_of(2) {
+        if client % 2 == 0 {
             return Self::Url(url);
         }
         let pool = PoolOpts::new()

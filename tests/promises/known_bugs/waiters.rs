@@ -52,11 +52,11 @@ fn being_woken_again_and_again_does_not_extend_a_limited_wait() {
     thread::scope(|scope| {
         let (done, is_done) = bounded::<()>(0);
         scope.spawn(move || {
-            while is_done
-                .recv_timeout(LIMIT / 3)
-                .is_err_and(|error| error.is_timeout())
-                && let Some(nearest) = ahead.pop()
-            {
+            let goes_on = || {
+                let done = is_done.recv_timeout(LIMIT / 3);
+                done.is_err_and(|error| error.is_timeout())
+            };
+            while let Some(nearest) = ahead.pop().filter(|_| goes_on()) {
                 raw.delete(&nearest).unwrap();
             }
         });

@@ -52,6 +52,40 @@ fn a_holder_whose_server_stops_knows_before_the_next_one_holds() {
     under_many_seeds(&plan);
 }
 
+/// Ten minutes without a resolver, and three resets.
+#[test]
+fn resets_while_no_name_is_resolved_cost_no_guard() {
+    // As long as a system asks a server that does not answer, before it gives up.
+    let slow = What::SlowNames { by: 30_000 };
+    let gone = (0..3).map(|server| What::Unknown { server }).collect();
+    for outage in [vec![slow], gone] {
+        let holder = vec![Step::of(0, Lock::Mutex(0), 600_000)];
+        let mut plan = Plan {
+            tick: 500,
+            timeout: 4500,
+            ..Plan::quiet(vec![ClientPlan::of(vec![holder])])
+        };
+        for what in outage {
+            plan = plan.with(500, 599_000, what);
+        }
+        for at in [1000, 300_000, 598_000] {
+            plan = plan.with(at, 1, What::Cut { client: 0 });
+        }
+        for seed in 0..2 {
+            let plan = Plan {
+                seed,
+                ..plan.clone()
+            };
+            let played = play(&plan, false).unwrap_or_else(|story| panic!("{seed}: {story}"));
+            assert_eq!(
+                (played.summary.grants, played.summary.lost),
+                (1, 0),
+                "{seed}"
+            );
+        }
+    }
+}
+
 // What seeds have found. Each is a plan, which outlives the way in which plans are made of seeds.
 
 /// A `sync` at the leader did not wait for the create (seed 20810).

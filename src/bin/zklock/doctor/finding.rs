@@ -68,7 +68,7 @@ impl Level {
 pub(super) fn table(findings: &[Finding]) -> String {
     let mut table = Table::new();
     table
-        .load_style(presets::NOTHING)
+        .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(["STATE", "ABOUT", "FOUND", "DO"]);
     for finding in findings {

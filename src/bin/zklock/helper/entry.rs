@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,7 +56,10 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
     let _ = kill_process(getpid(), Signal::STOP);
     signals::unblock();
     let error = Command::new(&program).args(args).exec();
-    say(&format!("cannot run {}: {error}", program.display()));
+    say(&format!(
+        "cannot run {}: {error}",
+        Path::new(&program).display()
+    ));
     flush();
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,

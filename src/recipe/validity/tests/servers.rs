@@ -321,10 +321,10 @@ impl History {
 
     /// Pings come every half tick, and some are late, by T/10 in all with what follows.
     fn pinged(&mut self, server: usize) {
-        if self.now < self.stops[server]
-            && let Some(granted) = self.tables[server].take()
-        {
-            self.forward(server, Event::Reported(granted));
+        if self.now < self.stops[server] {
+            if let Some(granted) = self.tables[server].take() {
+                self.forward(server, Event::Reported(granted));
+            }
         }
         self.half_ticks[server] += 1;
         let due = self.offset + self.half_ticks[server] * self.tick / 2;

@@ -223,7 +223,7 @@ impl Charset {
 
     fn decode(self, bytes: &[u8]) -> Result<String, &'static str> {
         match self {
-            Self::Utf8 => str::from_utf8(bytes)
+            Self::Utf8 => std::str::from_utf8(bytes)
                 .map(str::to_owned)
                 .map_err(|_| "its realm is not UTF-8"),
             Self::Latin1 => Ok(bytes.iter().map(|byte| char::from(*byte)).collect()),

@@ -1,0 +1,182 @@
+//! Looks the names of the servers up, off the I/O thread.
+//!
+//! The system's resolver has no limit and cannot be interrupted. So every name has a thread
+//! while it is looked up, all names at the same time, and the I/O thread waits for a while
+//! only. A name that is not answered in time, or cannot be resolved, keeps the addresses that
+//! it had. The threads are detached: each ends when the system's resolver gives up.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hosts::{Server, Target};
+use super::lookup::Lookup;
+use super::shared::{Shared, Stage};
+use crate::system::{net, thread};
+use crate::time::clock::Moment;
+
+/// The longest wait for a first address.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The longest wait while there are addresses to try: a twentieth of the session timeout
+/// within these bounds, which is no loss for the session if the resolver is gone.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// What there is to try.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// All addresses, in random order.
+    pub(super) targets: Vec<Target>,
+    pub(super) unresolved: Vec<Unresolved>,
+}
+
+/// A name without an answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Unresolved {
+    pub(super) server: Server,
+    pub(super) reason: String,
+    /// There was an answer, and it was of no use.
+    pub(super) failed: bool,
+    /// It was resolved before, and has those addresses still.
+    pub(super) has_addresses: bool,
+}
+
+impl Shared {
+    /// Looks all names up, and returns the addresses that are known after a while.
+    ///
+    /// Returns at once if the transport has to end.
+    pub(super) fn look_up(self: &Arc<Self>) -> Found {
+        let servers = self.config.hosts.servers();
+        let mut to_ask = Vec::new();
+        let mut state = self.state.lock();
+        state.names.resize_with(servers.len(), Lookup::default);
+        for (place, (server, name)) in servers.iter().zip(&mut state.names).enumerate() {
+            if let Some(address) = server.literal() {
+                name.addresses = vec![address];
+            } else if !name.under_way {
+                name.under_way = true;
+                to_ask.push(place);
+            }
+        }
+        let nothing_known = state.names.iter().all(|name| name.addresses.is_empty());
+        drop(state);
+        if let (true, Some(first)) = (nothing_known, to_ask.first()) {
+            let so_far = "its name is being resolved";
+            self.status.asks(&servers[*first], so_far);
+        }
+        for place in to_ask {
+            self.ask(place);
+        }
+        self.await_names();
+        self.found()
+    }
+
+    fn ask(self: &Arc<Self>, place: usize) {
+        let server = self.config.hosts.servers()[place].clone();
+        let shared = Arc::downgrade(self);
+        let asking = thread::spawn("zklock-names", move || {
+            let answer = net::resolve(&server.host, server.port);
+            if let Some(shared) = shared.upgrade() {
+                shared.answered(place, answer);
+            }
+        });
+        if let Err(error) = asking {
+            self.answered(place, Err(error));
+        }
+    }
+
+    fn answered(&self, place: usize, answer: io::Result<Vec<SocketAddr>>) {
+        self.state.lock().names[place].answered(answer);
+        self.stop.notify_all();
+    }
+
+    fn await_names(&self) {
+        let begun = Moment::now();
+        let patience = self.status.snapshot().timeout / 20;
+        let patience = patience.clamp(PATIENCE.0, PATIENCE.1);
+        let mut state = self.state.lock();
+        while state.stage == Stage::Away && state.names.iter().any(|name| name.under_way) {
+            let known = state.names.iter().any(|name| !name.addresses.is_empty());
+            let limit = if known { patience } else { LIMIT };
+            let left = (begun + limit).saturating_since(Moment::now());
+            if left.is_zero() {
+                return;
+            }
+            self.stop.wait_for(&mut state, left);
+        }
+    }
+
+    fn found(&self) -> Found {
+        let state = self.state.lock();
+        let mut found = Found::default();
+        for (server, name) in self.config.hosts.servers().iter().zip(&state.names) {
+            let target = |address: &SocketAddr| Target {
+                server: server.clone(),
+                address: *address,
+            };
+            found.targets.extend(name.addresses.iter().map(target));
+            let unresolved = name.reason().map(|reason| Unresolved {
+                server: server.clone(),
+                reason,
+                failed: name.complaint.is_some(),
+                has_addresses: !name.addresses.is_empty(),
+            });
+            found.unresolved.extend(unresolved);
+        }
+        drop(state);
+        fastrand::shuffle(&mut found.targets);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::transport::native::config::{Config, FRAME_LIMIT};
+    use crate::transport::native::hosts::Hosts;
+    use crate::transport::status::Status;
+
+    fn shared(hosts: &str) -> Arc<Shared> {
+        let session_timeout = Duration::from_secs(10);
+        let config = Config {
+            hosts: Hosts::parse(hosts).unwrap(),
+            session_timeout,
+            server_maximum: session_timeout,
+            auth: Vec::new(),
+            frame_limit: FRAME_LIMIT,
+            resume: None,
+            tls: None,
+        };
+        let status = Arc::new(Status::new(session_timeout, true));
+        Arc::new(Shared::new(config, status))
+    }
+
+    #[test]
+    fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
+        let shared = shared("127.0.0.1:1,no-such-host.invalid:2,[::1]:3");
+        // With patience for the one that is unknown: it may take long to say so.
+        let mut found = shared.look_up();
+        while found.unresolved.iter().any(|name| !name.failed) {
+            found = shared.look_up();
+        }
+        let unresolved = &found.unresolved[0];
+        assert_eq!(unresolved.server.to_string(), "no-such-host.invalid:2");
+        assert!(!unresolved.has_addresses);
+        let mut found: Vec<String> = found.targets.iter().map(Target::to_string).collect();
+        found.sort();
+        assert_eq!(found, ["127.0.0.1:1", "[::1]:3"]);
+    }
+
+    #[test]
+    fn the_order_is_random() {
+        let shared = shared("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
+        let firsts = (0..200).filter_map(|_| {
+            let targets = shared.look_up().targets;
+            targets.first().map(|target| target.server.port)
+        });
+        let firsts: BTreeSet<u16> = firsts.collect();
+        assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}

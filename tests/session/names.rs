@@ -1,0 +1,219 @@
+//! Servers with names, and a resolver that is slow, dead or wrong: the system's own resolver
+//! asks it, in a namespace where it is the only one.
+
+use std::collections::VecDeque;
+use std::env;
+use std::fs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use zklock::{Client, Error};
+
+use super::{SOON, connect};
+use crate::support::netns;
+use crate::support::proxy::Proxy;
+use crate::support::zookeeper::ZooKeeper;
+use crate::support::{eventually, fresh_path, timed};
+
+const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Nobody listens there.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+
+const ADDRESS: u16 = 1;
+const HEADER: usize = 12;
+
+/// An answer of the resolver.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Nothing,
+    Unknown,
+    Address(Ipv4Addr),
+    After(Duration, Ipv4Addr),
+}
+
+/// A resolver that gives every name the same answer.
+struct Resolver {
+    /// One after the other; the last one for ever.
+    answers: Mutex<VecDeque<Says>>,
+    asked: AtomicUsize,
+}
+
+impl Resolver {
+    /// Becomes the system's resolver.
+    fn start() -> Arc<Self> {
+        let file = env::temp_dir().join(format!("zklock-resolv-{}", std::process::id()));
+        fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+        let mut mount = Command::new("mount");
+        let mount = mount.arg("--bind").arg(&file).arg("/etc/resolv.conf");
+        assert!(mount.status().unwrap().success());
+        fs::remove_file(file).unwrap();
+        let resolver = Arc::new(Self {
+            answers: Mutex::new([Says::Address(HERE)].into()),
+            asked: AtomicUsize::new(0),
+        });
+        let socket = Arc::new(UdpSocket::bind((HERE, 53)).unwrap());
+        let serving = Arc::clone(&resolver);
+        thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut question) {
+                let (socket, answer) = (Arc::clone(&socket), serving.answer(&question[..length]));
+                let Some((delay, answer)) = answer else {
+                    continue;
+                };
+                thread::spawn(move || {
+                    thread::sleep(delay);
+                    socket.send_to(&answer, from).unwrap();
+                });
+            }
+        });
+        resolver
+    }
+
+    fn says(&self, answers: impl IntoIterator<Item = Says>) {
+        *self.answers.lock().unwrap() = answers.into_iter().collect();
+    }
+
+    /// How often an address was asked for.
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// A reply, and when to send it.
+    fn answer(&self, question: &[u8]) -> Option<(Duration, Vec<u8>)> {
+        let end_of_name = HEADER + question[HEADER..].iter().position(|byte| *byte == 0)?;
+        let kind = &question[end_of_name + 1..end_of_name + 3];
+        let says = {
+            let mut answers = self.answers.lock().unwrap();
+            if kind != ADDRESS.to_be_bytes() {
+                answers[0]
+            } else {
+                self.asked.fetch_add(1, Ordering::SeqCst);
+                match answers.len() {
+                    1 => answers[0],
+                    _ => answers.pop_front()?,
+                }
+            }
+        };
+        let (delay, address) = match says {
+            Says::Nothing => return None,
+            Says::Unknown => (Duration::ZERO, None),
+            Says::Address(address) => (Duration::ZERO, Some(address)),
+            Says::After(delay, address) => (delay, Some(address)),
+        };
+        let flags: u16 = if address.is_some() { 0x8180 } else { 0x8183 };
+        let address = address.filter(|_| kind == ADDRESS.to_be_bytes());
+        let mut answer = question[..2].to_vec();
+        answer.extend(flags.to_be_bytes());
+        answer.extend([0, 1, 0, u8::from(address.is_some()), 0, 0, 0, 0]);
+        answer.extend(&question[HEADER..end_of_name + 5]);
+        if let Some(address) = address {
+            // The name of the question, its class, for no time, four bytes.
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+            answer.extend(address.octets());
+        }
+        Some((delay, answer))
+    }
+}
+
+/// Runs the test of this name where there is no other resolver.
+fn alone(name: &str, test: fn(&Resolver)) {
+    if netns::is_inside() {
+        let mut ip = Command::new("ip");
+        assert!(
+            ip.args(["link", "set", "lo", "up"])
+                .status()
+                .unwrap()
+                .success()
+        );
+        test(&Resolver::start());
+    } else if netns::available() {
+        netns::run_inside(&format!("names::{name}"));
+    }
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_resolver_that_is_dead_slow_or_wrong_costs_no_guard() {
+    alone(
+        "a_resolver_that_is_dead_slow_or_wrong_costs_no_guard",
+        |resolver| {
+            let server = ZooKeeper::shared();
+            let proxy = Proxy::start(&server.hosts());
+            let hosts = format!("zk.test:{}", proxy.port());
+            let client = connect(&hosts, Duration::from_secs(6));
+            let mutex = client.mutex(&fresh_path("named")).unwrap();
+            let guard = mutex.lock().unwrap();
+            let session = client.session_id();
+            let slow = Says::After(Duration::from_secs(4), HERE);
+            for answers in [
+                vec![Says::Nothing],
+                vec![Says::Unknown],
+                vec![slow],
+                vec![Says::Address(ELSEWHERE), Says::Address(HERE)],
+            ] {
+                let what = format!("{answers:?}");
+                resolver.says(answers);
+                let before = proxy.greetings();
+                proxy.cut();
+                eventually("it connects again", || before < proxy.greetings());
+                eventually(&what, || guard.verify().is_ok());
+                assert_eq!(client.session_id(), session, "{what}");
+                // The next answer is to a question of its own.
+                resolver.says([Says::Address(HERE)]);
+            }
+            guard.unlock().unwrap();
+        },
+    );
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_server_that_moves_is_found_at_the_next_attempt() {
+    alone(
+        "a_server_that_moves_is_found_at_the_next_attempt",
+        |resolver| {
+            let server = ZooKeeper::shared();
+            let mut proxy = Proxy::start(&server.hosts());
+            let hosts = format!("zk.test:{}", proxy.port());
+            let client = connect(&hosts, Duration::from_secs(6));
+            let mutex = client.mutex(&fresh_path("moved")).unwrap();
+            let guard = mutex.lock().unwrap();
+            for last in 2..8 {
+                let address = Ipv4Addr::new(127, 0, 0, last);
+                resolver.says([Says::Address(address)]);
+                let before = proxy.greetings();
+                proxy.move_to(address);
+                eventually("it connects again", || before < proxy.greetings());
+                eventually("it holds", || guard.verify().is_ok());
+            }
+            guard.unlock().unwrap();
+        },
+    );
+}
+
+#[test]
+#[ignore = "needs a network namespace"]
+fn connect_ends_in_time_while_no_name_is_resolved() {
+    alone(
+        "connect_ends_in_time_while_no_name_is_resolved",
+        |resolver| {
+            resolver.says([Says::Nothing]);
+            let client =
+                Client::builder("zk1.test,zk2.test").connect_timeout(Duration::from_secs(1));
+            let (connected, time) = timed(|| client.connect());
+            let error = connected.unwrap_err();
+            assert!(matches!(error, Error::ConnectTimeout { .. }), "{error}");
+            assert!(
+                error.to_string().contains("its name is being resolved"),
+                "{error}"
+            );
+            assert!(time < SOON, "{time:?}");
+            // Both at the same time.
+            eventually("both are asked for", || 2 <= resolver.asked());
+        },
+    );
+}
