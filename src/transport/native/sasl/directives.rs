@@ -88,6 +88,8 @@ mod tests {
 
     use super::*;
 
+    type Pair = (&'static str, &'static str);
+
     fn pairs(text: &str) -> Option<Vec<(String, String)>> {
         let read = read(text.as_bytes()).ok()?;
         let shown = read
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn directives_are_names_and_values_between_commas() {
         #[rustfmt::skip]
-        let table: [(&str, Option<&[(&str, &str)]>); 12] = [
+        let table: [(&str, Option<&[Pair]>); 12] = [
             ("", Some(&[])),
             (" , ,", Some(&[])),
             ("a=b", Some(&[("a", "b")])),
@@ -115,7 +117,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let expected = expected.map(|pairs| {
-                let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+                let owned = |(name, value): &Pair| (name.to_string(), value.to_string());
                 pairs.iter().map(owned).collect::<Vec<_>>()
             });
             assert_eq!(pairs(text), expected, "{text}");

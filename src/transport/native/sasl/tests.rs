@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A code, and a token.
+type Answer<'a> = (i32, &'a [u8]);
+
 /// Logs in, with a server that gives these answers; returns how many it was asked for.
-fn log_in_to(answers: &[(i32, &[u8])]) -> (Result<(), LoginFailure>, usize) {
+fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), LoginFailure>, usize) {
     let login = Login::Digest(Digest {
         user: "ann".to_owned(),
         password: "secret".to_owned(),
@@ -14,7 +17,7 @@ fn log_in_to(answers: &[(i32, &[u8])]) -> (Result<(), LoginFailure>, usize) {
     let mut asked = 0;
     let done = login.run("zk1", Moment::now(), |_| {
         asked += 1;
-        let (code, token) = given.next().ok_or("it hung up".to_owned())?;
+        let (code, token) = given.next().ok_or_else(|| "it hung up".to_owned())?;
         Ok(SaslReply {
             code: ErrorCode(*code),
             token: token.to_vec(),
@@ -28,7 +31,7 @@ const CHALLENGE: &[u8] = b"realm=\"zk-sasl-md5\",nonce=\"n\",charset=utf-8,algor
 #[test]
 fn only_what_the_server_says_of_the_proof_is_about_the_credentials() {
     #[rustfmt::skip]
-    let table: [(&[(i32, &[u8])], bool, usize, &str); 9] = [
+    let table: [(&[Answer], bool, usize, &str); 9] = [
         (&[], false, 1, "it hung up"),
         (&[(0, b"")], false, 1, "no SASL login"),
         (&[(-115, b"")], false, 1, "by DIGEST-MD5: authentication failed (-115)"),

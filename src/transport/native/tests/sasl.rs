@@ -22,9 +22,12 @@ fn reply(xid: i32, code: i32, token: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// What a server does when it is asked for the first time, the second and so on.
+type Reaction = fn(usize) -> Act;
+
 /// Connects with a login and with other credentials to a server that reacts in this way,
 /// until it has something to say about that; returns that, and what was asked for.
-fn attempt(react: fn(usize) -> Act) -> (String, Vec<OpCode>) {
+fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
     let seen: Arc<Mutex<Vec<OpCode>>> = Arc::default();
     let asked = Arc::clone(&seen);
     let mut count = 0;
@@ -73,7 +76,7 @@ fn nothing_but_the_login_leaves_before_the_server_has_let_the_client_in() {
     let late = "it did not answer the SASL login within";
     let gone = "it closed the connection at the SASL login";
     #[rustfmt::skip]
-    let table: [(fn(usize) -> Act, usize, &str); 9] = [
+    let table: [(Reaction, usize, &str); 9] = [
         (|_| Act::Ignore, 1, late),
         (|_| Act::Close, 1, gone),
         (|_| Act::Say(reply(1, 0, CHALLENGE)), 1, "does not answer the login"),
