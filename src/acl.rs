@@ -57,10 +57,26 @@ impl Acl {
 
     /// Allows everything to clients that have the creator's credentials.
     ///
-    /// Needs [`ClientBuilder::auth`](crate::ClientBuilder::auth), or a client's certificate:
-    /// connecting without either fails with [`Error::BadArgument`](crate::Error::BadArgument).
+    /// Needs [`ClientBuilder::auth`](crate::ClientBuilder::auth), a SASL login, or a client's
+    /// certificate: connecting without any fails with
+    /// [`Error::BadArgument`](crate::Error::BadArgument).
     pub fn creator_all() -> Self {
         Self(vec![access(Permissions::ALL, "auth", "")])
+    }
+
+    /// Allows everything to clients that have logged in by SASL as this user.
+    ///
+    /// The user is what the servers make of the login: the name, for DIGEST-MD5.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use zklock::{Acl, Permission};
+    ///
+    /// let acl = Acl::sasl("report").with(&[Permission::Read], "sasl", "monitor");
+    /// ```
+    pub fn sasl(user: &str) -> Self {
+        Self(vec![access(Permissions::ALL, "sasl", user)])
     }
 
     /// Also allows this to what `scheme` knows as `id`: `digest` and `user:hash`, for example.

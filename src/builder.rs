@@ -54,6 +54,8 @@ pub struct ClientBuilder {
     resume: Option<SessionKey>,
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
+    #[cfg(feature = "sasl")]
+    sasl: Option<crate::sasl::Sasl>,
 }
 
 impl ClientBuilder {
@@ -73,6 +75,8 @@ impl ClientBuilder {
             resume: None,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "sasl")]
+            sasl: None,
         }
     }
 
@@ -180,7 +184,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether the servers learn nothing of who this is. A certificate may tell them.
+    /// Logs in to each server by SASL, before anything else is asked of it. Defaults to no login.
+    #[cfg(feature = "sasl")]
+    pub fn sasl(mut self, sasl: crate::sasl::Sasl) -> Self {
+        self.sasl = Some(sasl);
+        self
+    }
+
     /// Goes on with the session of another process, for the program: see `Client::session_key`.
     #[doc(hidden)]
     pub fn resume(mut self, key: &str) -> Self {
@@ -188,7 +198,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the servers learn nothing of who this is. A certificate may tell them.
     fn is_anonymous(&self) -> bool {
+        #[cfg(feature = "sasl")]
+        if self.sasl.is_some() {
+            return false;
+        }
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
             return false;
@@ -207,7 +222,7 @@ impl ClientBuilder {
         if self.acl.needs_credentials() && self.is_anonymous() {
             return Err(Error::BadArgument {
                 name: "acl",
-                rule: "it is for the creator's credentials, and there are none: add them with auth"
+                rule: "it is for the creator's credentials, and there are none: add them with auth or sasl"
                     .into(),
             });
         }
@@ -224,6 +239,8 @@ impl ClientBuilder {
             tls: self.tls.map(|tls| tls.configure()).transpose()?,
             #[cfg(not(feature = "tls"))]
             tls: None,
+            #[cfg(feature = "sasl")]
+            sasl: self.sasl.map(|sasl| sasl.configure()).transpose()?,
         };
         let has_chroot = !config.hosts.chroot().is_empty();
         let transport = native::open(config, status.clone());

@@ -89,8 +89,8 @@ impl Client {
     ///
     /// Fails with [`Error::BadHosts`] if the list cannot be read, with
     /// [`Error::ConnectTimeout`], which says why each server gave no session, with
-    /// [`Error::AuthFailed`] if the server refuses the credentials, and with
-    /// [`Error::NoThread`] if the system cannot start another thread.
+    /// [`Error::AuthFailed`] or [`Error::SaslRefused`] if the server refuses the credentials, and
+    /// with [`Error::NoThread`] if the system cannot start another thread.
     pub fn connect(hosts: &str) -> Result<Self> {
         Self::builder(hosts).connect()
     }

@@ -126,6 +126,15 @@ pub enum Error {
     },
     /// The server refused the client's credentials, which ends the session.
     AuthFailed,
+    /// A server refused the SASL login of the client, which ends the session.
+    SaslRefused {
+        /// Who the client said to be.
+        principal: String,
+        /// The server.
+        server: String,
+        /// What the server said.
+        reason: String,
+    },
     /// The access control list of a node does not allow what was asked for.
     NoAuth {
         /// The node.
@@ -257,7 +266,10 @@ impl Error {
 
     /// Returns `true` if the client has ended, so that trying again is useless.
     pub fn is_closed(&self) -> bool {
-        matches!(self, Self::Closed | Self::AuthFailed)
+        matches!(
+            self,
+            Self::Closed | Self::AuthFailed | Self::SaslRefused { .. }
+        )
     }
 
     /// Of a write that may be carried out or not.

@@ -3,6 +3,9 @@
 #[doc = include_str!("../docs/coming_from.md")]
 pub mod coming_from {}
 
+#[doc = include_str!("../docs/credentials.md")]
+pub mod credentials {}
+
 #[doc = include_str!("../docs/fencing.md")]
 pub mod fencing {}
 

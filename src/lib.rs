@@ -144,6 +144,7 @@
 //! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
 //! | [`guide::frameworks`] | tokio, axum, Diesel, sqlx, Airflow, Nomad, `tracing`, Prometheus |
 //! | [`guide::names`] | host names, DNS, changing servers, chroots |
+//! | [`guide::credentials`] | credentials, SASL, TLS, access control lists |
 //! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |
 //! | [`guide::transports`] | a client of one's own, or a handle of the `zookeeper` crate |
 //!
@@ -155,6 +156,8 @@
 //! |---|---|---|
 //! | `zookeeper` | [`Client::from_zookeeper`] | yes |
 //! | `tls` | encrypted connections, `ClientBuilder::tls` | no |
+//! | `sasl` | a login by SASL, `ClientBuilder::sasl` | no |
+//! | `sasl-gssapi` | a login with Kerberos, `Sasl::kerberos`, by the system's library | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |
@@ -180,6 +183,8 @@ mod path;
 mod queues;
 mod reentrant_mutex;
 mod rwlock;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod semaphore;
 mod standby;
 #[cfg(feature = "tls")]
@@ -227,6 +232,8 @@ pub use crate::queues::{Blocker, Blockers, Queue, Queues};
 pub use crate::recipe::dialect::{Dialect, Role};
 pub use crate::reentrant_mutex::{ReentrantMutex, ReentrantMutexGuard};
 pub use crate::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard, SendReadGuard, SendWriteGuard};
+#[cfg(feature = "sasl")]
+pub use crate::sasl::Sasl;
 pub use crate::semaphore::{Permit, Semaphore};
 pub use crate::standby::{Standby, Term};
 #[cfg(feature = "tls")]

@@ -174,7 +174,7 @@ impl<'a> Watcher<'a> {
                 Ok(reply) => return Ok(Some(reply)),
                 Err(failure) => failure,
             };
-            match CallError::of(failure, node, &self.session.status.snapshot()) {
+            match CallError::of(failure, node, &self.session.status) {
                 Some(CallError::Refused(ErrorCode::NO_NODE)) => return Ok(None),
                 Some(error) => return Err(error),
                 None => caller.breathe(limit)?,

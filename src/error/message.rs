@@ -26,6 +26,7 @@ impl fmt::Display for Error {
             | Self::Closed
             | Self::ConnectTimeout { .. }
             | Self::NoThread { .. }
+            | Self::SaslRefused { .. }
             | Self::SessionExpired
             | Self::Unconfirmed { .. } => self.fmt_session(f),
             Self::Database { .. }
@@ -162,6 +163,14 @@ impl Error {
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",
             ),
+            Self::SaslRefused {
+                principal,
+                server,
+                reason,
+            } => write!(
+                f,
+                "the server {server} refused the SASL login of {principal}: {reason}; check the user and the password"
+            ),
             Self::Closed => f.write_str("the client is closed: connect a new one"),
             Self::NoThread { reason } => write!(
                 f,
@@ -242,6 +251,7 @@ mod tests {
             Error::BadTls { reason: reason() },
             Error::ConnectTimeout { limit, tried: Vec::new() },
             Error::AuthFailed,
+            Error::SaslRefused { principal: holder(), server: path(), reason: reason() },
             Error::NoAuth { path: path() },
             Error::Closed,
             Error::Unconfirmed { what, next: what, limit },

@@ -18,6 +18,7 @@ impl Error {
             Self::BadTls { .. } => "BadTls",
             Self::ConnectTimeout { .. } => "ConnectTimeout",
             Self::AuthFailed => "AuthFailed",
+            Self::SaslRefused { .. } => "SaslRefused",
             Self::NoAuth { .. } => "NoAuth",
             Self::Closed => "Closed",
             Self::Unconfirmed { .. } => "Unconfirmed",

@@ -44,6 +44,7 @@ codes! {
     SESSION_MOVED = -118 "the session moved to another server",
     NOT_READ_ONLY = -119 "the server is read-only",
     NO_WATCHER = -121 "no such watcher",
+    SASL_REQUIRED = -124 "the server lets in only clients that have logged in, by SASL",
     THROTTLED = -127 "throttled",
 }
 

@@ -13,6 +13,8 @@ mod names;
 mod op_code;
 mod reply;
 mod request;
+#[cfg(feature = "sasl")]
+mod sasl;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -25,6 +27,8 @@ pub use self::names::Names;
 pub(crate) use self::op_code::OpCode;
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub(crate) use self::request::Request;
+#[cfg(feature = "sasl")]
+pub(crate) use self::sasl::{SaslReply, encode_sasl};
 pub(crate) use self::types::{
     Access, CreateMode, Permissions, Secret, Stat, WatchKind, WatchLists,
 };

@@ -3,7 +3,6 @@
 use super::raw_guard::RawGuard;
 use crate::error::{Error, LostReason, Result};
 use crate::recipe::validity::Stamp;
-use crate::session::call_error::over;
 use crate::session::proof::{self, Proof};
 use crate::time::limit::Limit;
 use crate::transport::{Answered, Failure};
@@ -31,7 +30,7 @@ impl RawGuard {
         }
         self.check()?;
         if answers.contains(&Err(Failure::Closed)) {
-            return Err(over(&self.session().status.snapshot()));
+            return Err(self.session().status.ending());
         }
         match proof {
             Proof::Confirmed => Ok(()),

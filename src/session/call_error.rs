@@ -5,8 +5,7 @@ use crate::jute::ErrorCode;
 use crate::path;
 use crate::time::limit::LimitReached;
 use crate::transport::Failure;
-use crate::transport::session_state::SessionState;
-use crate::transport::status::Snapshot;
+use crate::transport::status::Status;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -31,11 +30,11 @@ const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does no
 
 impl CallError {
     /// What a failure of a request about `path` means; `None` if the request can be repeated.
-    pub(crate) fn of(failure: Failure, path: &str, snapshot: &Snapshot) -> Option<Self> {
+    pub(crate) fn of(failure: Failure, path: &str, status: &Status) -> Option<Self> {
         match failure {
             Failure::Refused(code) => Some(Self::Refused(code)),
             Failure::TooLong(long) => Some(Self::Over(long.about(path))),
-            Failure::Closed => Some(Self::Over(over(snapshot))),
+            Failure::Closed => Some(Self::Over(status.ending())),
             Failure::Lost | Failure::NotSent => None,
         }
     }
@@ -67,14 +66,6 @@ impl From<Error> for CallError {
 impl From<LimitReached> for CallError {
     fn from(LimitReached: LimitReached) -> Self {
         Self::LimitReached
-    }
-}
-
-/// The error of a client that has ended.
-pub(crate) fn over(snapshot: &Snapshot) -> Error {
-    match snapshot.state {
-        SessionState::AuthFailed => Error::AuthFailed,
-        _ => Error::Closed,
     }
 }
 
@@ -112,6 +103,9 @@ fn advice(code: ErrorCode) -> &'static str {
         ErrorCode::BAD_VERSION => "somebody changed the node: read it again, with its version",
         ErrorCode::NO_NODE => "the node does not exist: create it first",
         ErrorCode::NODE_EXISTS => "the node exists already: set its data instead",
+        ErrorCode::SASL_REQUIRED => {
+            "it lets in only clients that have logged in: add a login by SASL"
+        }
         ErrorCode::NOT_EMPTY => "the node has others below it: delete those first",
         code => code.text(),
     }

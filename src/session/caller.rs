@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, slice};
 
-use super::call_error::{CallError, over};
+use super::call_error::CallError;
 use super::silence::Silence;
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
@@ -132,7 +132,7 @@ impl Caller {
                 Ok(reply) => return whole(reply).map(Some),
                 Err(failed) => failed,
             };
-            match CallError::of(failed, path, &self.status.snapshot()) {
+            match CallError::of(failed, path, &self.status) {
                 Some(error) => return Err(error),
                 None if failed == Failure::NotSent => self.breathe(limit)?,
                 None => return Ok(None),
@@ -161,7 +161,7 @@ impl Caller {
                     Err(failure) => failure,
                 };
                 let about = read_by(request).unwrap_or(path);
-                match CallError::of(failure, about, &self.status.snapshot()) {
+                match CallError::of(failure, about, &self.status) {
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
@@ -209,7 +209,7 @@ impl Caller {
                     return Ok(Some(snapshot));
                 }
                 SessionState::Connecting => {}
-                _ => return Err(over(&snapshot)),
+                _ => return Err(self.status.ending()),
             }
             let changes = self.changes().clone();
             // A change may have come before the subscription.
@@ -331,7 +331,7 @@ mod tests {
 
     impl Transport for Refusing {
         fn send(&self, calls: Vec<Call>) {
-            self.0.auth_failed();
+            self.0.refused(Error::AuthFailed);
             for call in calls {
                 (call.answer)(Err(Failure::Closed));
             }

@@ -171,7 +171,7 @@ impl Session {
         if self.is_inherited() {
             return Error::Closed;
         }
-        call_error::over(&self.status.snapshot())
+        self.status.ending()
     }
 
     pub(crate) fn caller(&self) -> Caller {

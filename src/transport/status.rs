@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
-use crate::error::LostReason;
+use crate::error::{Error, LostReason};
 use crate::metrics;
 use crate::recipe::validity::{Lifetime, Stamp};
 use crate::system::channel::{Receiver, Sender, bounded};
@@ -108,6 +108,7 @@ struct Inner {
     /// The number of subscribers at which those that have left are looked for.
     crowd: usize,
     expiries: u64,
+    refusal: Option<Error>,
     listeners: Vec<Sender<SessionEvent>>,
 }
 
@@ -134,6 +135,7 @@ impl Status {
                 subscribers: Vec::new(),
                 crowd: CROWD,
                 expiries: 0,
+                refusal: None,
                 listeners: Vec::new(),
             }),
             worth: AtomicU64::new(0),
@@ -232,6 +234,15 @@ impl Status {
         trouble.into_iter().map(line).collect()
     }
 
+    /// Returns the error of a client that has ended.
+    pub(crate) fn ending(&self) -> Error {
+        let inner = self.inner.lock();
+        match inner.snapshot.state {
+            SessionState::AuthFailed => inner.refusal.clone().unwrap_or(Error::AuthFailed),
+            _ => Error::Closed,
+        }
+    }
+
     /// Returns how many sessions have expired.
     pub(crate) fn expiries(&self) -> u64 {
         self.inner.lock().expiries
@@ -322,8 +333,9 @@ impl Status {
         });
     }
 
-    /// The server refused the credentials; the client has ended.
-    pub(crate) fn auth_failed(&self) {
+    /// The server refused the credentials; the client has ended with this error.
+    pub(crate) fn refused(&self, why: Error) {
+        self.inner.lock().refusal.get_or_insert(why);
         self.change(SessionEvent::AuthFailed, |snapshot| {
             snapshot.state = SessionState::AuthFailed;
         });

@@ -6,6 +6,10 @@ mod doctor;
 mod encrypted;
 mod first_mistakes;
 mod jobs;
+#[cfg(feature = "sasl-gssapi")]
+mod kerberos;
+#[cfg(feature = "sasl")]
+mod logged_in;
 mod lost;
 mod program;
 mod signals;

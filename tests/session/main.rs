@@ -22,6 +22,8 @@ mod resets;
 mod restart;
 mod restored;
 mod roles;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod secrets;
 mod silent;
 mod slow_log;

@@ -50,6 +50,14 @@ fn passwords_are_in_no_log_line_and_no_debug_output() {
         .connect();
     assert!(matches!(refused, Err(Error::AuthFailed)));
     shown.push(show(&refused));
+    #[cfg(feature = "sasl")]
+    {
+        let sasl = zklock::Sasl::digest(USER, PASSWORD);
+        let builder = Client::builder(&proxy.hosts()).sasl(sasl.clone());
+        let refused = builder.clone().connect_timeout(SOON / 10).connect();
+        assert!(matches!(refused, Err(Error::ConnectTimeout { .. })));
+        shown.push(show(&(sasl, builder, refused)));
+    }
 
     let logged = logs::take();
     assert!(logged.iter().any(|line| line.contains("zklock")), "it logs");

@@ -13,7 +13,10 @@ pub(crate) mod faketime;
 pub(crate) mod fuzz;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod handle;
+pub(crate) mod jaas;
 pub(crate) mod kazoo;
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) mod kdc;
 pub(crate) mod leash;
 pub(crate) mod netns;
 pub(crate) mod port;

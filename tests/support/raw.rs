@@ -26,6 +26,7 @@ pub(crate) mod op {
     pub(crate) const CREATE_CONTAINER: i32 = 19;
     pub(crate) const AUTH: i32 = 100;
     pub(crate) const SET_WATCHES: i32 = 101;
+    pub(crate) const SASL: i32 = 102;
     pub(crate) const CLOSE: i32 = -11;
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::zookeeper::{Folder, ZooKeeper};
+use super::zookeeper::{Builder, Folder, ZooKeeper};
 use super::{eventually, free_port};
 
 /// An authority, and what it has signed.
@@ -52,12 +52,16 @@ impl Keys {
 
 /// Starts a server whose certificate is for these hosts; returns its secure address.
 pub(crate) fn server(keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
+    server_of(ZooKeeper::builder().fsync(false), keys, hosts)
+}
+
+/// As [`server`], with more settings.
+pub(crate) fn server_of(builder: Builder, keys: &Keys, hosts: &[&str]) -> (ZooKeeper, String) {
     keys.sign("server", hosts);
     let port = free_port();
     let shown = |file: &Path| file.display().to_string();
     let both = shown(&keys.folder.path("server.both.pem"));
-    let zk = ZooKeeper::builder()
-        .fsync(false)
+    let zk = builder
         .line(&format!("secureClientPort={port}"))
         .line("secureClientPortAddress=127.0.0.1")
         .line("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")

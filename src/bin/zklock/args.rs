@@ -41,14 +41,19 @@ pub(crate) struct Args {
     #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "15")]
     pub(crate) connect_timeout: Duration,
 
-    /// Reads credentials from a file, one scheme:credentials a line; without it, from
-    /// the variable ZKLOCK_AUTH.
+    /// Reads credentials from a file, one scheme:credentials a line, such as digest:user:password
+    /// or, to log in by SASL, sasl:user:password; without it, from the variable ZKLOCK_AUTH.
     #[arg(long, global = true, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) auth_file: Option<PathBuf>,
 
     /// Refuses a file of credentials that others may read; without it, warns.
     #[arg(long, global = true, help_heading = SERVERS)]
     pub(crate) strict: bool,
+
+    /// Logs in with Kerberos, as whom the system has tickets for: see kinit(1).
+    #[cfg(feature = "sasl-gssapi")]
+    #[arg(long, global = true, help_heading = SERVERS)]
+    pub(crate) kerberos: bool,
 
     #[cfg(feature = "tls")]
     #[command(flatten)]

@@ -14,6 +14,8 @@ use crate::failure::{Failure, NO_PERMISSION};
 use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
+/// Stands where other credentials have their scheme.
+const SASL: &str = "sasl";
 
 /// Connects; gives up after `limit`, or earlier if the user says so.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
@@ -80,9 +82,8 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
 /// As [`builder`], of these servers.
 pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
-    if let (Protection::Creator, true) =
-        (args.acl, credentials.is_empty() && !has_certificate(args))
-    {
+    let is_known = !credentials.is_empty() || has_certificate(args) || has_ticket(args);
+    if let (Protection::Creator, false) = (args.acl, is_known) {
         return Err(Failure::usage(format!(
             "--acl creator is for your credentials, and there are none: set {AUTH} or say --auth-file"
         )));
@@ -104,10 +105,47 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
     if let Some(tls) = tls(&args.tls) {
         builder = builder.tls(tls);
     }
+    let is_login = |(scheme, _): &&(String, String)| scheme == SASL;
+    if 1 < credentials.iter().filter(is_login).count() + usize::from(has_ticket(args)) {
+        return Err(Failure::usage(format!(
+            "a client logs in as one user: leave one line for SASL in {}, or --kerberos",
+            source(args)
+        )));
+    }
+    #[cfg(feature = "sasl-gssapi")]
+    if args.kerberos {
+        builder = builder.sasl(zklock::Sasl::kerberos());
+    }
     for (scheme, credentials) in credentials {
-        builder = builder.auth(&scheme, credentials);
+        builder = match scheme.as_str() {
+            SASL => log_in(builder, &credentials)?,
+            scheme => builder.auth(scheme, credentials),
+        };
     }
     Ok(builder)
+}
+
+#[cfg(feature = "sasl-gssapi")]
+fn has_ticket(args: &Args) -> bool {
+    args.kerberos
+}
+
+#[cfg(not(feature = "sasl-gssapi"))]
+fn has_ticket(_: &Args) -> bool {
+    false
+}
+
+#[cfg(feature = "sasl")]
+fn log_in(builder: ClientBuilder, credentials: &str) -> Result<ClientBuilder, Failure> {
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    Ok(builder.sasl(zklock::Sasl::digest(user, password)))
+}
+
+#[cfg(not(feature = "sasl"))]
+fn log_in(_: ClientBuilder, _: &str) -> Result<ClientBuilder, Failure> {
+    Err(Failure::usage(
+        "this zklock is built without SASL: build it with the feature of that name",
+    ))
 }
 
 #[cfg(feature = "tls")]
@@ -186,7 +224,7 @@ fn parse(text: &str) -> Option<Vec<(String, String)>> {
             let (scheme, credentials) = line.split_once(':')?;
             let scheme = scheme.trim();
             // Servers take a user without a password, who then has no rights.
-            let is_whole = scheme != "digest" || credentials.contains(':');
+            let is_whole = !["digest", SASL].contains(&scheme) || credentials.contains(':');
             (!scheme.is_empty() && is_whole).then(|| (scheme.to_owned(), credentials.to_owned()))
         })
         .collect()
@@ -201,7 +239,7 @@ mod tests {
 
     const VALID: &[&str] = &[
         "digest:ann:secret",
-        "digest:ann:p:w\n\nsasl:x \n",
+        "digest:ann:p:w\n\nworld:x \nsasl:ann:secret",
         " digest :böb:pässword\r\nip:\r\n",
     ];
 
@@ -217,7 +255,7 @@ mod tests {
             .filter(|line| !line.trim().is_empty())
             .collect();
         let is_good = |line: &&str| match line.split_once(':') {
-            Some((scheme, rest)) if scheme.trim() == "digest" => rest.contains(':'),
+            Some((scheme, rest)) if ["digest", SASL].contains(&scheme.trim()) => rest.contains(':'),
             Some((scheme, _)) => !scheme.trim().is_empty(),
             None => false,
         };
@@ -272,12 +310,17 @@ mod tests {
     fn credentials_are_lines_of_a_scheme_and_the_rest() {
         let pair = |scheme: &str, rest: &str| (scheme.to_owned(), rest.to_owned());
         assert_eq!(
-            parse("digest:ann:p:w\n\n sasl:x \n"),
-            Some(vec![pair("digest", "ann:p:w"), pair("sasl", "x ")])
+            parse("digest:ann:p:w\n\n world:x \nsasl:ann:p:w"),
+            Some(vec![
+                pair("digest", "ann:p:w"),
+                pair("world", "x "),
+                pair("sasl", "ann:p:w"),
+            ])
         );
         assert_eq!(parse(""), Some(vec![]));
         assert_eq!(parse("secret"), None);
         assert_eq!(parse(":secret"), None);
         assert_eq!(parse("digest:ann"), None);
+        assert_eq!(parse("sasl:ann"), None);
     }
 }

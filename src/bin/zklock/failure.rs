@@ -73,7 +73,7 @@ impl From<Error> for Failure {
         let code = match &error {
             error if error.is_bad_input() => USAGE,
             Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
-            Error::AuthFailed | Error::NoAuth { .. } => NO_PERMISSION,
+            Error::AuthFailed | Error::NoAuth { .. } | Error::SaslRefused { .. } => NO_PERMISSION,
             _ => OTHER,
         };
         let hint = match &error {

@@ -26,7 +26,7 @@ use crate::recipe::queue::Blocked;
 use crate::recipe::skip_listing::LastGrant;
 use crate::recipe::validity::Stamp;
 use crate::session::Session;
-use crate::session::call_error::{CallError, over};
+use crate::session::call_error::CallError;
 use crate::session::caller::Caller;
 use crate::session::confirm_grant::GrantProof;
 use crate::session::lease::Lease;
@@ -248,8 +248,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     /// Deals with an answer that no step expects.
     fn trouble(&mut self, answered: Answered) -> Result<Step> {
         let failure = answered.err().unwrap_or(Failure::Lost);
-        let snapshot = self.session.status.snapshot();
-        match CallError::of(failure, self.queue.dir, &snapshot) {
+        match CallError::of(failure, self.queue.dir, &self.session.status) {
             Some(error) => error.or(self.queue.dir, Step::Report(Event::Cancel)),
             None => self.reconnect(),
         }
@@ -269,7 +268,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     fn changed(&mut self) -> Result<Option<Step>> {
         let snapshot = self.session.status.snapshot();
         if snapshot.is_over() {
-            return Err(over(&snapshot));
+            return Err(self.session.status.ending());
         }
         if snapshot.state != SessionState::Connected || snapshot.connects == self.snapshot.connects
         {

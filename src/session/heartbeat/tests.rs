@@ -14,6 +14,8 @@ fn heartbeat() -> (Heartbeat, Arc<Status>) {
         frame_limit: native::FRAME_LIMIT,
         resume: None,
         tls: None,
+        #[cfg(feature = "sasl")]
+        sasl: None,
     };
     // It reports elsewhere.
     let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));

@@ -29,6 +29,9 @@ pub(crate) struct Config {
     pub(crate) resume: Option<SessionKey>,
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
+    /// Absent if the servers are not to be told who the client is by SASL.
+    #[cfg(feature = "sasl")]
+    pub(crate) sasl: Option<super::sasl::Login>,
 }
 
 /// Credentials in one of ZooKeeper's schemes.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::inbox::BadLength;
+use crate::error::Error;
 use crate::jute::Malformed;
 
 /// See the module's documentation.
@@ -10,7 +11,8 @@ use crate::jute::Malformed;
 pub(super) enum End {
     /// The client asked for the end of the session.
     Closed,
-    AuthFailed,
+    /// The server refused the credentials, which ends the client with this error.
+    Refused(Error),
     /// The session expired.
     Expired,
     /// The server closed the connection.
@@ -34,7 +36,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the client was closed",
-            Self::AuthFailed => "the server refused the credentials",
+            Self::Refused(why) => return fmt::Display::fmt(why, f),
             Self::Expired => "the session expired",
             Self::HungUp => "the server closed the connection",
             Self::Broken(reason) => reason,

@@ -1,18 +1,31 @@
-//! A server's answer to a connect request.
+//! A server's answers before it serves requests: to the connect request first.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::channel::{Channel, is_timeout};
 use super::inbox::{Frame, Inbox};
-use crate::jute::ConnectReply;
+use crate::jute::{ConnectReply, Malformed};
 use crate::time::clock::Moment;
 
 /// The longest greeting.
 const GREETING_LIMIT: usize = 4 * 1024;
+/// The least time that a read waits.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
+
+/// Why there is no frame.
+pub(super) enum Complaint {
+    HungUp,
+    Late,
+    /// The frame has so many bytes.
+    TooLong(usize),
+    /// The bytes are no frame, or the frame is not what was asked for.
+    Unreadable(String),
+    Broken(String),
+}
 
 /// Waits for the answer.
 pub(super) fn greeting(
@@ -21,32 +34,51 @@ pub(super) fn greeting(
     limit: Duration,
 ) -> Result<ConnectReply, String> {
     let deadline = Moment::now() + limit;
+    let reply = next_frame(channel, inbox, deadline, GREETING_LIMIT, |frame| {
+        ConnectReply::decode(frame)
+    });
+    reply.map_err(|complaint| match complaint {
+        Complaint::HungUp => HUNG_UP.to_owned(),
+        Complaint::Late => format!("it did not greet within {limit:?}"),
+        Complaint::TooLong(length) => format!("it greeted with {length} bytes"),
+        Complaint::Unreadable(reason) => {
+            format!("its answer is not ZooKeeper's, as of another service's port: {reason}")
+        }
+        Complaint::Broken(reason) => reason,
+    })
+}
+
+/// Waits for one frame, and reads it.
+pub(super) fn next_frame<T>(
+    channel: &Channel,
+    inbox: &mut Inbox,
+    deadline: Moment,
+    longest: usize,
+    read: impl Fn(&[u8]) -> Result<T, Malformed>,
+) -> Result<T, Complaint> {
+    let broken = |error: std::io::Error| Complaint::Broken(error.to_string());
     loop {
+        match inbox.frame_within(longest) {
+            Ok(None) => {}
+            Ok(Some(Frame::Whole(frame))) => {
+                return read(frame).map_err(|error| Complaint::Unreadable(error.to_string()));
+            }
+            Ok(Some(Frame::TooLong { length, .. })) => return Err(Complaint::TooLong(length)),
+            Err(error) => return Err(Complaint::Unreadable(error.to_string())),
+        }
+        let left = deadline.saturating_since(Moment::now());
+        if left.is_zero() {
+            return Err(Complaint::Late);
+        }
+        channel.set_patience(left.max(LEAST_WAIT)).map_err(broken)?;
         match inbox.fill(channel) {
-            Ok(0) => return Err(HUNG_UP.to_owned()),
+            Ok(0) => return Err(Complaint::HungUp),
             Ok(_) => {}
             Err(error) if is_timeout(&error) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                return Err(HUNG_UP.to_owned());
+                return Err(Complaint::HungUp);
             }
-            Err(error) => return Err(error.to_string()),
-        }
-        match inbox.frame_within(GREETING_LIMIT) {
-            Ok(None) => {}
-            Ok(Some(Frame::Whole(frame))) => {
-                return ConnectReply::decode(frame).map_err(|error| error.to_string());
-            }
-            Ok(Some(Frame::TooLong { length, .. })) => {
-                return Err(format!("it greeted with {length} bytes"));
-            }
-            Err(error) => {
-                return Err(format!(
-                    "its answer is not ZooKeeper's, as of another service's port: {error}"
-                ));
-            }
-        }
-        if Moment::now() >= deadline {
-            return Err(format!("it did not greet within {limit:?}"));
+            Err(error) => return Err(broken(error)),
         }
     }
 }

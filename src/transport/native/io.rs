@@ -2,12 +2,10 @@
 //!
 //! ```text
 //!            refused                        broken
-//!            refused                        broken
-//!  round ───────────────► pause    ┌──────────────────────┐
-//!    ▲                     │       │                      │
-//!    └─────────────────────┘       ▼                      │
-//!    └── dial ── greeting ─── auth, watches ── serve ─────┘
-//!                    │                           │
+//!  round ───────────────► pause ◄─────────────────────────────┐
+//!    ▲ │                    │                                 │
+//!    │ └─ dial ── greeting ── SASL ── auth, watches ── serve ─┘
+//!    └──────────────────────┘
 //! ```
 
 use std::mem;
@@ -21,6 +19,8 @@ use super::greeting::{HUNG_UP, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
+#[cfg(feature = "sasl")]
+use super::log_in::log_in;
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
 use super::shared::Shared;
@@ -220,10 +220,7 @@ impl Io {
             return Ok(Round::Over);
         }
         let attempted = self.greet_and_serve(&channel, target, limit, wish);
-        if attempted.is_err() {
-            self.shared.detach(false);
-        }
-        attempted
+        attempted.inspect_err(|_| drop(self.shared.detach(false)))
     }
 
     fn greet_and_serve(
@@ -253,6 +250,10 @@ impl Io {
             return Ok(Round::Expired);
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
+        #[cfg(feature = "sasl")]
+        if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, sent + limit) {
+            return self.finish(target, end);
+        }
         let asked = self.shared.config.session_timeout;
         if self.last.is_none() && granted != asked {
             log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
@@ -372,10 +373,10 @@ impl Io {
         let status = &self.shared.status;
         let round = match end {
             End::Closed => Ok(Round::Over),
-            End::AuthFailed => {
+            End::Refused(why) => {
                 self.shared.end();
-                status.auth_failed();
-                log::error!("{target}: the server refused the credentials");
+                log::error!("{target}: {why}");
+                status.refused(why);
                 Ok(Round::Over)
             }
             End::Expired => {

@@ -31,11 +31,15 @@ mod hosts;
 mod identity;
 mod inbox;
 mod io;
+#[cfg(feature = "sasl")]
+mod log_in;
 mod lookup;
 mod queue;
 mod receive;
 mod resolver;
 mod root;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod server_features;
 mod shared;
 // They need real servers.
@@ -53,6 +57,10 @@ pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
 use self::receive::ConnectionReader;
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::sasl::Kerberos;
+#[cfg(feature = "sasl")]
+pub(crate) use self::sasl::{Digest, Login};
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;

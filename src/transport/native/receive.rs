@@ -13,6 +13,7 @@ use super::root::{below, strip};
 use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;
+use crate::error::Error;
 use crate::jute::{ErrorCode, Event, EventKind, OpCode, Reply, ReplyHeader, Request, failure, xid};
 use crate::system::clock;
 use crate::time::clock::Moment;
@@ -172,8 +173,14 @@ impl Connection {
         let (header, body) = ReplyHeader::decode(frame)?;
         match header.xid {
             xid::EVENT => self.event(Event::decode(body)?),
+            xid::PING if header.code != ErrorCode::OK => {
+                let code = header.code;
+                return Err(End::Broken(format!("a ping was refused: {code}")));
+            }
             xid::PING => self.pong(),
-            xid::AUTH if header.code != ErrorCode::OK => return Err(End::AuthFailed),
+            xid::AUTH if header.code != ErrorCode::OK => {
+                return Err(End::Refused(Error::AuthFailed));
+            }
             xid::AUTH => {
                 self.auths = self.auths.saturating_sub(1);
                 self.welcome_once()?;

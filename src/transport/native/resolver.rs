@@ -148,6 +148,8 @@ mod tests {
             frame_limit: FRAME_LIMIT,
             resume: None,
             tls: None,
+            #[cfg(feature = "sasl")]
+            sasl: None,
         };
         let status = Arc::new(Status::new(session_timeout, true));
         Arc::new(Shared::new(config, status))

@@ -111,7 +111,7 @@ fn nothing_changes_after_the_end() {
         let status = status();
         let events = status.events();
         let connects = beside(&status, |status| status.connected(7));
-        let fails = beside(&status, Status::auth_failed);
+        let fails = beside(&status, |status| status.refused(Error::AuthFailed));
         status.closed();
         joined(connects);
         joined(fails);

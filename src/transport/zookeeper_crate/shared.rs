@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use zookeeper::{ZkState, ZooKeeper};
 
 use super::watches::Watches;
+use crate::error::Error;
 use crate::jute::Request;
 use crate::time::clock::Moment;
 use crate::transport::status::Status;
@@ -161,7 +162,7 @@ impl Shared {
             }
             ZkState::Closed => self.end(Failure::Lost),
             ZkState::AuthFailed => {
-                self.status.auth_failed();
+                self.status.refused(Error::AuthFailed);
                 self.end(Failure::Lost);
             }
             // A read-only server grants no lock.

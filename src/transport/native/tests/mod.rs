@@ -5,6 +5,8 @@ mod fake;
 mod lying;
 mod old;
 mod real;
+#[cfg(feature = "sasl")]
+mod sasl;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -118,6 +120,8 @@ fn config(hosts: &str, timeout: Duration) -> Config {
         frame_limit: FRAME_LIMIT,
         resume: None,
         tls: None,
+        #[cfg(feature = "sasl")]
+        sasl: None,
     }
 }
 

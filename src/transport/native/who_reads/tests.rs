@@ -47,6 +47,8 @@ impl Rig {
             frame_limit: FRAME_LIMIT,
             resume: None,
             tls: None,
+            #[cfg(feature = "sasl")]
+            sasl: None,
         };
         let status = Arc::new(Status::new(TIMEOUT, true));
         let shared = Arc::new(Shared::new(config, status));

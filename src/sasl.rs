@@ -1,0 +1,117 @@
+//! The user's settings of a SASL login.
+//!
+//! `transport/native/sasl` uses them.
+
+use crate::error::{Error, Result};
+#[cfg(feature = "sasl-gssapi")]
+use crate::transport::native::Kerberos;
+use crate::transport::native::{Digest, Login};
+
+/// A SASL login, for [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
+///
+/// A client logs in on every connection, also when it reconnects to another server with the same
+/// session. No request, no other credentials and no watch is sent before the server has let the
+/// client in and has proven who it is too.
+///
+/// A login that is refused ends the client with
+/// [`Error::SaslRefused`](crate::Error::SaslRefused). A server that has no SASL, or another
+/// mechanism, is not used, and another one is tried:
+/// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) tells what each said.
+///
+/// # Example
+///
+/// ```no_run
+/// # fn main() -> zklock::Result<()> {
+/// use zklock::{Acl, Client, Sasl};
+///
+/// let client = Client::builder("zk1:2181,zk2:2181")
+///     .sasl(Sasl::digest("report", "the password"))
+///     .acl(Acl::sasl("report"))
+///     .connect()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Sasl(Login);
+
+impl Sasl {
+    /// Logs in by DIGEST-MD5: a user and a password that the servers' JAAS file names.
+    ///
+    /// The password is not sent. But whoever can read the connection can try passwords against what
+    /// is sent, and could change what follows the login: over a network that others share, use
+    /// `ClientBuilder::tls` too, or a password that cannot be guessed. The password appears in no
+    /// log and no `Debug` output.
+    #[doc(alias = "DIGEST-MD5")]
+    #[doc(alias = "DigestLoginModule")]
+    pub fn digest(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self(Login::Digest(Digest {
+            user: user.into(),
+            password: password.into(),
+        }))
+    }
+
+    /// Logs in with Kerberos, by the GSSAPI of the system.
+    ///
+    /// The tickets are those of the system, as `kinit` and `k5start` get them: of the cache that
+    /// `KRB5CCNAME` names, or by the keytab that `KRB5_CLIENT_KTNAME` names, from which MIT's library
+    /// renews them by itself. Each login takes the tickets that there are by then. If there is none,
+    /// or the key distribution centre does not answer, the client tries again as if the server
+    /// had not answered.
+    ///
+    /// The server is `zookeeper/HOST`, where HOST is its name in the list of servers.
+    #[cfg(feature = "sasl-gssapi")]
+    #[doc(alias = "GSSAPI")]
+    #[doc(alias = "Krb5LoginModule")]
+    pub fn kerberos() -> Self {
+        Self(Login::Kerberos(Kerberos {
+            service: "zookeeper".to_owned(),
+            host: None,
+            principal: None,
+        }))
+    }
+
+    /// Names the service of the servers, for [`kerberos`](Self::kerberos). Defaults to `zookeeper`.
+    #[cfg(feature = "sasl-gssapi")]
+    #[doc(alias = "zookeeper.sasl.client.username")]
+    pub fn service(self, name: impl Into<String>) -> Self {
+        self.with(|kerberos| kerberos.service = name.into())
+    }
+
+    /// Names the host of the servers' principal, for [`kerberos`](Self::kerberos), where all have
+    /// the same. Defaults to each server's own.
+    #[cfg(feature = "sasl-gssapi")]
+    #[doc(alias = "zookeeper.server.principal")]
+    pub fn host(self, name: impl Into<String>) -> Self {
+        self.with(|kerberos| kerberos.host = Some(name.into()))
+    }
+
+    /// Names the client's own principal, for [`kerberos`](Self::kerberos). Defaults to the one that
+    /// the system has tickets for.
+    #[cfg(feature = "sasl-gssapi")]
+    pub fn principal(self, name: impl Into<String>) -> Self {
+        self.with(|kerberos| kerberos.principal = Some(name.into()))
+    }
+
+    #[cfg(feature = "sasl-gssapi")]
+    fn with(mut self, set: impl FnOnce(&mut Kerberos)) -> Self {
+        if let Login::Kerberos(kerberos) = &mut self.0 {
+            set(kerberos);
+        }
+        self
+    }
+
+    /// Checks what can be checked without a server.
+    pub(crate) fn configure(self) -> Result<Login> {
+        let rule = match &self.0 {
+            Login::Digest(digest) if digest.user.is_empty() || digest.password.is_empty() => {
+                "a user and a password are needed"
+            }
+            _ => return Ok(self.0),
+        };
+        Err(Error::BadArgument {
+            name: "sasl",
+            rule: rule.into(),
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! The SASL login on a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::channel::Channel;
+use super::end::End;
+use super::greeting::{Complaint, next_frame};
+use super::hosts::Target;
+use super::inbox::Inbox;
+use super::sasl::{LoginFailure, Refusal};
+use super::shared::Shared;
+use crate::error::Error;
+use crate::jute::{SaslReply, encode_sasl};
+use crate::time::clock::Moment;
+
+/// The longest answer to a token. Tickets of Kerberos may take most of it.
+const REPLY_LIMIT: usize = 128 * 1024;
+
+/// Logs in, if the user wants that; no other thread uses the connection before.
+pub(super) fn log_in(
+    shared: &Shared,
+    channel: &Arc<Channel>,
+    inbox: &mut Inbox,
+    target: &Target,
+    deadline: Moment,
+) -> Result<(), End> {
+    let Some(login) = &shared.config.sasl else {
+        return Ok(());
+    };
+    shared.status.asks(
+        target,
+        "it has granted a session, and the SASL login goes on",
+    );
+    let limit = deadline.saturating_since(Moment::now());
+    let ask = |token: &[u8]| {
+        let mut state = shared.state.lock();
+        state.queue.push_aside(|out| encode_sasl(token, out));
+        shared.flush(state);
+        let reply = next_frame(channel, inbox, deadline, REPLY_LIMIT, SaslReply::decode);
+        reply.map_err(|complaint| in_words(complaint, limit))
+    };
+    let done = login.run(&target.server.host, deadline, ask);
+    done.map_err(|Refusal { principal, failure }| match failure {
+        LoginFailure::Server(reason) => End::Broken(reason),
+        LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
+            principal,
+            server: target.to_string(),
+            reason,
+        }),
+    })
+}
+
+fn in_words(complaint: Complaint, limit: Duration) -> String {
+    match complaint {
+        Complaint::HungUp => {
+            "it closed the connection at the SASL login, as a server without SASL may do".to_owned()
+        }
+        Complaint::Late => format!("it did not answer the SASL login within {limit:.1?}"),
+        Complaint::TooLong(length) => format!("it answered the SASL login with {length} bytes"),
+        Complaint::Unreadable(reason) => {
+            format!("its answer to the SASL login cannot be read: {reason}")
+        }
+        Complaint::Broken(reason) => reason,
+    }
+}

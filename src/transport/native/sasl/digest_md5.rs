@@ -1,0 +1,402 @@
+//! DIGEST-MD5 (RFC 2831), as ZooKeeper's servers have it: without a security layer.
+//!
+//! It proves the password without sending it. Whoever reads the connection can try passwords
+//! against the proof, and MD5 is fast: over networks that others share it needs TLS.
+
+use std::fmt;
+
+use md5::{Digest as _, Md5};
+
+use super::directives::{read, write, write_quoted};
+use super::mechanism::{LoginFailure, Mechanism, Step};
+
+/// The service and the name that all of ZooKeeper's servers go by.
+const URI: &str = "zookeeper/zk-sasl-md5";
+/// The number of this use of a nonce: the only one.
+const COUNT: &str = "00000001";
+/// A challenge is shorter.
+const CHALLENGE_LIMIT: usize = 2048;
+
+/// A user and a password.
+#[derive(Clone)]
+pub(crate) struct Digest {
+    pub(crate) user: String,
+    pub(crate) password: String,
+}
+
+/// One login.
+pub(super) struct DigestLogin {
+    digest: Digest,
+    uri: &'static str,
+    /// The client's part of what is only used once.
+    nonce: String,
+    stage: Stage,
+}
+
+enum Stage {
+    Start,
+    Challenge,
+    /// The client has given its proof, and waits for this one of the server.
+    Proof(String),
+    Over,
+}
+
+/// What the server says of itself.
+struct Challenge {
+    realm: Option<String>,
+    nonce: Vec<u8>,
+    charset: Charset,
+}
+
+/// How texts are sent.
+#[derive(Clone, Copy, PartialEq)]
+enum Charset {
+    Utf8,
+    Latin1,
+}
+
+impl Digest {
+    /// Begins a login, with bytes that are used only once.
+    pub(super) fn begin(&self, unique: &[u8]) -> DigestLogin {
+        DigestLogin {
+            digest: self.clone(),
+            uri: URI,
+            nonce: hex(unique),
+            stage: Stage::Start,
+        }
+    }
+}
+
+impl Mechanism for DigestLogin {
+    fn name(&self) -> &'static str {
+        "DIGEST-MD5"
+    }
+
+    fn principal(&self) -> String {
+        self.digest.user.clone()
+    }
+
+    fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure> {
+        let (step, stage) = match &self.stage {
+            Stage::Start => (Step::Ask(Vec::new()), Stage::Challenge),
+            Stage::Challenge => {
+                let challenge = Challenge::read(token).map_err(LoginFailure::Server)?;
+                let (response, proof) = self.respond(&challenge).map_err(LoginFailure::Server)?;
+                (Step::Prove(response), Stage::Proof(proof))
+            }
+            Stage::Proof(proof) => {
+                check(token, proof)?;
+                (Step::Done, Stage::Over)
+            }
+            Stage::Over => (Step::Done, Stage::Over),
+        };
+        self.stage = stage;
+        Ok(step)
+    }
+}
+
+impl DigestLogin {
+    /// Returns the response to a challenge, and the proof that the server has to give.
+    fn respond(&self, challenge: &Challenge) -> Result<(Vec<u8>, String), String> {
+        let Digest { user, password } = &self.digest;
+        let charset = challenge.charset;
+        let realm = challenge.realm.as_deref();
+        if charset == Charset::Latin1 && latin1(password).is_none() {
+            return Err(NO_UTF8.to_owned());
+        }
+        let key = self.key(realm.unwrap_or_default(), user, password, challenge);
+        let mut out = Vec::new();
+        if charset == Charset::Utf8 {
+            write("charset", b"utf-8", &mut out);
+        }
+        write_quoted("username", &charset.encode(user)?, &mut out);
+        if let Some(realm) = realm {
+            write_quoted("realm", &charset.encode(realm)?, &mut out);
+        }
+        write_quoted("nonce", &challenge.nonce, &mut out);
+        write_quoted("cnonce", self.nonce.as_bytes(), &mut out);
+        write("nc", COUNT.as_bytes(), &mut out);
+        write("qop", b"auth", &mut out);
+        write_quoted("digest-uri", self.uri.as_bytes(), &mut out);
+        let response = self.proof(&key, "AUTHENTICATE", challenge);
+        write("response", response.as_bytes(), &mut out);
+        Ok((out, self.proof(&key, "", challenge)))
+    }
+
+    /// What RFC 2831 calls H(A1): the password, and both nonces.
+    fn key(&self, realm: &str, user: &str, password: &str, challenge: &Challenge) -> String {
+        let [user, realm, password] = [user, realm, password].map(hashed);
+        let secret = Md5::digest([user, realm, password].join(&b':'));
+        let parts = [&secret[..], &challenge.nonce, self.nonce.as_bytes()];
+        hex(&Md5::digest(parts.join(&b':')))
+    }
+
+    /// The client's proof, or the server's, for which the method is empty.
+    fn proof(&self, key: &str, method: &str, challenge: &Challenge) -> String {
+        let what = hex(&Md5::digest(format!("{method}:{}", self.uri)));
+        let parts = [
+            key.as_bytes(),
+            &challenge.nonce,
+            COUNT.as_bytes(),
+            self.nonce.as_bytes(),
+            b"auth",
+            what.as_bytes(),
+        ];
+        hex(&Md5::digest(parts.join(&b':')))
+    }
+}
+
+const NO_UTF8: &str = "its SASL login takes no UTF-8, which the user or the password needs";
+
+impl Challenge {
+    fn read(token: &[u8]) -> Result<Self, String> {
+        if token.is_empty() {
+            return Err("it has no SASL login: it is not configured for one".to_owned());
+        }
+        let unusable = |why: &str| format!("its SASL challenge is not one of DIGEST-MD5: {why}");
+        if token.len() >= CHALLENGE_LIMIT {
+            return Err(unusable("it is too long"));
+        }
+        let directives = read(token).map_err(unusable)?;
+        let all = |name: &'static str| {
+            let named = directives.iter().filter(move |(other, _)| other == name);
+            named.map(|(_, value)| value.as_slice())
+        };
+        let charset = match all("charset").next() {
+            Some(charset) if charset.eq_ignore_ascii_case(b"utf-8") => Charset::Utf8,
+            Some(_) => return Err(unusable("its charset is unknown")),
+            None => Charset::Latin1,
+        };
+        if !all("algorithm").eq([b"md5-sess"]) {
+            return Err(unusable("its algorithm is not md5-sess"));
+        }
+        let mut nonces = all("nonce");
+        let (Some(nonce), None) = (nonces.next(), nonces.next()) else {
+            return Err(unusable("it has not one nonce"));
+        };
+        let offers_auth = |offered: &[u8]| {
+            let mut offers = offered.split(|byte| *byte == b',');
+            offers.any(|offer| offer.trim_ascii() == b"auth")
+        };
+        if all("qop")
+            .next()
+            .is_some_and(|offered| !offers_auth(offered))
+        {
+            return Err(unusable("it demands a security layer"));
+        }
+        let realm = all("realm").next().map(|realm| charset.decode(realm));
+        Ok(Self {
+            realm: realm.transpose().map_err(unusable)?,
+            nonce: nonce.to_vec(),
+            charset,
+        })
+    }
+}
+
+/// Checks the server's proof.
+fn check(token: &[u8], proof: &str) -> Result<(), LoginFailure> {
+    if token.is_empty() {
+        // As servers do that go on with a client whose login has failed.
+        let reason = "the server does not say that the login succeeded".to_owned();
+        return Err(LoginFailure::Credentials(reason));
+    }
+    let directives = read(token).unwrap_or_default();
+    let proven = directives
+        .iter()
+        .any(|(name, value)| name == "rspauth" && value == proof.as_bytes());
+    match proven {
+        true => Ok(()),
+        false => Err(LoginFailure::Server(
+            "it does not prove that it knows the password, as another's server would not"
+                .to_owned(),
+        )),
+    }
+}
+
+impl Charset {
+    fn encode(self, text: &str) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Utf8 => Ok(text.as_bytes().to_vec()),
+            Self::Latin1 => latin1(text).ok_or_else(|| NO_UTF8.to_owned()),
+        }
+    }
+
+    fn decode(self, bytes: &[u8]) -> Result<String, &'static str> {
+        match self {
+            Self::Utf8 => std::str::from_utf8(bytes)
+                .map(str::to_owned)
+                .map_err(|_| "its realm is not UTF-8"),
+            Self::Latin1 => Ok(bytes.iter().map(|byte| char::from(*byte)).collect()),
+        }
+    }
+}
+
+/// A text as it is hashed: in ISO 8859-1 if it can be, whatever it is sent in.
+fn hashed(text: &str) -> Vec<u8> {
+    latin1(text).unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+fn latin1(text: &str) -> Option<Vec<u8>> {
+    let bytes = text.chars().map(|c| u8::try_from(u32::from(c)).ok());
+    bytes.collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// The password and what is made of it are in no output.
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digest")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The user of RFC 2831, section 4.
+    fn chris(uri: &'static str, nonce: &str) -> DigestLogin {
+        DigestLogin {
+            digest: Digest {
+                user: "chris".to_owned(),
+                password: "secret".to_owned(),
+            },
+            uri,
+            nonce: nonce.to_owned(),
+            stage: Stage::Challenge,
+        }
+    }
+
+    #[test]
+    fn the_examples_of_rfc_2831_come_out() {
+        #[rustfmt::skip]
+        let table = [
+            ("imap/elwood.innosoft.com", "OA6MG9tEQGm2hh", "OA6MHXh6VqTrRk",
+                "d388dad90d4bbd760a152321f2143af7", "ea40f60335c427b5527b84dbabcdfffd"),
+            ("acap/elwood.innosoft.com", "OA9BSXrbuRhWay", "OA9BSuZWMSpW8m",
+                "6084c6db3fede7352c551284490fd0fc", "2f0b3d7c3c2e486600ef710726aa2eae"),
+        ];
+        for (uri, nonce, cnonce, response, rspauth) in table {
+            let challenge = format!(
+                "realm=\"elwood.innosoft.com\",nonce=\"{nonce}\",qop=\"auth\",\
+                 algorithm=md5-sess,charset=utf-8"
+            );
+            let mut login = chris(uri, cnonce);
+            let Ok(Step::Prove(sent)) = login.step(challenge.as_bytes()) else {
+                panic!("{challenge}");
+            };
+            let sent = String::from_utf8(sent).unwrap();
+            let expected = format!(
+                "charset=utf-8,username=\"chris\",realm=\"elwood.innosoft.com\",\
+                 nonce=\"{nonce}\",cnonce=\"{cnonce}\",nc=00000001,qop=auth,\
+                 digest-uri=\"{uri}\",response={response}"
+            );
+            assert_eq!(sent, expected);
+            let proof = format!("rspauth={rspauth}");
+            assert_eq!(login.step(proof.as_bytes()), Ok(Step::Done));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_password_is_not_trusted() {
+        let challenge = b"nonce=\"a\",algorithm=md5-sess";
+        for proof in [
+            "rspauth=00000000000000000000000000000000",
+            "rspauth=",
+            "\"",
+            "x",
+        ] {
+            let mut login = chris(URI, "b");
+            assert!(matches!(login.step(challenge), Ok(Step::Prove(_))));
+            let failed = login.step(proof.as_bytes());
+            assert!(matches!(failed, Err(LoginFailure::Server(_))), "{failed:?}");
+        }
+    }
+
+    #[test]
+    fn challenges_that_cannot_be_met_are_refused_in_words() {
+        #[rustfmt::skip]
+        let table = [
+            ("", "not configured"),
+            ("nonce=\"a\"", "md5-sess"),
+            ("nonce=\"a\",algorithm=md5", "md5-sess"),
+            ("nonce=\"a\",algorithm=md5-sess,algorithm=md5-sess", "md5-sess"),
+            ("algorithm=md5-sess", "nonce"),
+            ("nonce=\"a\",nonce=\"b\",algorithm=md5-sess", "nonce"),
+            ("nonce=\"a\",qop=\"auth-int,auth-conf\",algorithm=md5-sess", "security layer"),
+            ("nonce=\"a\",charset=utf-7,algorithm=md5-sess", "charset"),
+            ("nonce=\"a", "quotation"),
+        ];
+        for (challenge, said) in table {
+            match chris(URI, "b").step(challenge.as_bytes()) {
+                Err(LoginFailure::Server(reason)) => assert!(reason.contains(said), "{reason}"),
+                other => panic!("{challenge}: {other:?}"),
+            }
+        }
+        let long = format!(
+            "nonce=\"{}\",algorithm=md5-sess",
+            "a".repeat(CHALLENGE_LIMIT)
+        );
+        assert!(chris(URI, "b").step(long.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_server_without_utf8_gets_latin1_or_nothing() {
+        let challenge = "realm=\"r\u{e9}\",nonce=\"a\",algorithm=md5-sess";
+        let challenge: Vec<u8> = latin1(challenge).unwrap();
+        let login = |user: &str, password: &str| {
+            let mut login = chris(URI, "b");
+            login.digest.user = user.to_owned();
+            login.digest.password = password.to_owned();
+            login.step(&challenge)
+        };
+        let Ok(Step::Prove(sent)) = login("b\u{f6}b", "p\u{e4}ss") else {
+            panic!("all of it is Latin 1");
+        };
+        assert!(sent.starts_with(b"username=\"b\xf6b\",realm=\"r\xe9\""));
+        assert!(login("\u{3bb}", "p").is_err());
+        assert!(login("p", "\u{3bb}").is_err());
+    }
+
+    #[test]
+    fn neither_the_password_nor_its_proof_is_shown() {
+        let shown = format!("{:?}", chris(URI, "b").digest);
+        assert!(shown.contains("chris") && !shown.contains("secret"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_challenge_is_met_or_refused(
+            first: Vec<u8>,
+            second: Vec<u8>,
+            realm: Vec<u8>,
+            utf8: bool,
+            user: String,
+            password: String,
+        ) {
+            let mut challenge = Vec::new();
+            write_quoted("realm", &realm, &mut challenge);
+            write_quoted("nonce", &first, &mut challenge);
+            write("algorithm", b"md5-sess", &mut challenge);
+            if utf8 {
+                write("charset", b"utf-8", &mut challenge);
+            }
+            for token in [&first, &challenge] {
+                let digest = Digest { user: user.clone(), password: password.clone() };
+                let mut login = digest.begin(&[7; 16]);
+                prop_assert_eq!(login.step(b""), Ok(Step::Ask(Vec::new())));
+                if let Ok(Step::Prove(sent)) = login.step(token) {
+                    prop_assert!(read(&sent).is_ok());
+                    prop_assert!(login.step(&second).is_err());
+                }
+            }
+        }
+    }
+}

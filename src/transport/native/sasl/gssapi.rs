@@ -1,0 +1,162 @@
+//! GSSAPI with Kerberos (RFC 4752), by the library of the system, without a security layer.
+//!
+//! ```text
+//!  Start ──► Context ──► Layer ──► Sent
+//!  a ticket, from the    what protects what follows: nothing
+//!  key distribution centre
+//! ```
+
+use std::time::Duration;
+
+use libgssapi::context::{ClientCtx, CtxFlags, SecurityContext};
+use libgssapi::credential::{Cred, CredUsage};
+use libgssapi::error::Error;
+use libgssapi::name::Name;
+use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, GSS_NT_KRB5_PRINCIPAL, OidSet};
+
+use super::mechanism::{LoginFailure, Mechanism, Step};
+use crate::system::channel::bounded;
+use crate::system::thread;
+use crate::time::clock::Moment;
+
+/// Among the layers that a server offers: none.
+const NO_LAYER: u8 = 1;
+
+/// Whose tickets to use, and what the servers are called.
+#[derive(Clone, Debug)]
+pub(crate) struct Kerberos {
+    pub(crate) service: String,
+    /// Absent if each server has the name that the list of servers has for it.
+    pub(crate) host: Option<String>,
+    /// Absent for the one that the system has tickets for.
+    pub(crate) principal: Option<String>,
+}
+
+/// One login.
+pub(super) struct KerberosLogin {
+    service: String,
+    principal: Option<String>,
+    deadline: Moment,
+    stage: Stage,
+}
+
+enum Stage {
+    Start,
+    Context(ClientCtx),
+    Layer(ClientCtx),
+    Sent,
+}
+
+impl Kerberos {
+    /// Begins a login at the server that the user calls `host`.
+    pub(super) fn begin(&self, host: &str, deadline: Moment) -> KerberosLogin {
+        let host = self.host.as_deref().unwrap_or(host);
+        KerberosLogin {
+            service: format!("{}@{host}", self.service),
+            principal: self.principal.clone(),
+            deadline,
+            stage: Stage::Start,
+        }
+    }
+}
+
+impl Mechanism for KerberosLogin {
+    fn name(&self) -> &'static str {
+        "GSSAPI"
+    }
+
+    fn principal(&self) -> String {
+        let known = self.principal.clone();
+        known.unwrap_or_else(|| "the default principal".to_owned())
+    }
+
+    fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Sent);
+        let (step, stage) = match stage {
+            Stage::Start => {
+                let (ctx, token, principal) = self.ticket()?;
+                self.principal = Some(principal);
+                // A server refuses it too if its own key is another.
+                (Step::Ask(token), Stage::Context(ctx))
+            }
+            Stage::Context(_) | Stage::Layer(_) if token.is_empty() => {
+                let reason = "it has no SASL login: it is not configured for one".to_owned();
+                return Err(LoginFailure::Server(reason));
+            }
+            Stage::Context(mut ctx) => {
+                let answer = ctx.step(Some(token), None).map_err(untrusted)?;
+                let answer = answer.map_or_else(Vec::new, |answer| answer.to_vec());
+                let stage = match ctx.is_complete() {
+                    true => Stage::Layer(ctx),
+                    false => Stage::Context(ctx),
+                };
+                (Step::Ask(answer), stage)
+            }
+            Stage::Layer(mut ctx) => {
+                let offered = ctx.unwrap(token).map_err(untrusted)?;
+                if offered.len() != 4 || offered.first().is_none_or(|all| all & NO_LAYER == 0) {
+                    let reason = "it demands a security layer".to_owned();
+                    return Err(LoginFailure::Server(reason));
+                }
+                let choice = ctx.wrap(false, &[NO_LAYER, 0, 0, 0]).map_err(untrusted)?;
+                (Step::Prove(choice.to_vec()), Stage::Sent)
+            }
+            Stage::Sent => (Step::Done, Stage::Sent),
+        };
+        self.stage = stage;
+        Ok(step)
+    }
+}
+
+impl KerberosLogin {
+    /// Returns a context, its first token, and who the client is.
+    ///
+    /// The library asks the key distribution centre, and waits for it as long as it likes: it
+    /// does so in a thread of its own, which is left alone if it takes too long.
+    fn ticket(&self) -> Result<(ClientCtx, Vec<u8>, String), LoginFailure> {
+        let (service, principal) = (self.service.clone(), self.principal.clone());
+        let (to, come) = bounded(1);
+        let asking = thread::spawn("zklock-ticket", move || {
+            // Nobody waits any more for one that comes too late.
+            drop(to.send(first_token(&service, principal.as_deref())));
+        });
+        let failed = |why: String| {
+            let service = &self.service;
+            LoginFailure::Server(format!("there is no Kerberos ticket for {service}: {why}"))
+        };
+        asking.map_err(|error| failed(error.to_string()))?;
+        let limit: Duration = self.deadline.saturating_since(Moment::now());
+        match come.recv_timeout(limit) {
+            Ok(token) => token.map_err(|error| failed(error.to_string())),
+            Err(_) => Err(failed(format!("none came within {limit:.1?}"))),
+        }
+    }
+}
+
+fn first_token(
+    service: &str,
+    principal: Option<&str>,
+) -> Result<(ClientCtx, Vec<u8>, String), Error> {
+    let target = Name::new(service.as_bytes(), Some(GSS_NT_HOSTBASED_SERVICE))?;
+    let own = principal.map(|name| Name::new(name.as_bytes(), Some(GSS_NT_KRB5_PRINCIPAL)));
+    let kerberos = OidSet::singleton(GSS_MECH_KRB5)?;
+    let own = own.transpose()?;
+    let cred = Cred::acquire(own.as_ref(), None, CredUsage::Initiate, Some(&kerberos))?;
+    let name = cred.name()?.display_name()?;
+    let name = String::from_utf8_lossy(&name).into_owned();
+    // The server proves who it is too. The tickets are not passed on.
+    let flags = CtxFlags::GSS_C_MUTUAL_FLAG | CtxFlags::GSS_C_INTEG_FLAG;
+    let mut ctx = ClientCtx::new(Some(cred), target, flags, Some(GSS_MECH_KRB5));
+    let token = ctx.step(None, None)?;
+    Ok((
+        ctx,
+        token.map_or_else(Vec::new, |token| token.to_vec()),
+        name,
+    ))
+}
+
+fn untrusted(error: Error) -> LoginFailure {
+    LoginFailure::Server(format!(
+        "its answer is not one of GSSAPI, or does not prove who it is: {error}"
+    ))
+}

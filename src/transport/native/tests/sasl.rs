@@ -1,0 +1,128 @@
+//! Servers that get the SASL login wrong.
+
+use std::sync::Mutex;
+
+use super::fake::{Act, Fake, Script, greeting};
+use super::*;
+use crate::jute::OpCode;
+use crate::transport::native::{Digest, Login};
+
+/// What the servers may say in time.
+const TIMEOUT: Duration = Duration::from_millis(900);
+
+/// A reply to the login, in its frame.
+fn reply(xid: i32, code: i32, token: &[u8]) -> Vec<u8> {
+    let length = (16 + 4 + token.len()) as i32;
+    let mut frame = length.to_be_bytes().to_vec();
+    frame.extend(xid.to_be_bytes());
+    frame.extend([0; 8]);
+    frame.extend(code.to_be_bytes());
+    frame.extend((token.len() as i32).to_be_bytes());
+    frame.extend(token);
+    frame
+}
+
+/// What a server does when it is asked for the first time, the second and so on.
+type Reaction = fn(usize) -> Act;
+
+/// Connects with a login and with other credentials to a server that reacts in this way,
+/// until it has something to say about that; returns that, and what was asked for.
+fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
+    let seen: Arc<Mutex<Vec<OpCode>>> = Arc::default();
+    let asked = Arc::clone(&seen);
+    let mut count = 0;
+    let mut script = Script::new(move |_, request| {
+        asked.lock().unwrap().push(request.op());
+        count += 1;
+        react(count)
+    });
+    // One session is granted, so that the next attempt changes nothing.
+    let mut greeted = false;
+    script.greet = Box::new(move |_| {
+        let first = !greeted;
+        greeted = true;
+        first.then(|| greeting(7))
+    });
+    let server = Fake::start(script);
+    let mut config = config(&server.hosts(), TIMEOUT);
+    config.auth.push(Credentials {
+        scheme: "digest".to_owned(),
+        secret: Secret(b"ann:other".to_vec()),
+    });
+    config.sasl = Some(Login::Digest(Digest {
+        user: "ann".to_owned(),
+        password: "secret".to_owned(),
+    }));
+    let rig = Rig::open(config);
+    let begun = Instant::now();
+    let mut trouble = Vec::new();
+    let told = crate::support::within(PATIENCE, || {
+        trouble = rig.status.trouble();
+        trouble.iter().any(|line| !line.contains("it has "))
+    });
+    assert!(told, "{trouble:?}");
+    assert!(begun.elapsed() < 2 * TIMEOUT, "{:?}", begun.elapsed());
+    assert_eq!(rig.status.snapshot().connects, 0);
+    assert_eq!(rig.ask(exists("/", false)), Err(Failure::NotSent));
+    rig.transport.close(PATIENCE);
+    let seen = seen.lock().unwrap().clone();
+    (trouble.join("; "), seen)
+}
+
+const CHALLENGE: &[u8] = b"nonce=\"n\",algorithm=md5-sess";
+
+#[test]
+fn nothing_but_the_login_leaves_before_the_server_has_let_the_client_in() {
+    let late = "it did not answer the SASL login within";
+    let gone = "it closed the connection at the SASL login";
+    #[rustfmt::skip]
+    let table: [(Reaction, usize, &str); 9] = [
+        (|_| Act::Ignore, 1, late),
+        (|_| Act::Close, 1, gone),
+        (|_| Act::Say(reply(1, 0, CHALLENGE)), 1, "does not answer the login"),
+        (|_| Act::Say(vec![0, 0, 0, 3, 1, 2, 3]), 1, "cannot be read"),
+        (|_| Act::Say(i32::MIN.to_be_bytes().to_vec()), 1, "cannot be read"),
+        (|_| Act::Say(vec![0, 16, 0, 0].into_iter().chain([0; 99]).collect()), 1, "1048576 bytes"),
+        // Half a reply, and nothing more.
+        (|_| Act::Say(vec![0, 0, 0, 20, 0, 0, 0, 0]), 1, late),
+        (|count| match count {
+            1 => Act::Say(reply(0, 0, CHALLENGE)),
+            _ => Act::Ignore,
+        }, 2, late),
+        (|count| match count {
+            1 => Act::Say(reply(0, 0, CHALLENGE)),
+            _ => Act::Raw(reply(0, 0, b"rspauth=guessed")),
+        }, 2, "does not prove"),
+    ];
+    for (react, requests, said) in table {
+        let (trouble, seen) = attempt(react);
+        assert!(trouble.contains(said), "{trouble}");
+        assert!(!trouble.contains("secret"), "{trouble}");
+        assert_eq!(seen, vec![OpCode::SASL; requests], "{trouble}");
+    }
+}
+
+#[test]
+fn a_client_that_is_closed_during_the_login_ends_at_once() {
+    let server = Fake::start(Script::new(|_, _| Act::Ignore));
+    let mut config = config(&server.hosts(), Duration::from_secs(30));
+    config.sasl = Some(Login::Digest(Digest {
+        user: "ann".to_owned(),
+        password: "secret".to_owned(),
+    }));
+    let rig = Rig::open(config);
+    crate::support::eventually("it waits for the login", || {
+        rig.status
+            .trouble()
+            .join("")
+            .contains("the SASL login goes on")
+    });
+    let begun = Instant::now();
+    rig.transport.close(PATIENCE);
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(rig.status.snapshot().state, SessionState::Closed);
+}
