@@ -2,8 +2,10 @@
 //!
 //! `transport/native/cipher.rs` uses them.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
@@ -11,12 +13,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Error, Result};
+use crate::system::sync::Mutex;
 use crate::transport::native::Security;
 
 /// Encrypted connections to ZooKeeper's `secureClientPort`.
 ///
 /// The server's certificate must be signed by a trusted authority, for the host name (or the
 /// address) in the list of servers. This check cannot be disabled.
+///
+/// Files that are renewed while a client runs, such as certificates that live for a day, are read
+/// before its next connection. If they cannot be used then, what was read before is, with a
+/// warning in the log.
 ///
 /// # Example
 ///
@@ -59,8 +66,41 @@ impl Tls {
         self
     }
 
-    /// Reads the files.
+    /// Reads the files, now and before each connection for which they have changed.
     pub(crate) fn configure(&self) -> Result<Security> {
+        let seen = Mutex::new(self.stamps());
+        let (config, files) = (self.read()?, self.clone());
+        let renew = move || {
+            let (mut seen, now) = (seen.lock(), files.stamps());
+            if *seen == now {
+                return None;
+            }
+            match files.read() {
+                Ok(config) => {
+                    log::info!("the files for TLS have changed: they are used from here on");
+                    *seen = now;
+                    Some(config)
+                }
+                Err(error) => {
+                    log::warn!("{error}; what was read before is used");
+                    None
+                }
+            }
+        };
+        Ok(Security::new(config, Box::new(renew)))
+    }
+
+    /// What shows that a file has changed.
+    fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let pair = self.client.iter().flat_map(|(chain, key)| [chain, key]);
+        let stamp = |file: &PathBuf| {
+            let about = fs::metadata(file).ok()?;
+            Some((about.modified().ok()?, about.len()))
+        };
+        self.authorities.iter().chain(pair).map(stamp).collect()
+    }
+
+    fn read(&self) -> Result<Arc<ClientConfig>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = Arc::new(self.roots()?);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
@@ -76,7 +116,7 @@ impl Tls {
                 .with_client_auth_cert(certificates(chain)?, private_key(key)?)
                 .map_err(|error| bad(format!("{}: {error}", chain.display())))?,
         };
-        Ok(Security(Arc::new(config)))
+        Ok(Arc::new(config))
     }
 
     fn roots(&self) -> Result<RootCertStore> {

@@ -21,7 +21,15 @@ const ROOM: usize = 18 * 1024;
 
 /// Keys, certificates and trusted roots; see [`Tls`](crate::Tls).
 #[derive(Clone)]
-pub(crate) struct Security(pub(crate) Arc<ClientConfig>);
+pub(crate) struct Security(Arc<Renewable>);
+
+struct Renewable {
+    config: Mutex<Arc<ClientConfig>>,
+    renew: Renew,
+}
+
+/// Reads the files again if they have changed.
+type Renew = Box<dyn Fn() -> Option<Arc<ClientConfig>> + Send + Sync>;
 
 pub(super) struct Cipher {
     connection: Mutex<ClientConnection>,
@@ -37,6 +45,21 @@ struct Incoming {
     end: usize,
 }
 
+impl Security {
+    pub(crate) fn new(config: Arc<ClientConfig>, renew: Renew) -> Self {
+        let config = Mutex::new(config);
+        Self(Arc::new(Renewable { config, renew }))
+    }
+
+    fn current(&self) -> Arc<ClientConfig> {
+        let mut config = self.0.config.lock();
+        if let Some(renewed) = (self.0.renew)() {
+            *config = renewed;
+        }
+        Arc::clone(&config)
+    }
+}
+
 impl Cipher {
     pub(super) fn new(security: &Security, host: &str) -> Result<Self, String> {
         // The zone of an address is no part of a certificate.
@@ -44,7 +67,7 @@ impl Cipher {
             .split_once('%')
             .map_or(host, |(address, _zone)| address);
         let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
-        let connection = ClientConnection::new(Arc::clone(&security.0), name);
+        let connection = ClientConnection::new(security.current(), name);
         let mut connection = connection.map_err(|error| error.to_string())?;
         connection.set_buffer_limit(None);
         let incoming = Incoming {

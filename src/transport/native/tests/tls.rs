@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, thread};
 
 use super::*;
@@ -15,6 +16,7 @@ const LONG: Duration = Duration::from_secs(10);
 struct Relay {
     port: u16,
     sockets: Arc<Mutex<Vec<TcpStream>>>,
+    attempts: Arc<AtomicUsize>,
 }
 
 impl Relay {
@@ -23,9 +25,12 @@ impl Relay {
         let port = listener.local_addr().unwrap().port();
         let sockets: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let (open, server) = (Arc::clone(&sockets), server.to_owned());
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&attempts);
         // It ends with the test's process.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
                 let server = TcpStream::connect(&server).unwrap();
                 for (from, to) in [(&client, &server), (&server, &client)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
@@ -37,7 +42,15 @@ impl Relay {
                 }
             }
         });
-        Self { port, sockets }
+        Self {
+            port,
+            sockets,
+            attempts,
+        }
+    }
+
+    fn attempts(&self) -> usize {
+        self.attempts.load(Ordering::SeqCst)
     }
 
     fn hosts(&self) -> String {
@@ -112,6 +125,41 @@ fn an_encrypted_session_works_and_survives_a_cut() {
     assert_eq!(rig.session(), session);
     rig.ask(delete("/a")).unwrap();
     assert_eq!(fires(&fired), (1, EventKind::Deleted));
+    rig.transport.close(PATIENCE);
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_renewed_certificate_is_used_from_the_next_connection_on() {
+    let (keys, strange) = (Keys::new(), Keys::new());
+    let (chain, key) = keys.sign("client", &[]);
+    let (_zk, hosts) = server(&keys, &["127.0.0.1"]);
+    let tls = Tls::new().ca_file(keys.ca()).client_cert(&chain, &key);
+    let relay = Relay::start(&hosts);
+    let rig = Rig::open(secure(&relay.hosts(), &tls));
+    rig.reconnected();
+    let session = rig.session();
+    let cut = || {
+        relay.cut();
+        rig.disconnected();
+    };
+
+    fs::write(&chain, "half of it").unwrap();
+    cut();
+    rig.reconnected();
+
+    let (other_chain, other_key) = strange.sign("client", &[]);
+    fs::copy(other_chain, &chain).unwrap();
+    fs::copy(other_key, &key).unwrap();
+    let (connects, attempts) = (rig.status.snapshot().connects, relay.attempts());
+    cut();
+    let again = || attempts + 2 <= relay.attempts();
+    assert!(crate::support::within(LONG, again));
+    assert_eq!(rig.status.snapshot().connects, connects);
+
+    keys.sign("client", &[]);
+    rig.reconnected();
+    assert_eq!(rig.session(), session);
     rig.transport.close(PATIENCE);
 }
 
