@@ -170,6 +170,19 @@ judge_by_the_toolchain() {
   echo "$here is not Rust $known: its warnings are shown, the format is left alone"
 }
 
+# Compiles the library for systems on which none of the tests runs.
+check_other_systems() {
+  local system
+  for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
+    if ! timeout 300 rustup target add "$system" >"$logs/rustup" 2>&1; then
+      echo "leaving $system out: rustup does not get it"
+      continue
+    fi
+    step 300 "checking for $system" \
+      cargo check --quiet --lib --no-default-features --features embedded,metrics --target "$system"
+  done
+}
+
 # Compiles and tests with the oldest Rust that Cargo.toml allows, where rustup has it or can get
 # it. The mysql crate takes a newer one.
 try_the_oldest_rust() {
@@ -240,6 +253,7 @@ fi
 step 600 "packaging" cargo package --quiet --allow-dirty
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 try_the_oldest_rust
+check_other_systems
 suites >"$logs/suites"
 side_by_side 1800 "testing, with real servers" "$logs/suites"
 step 1500 "breaking servers, links and clients" tests/chaos.sh

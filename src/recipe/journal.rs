@@ -321,6 +321,17 @@ mod tests {
         assert_eq!(Journal::default().text(), Journal::EMPTY);
     }
 
+    /// Others' numbers are kept, whatever they are.
+    #[test]
+    fn a_number_that_no_integer_holds_is_written_back() {
+        let text = r#"{"job":1,"attempts":{"b":2},"other":118446744073709551616}"#;
+        let owner = r#"{"job":1,"done":{"slot":"a","attempt":1,"token":7,"owner":{"pid":118446744073709551616}}}"#;
+        for text in [text, owner] {
+            let journal = Journal::parse(text.as_bytes(), 5).unwrap();
+            assert_eq!(Journal::parse(&journal.text(), 6), Some(journal));
+        }
+    }
+
     proptest! {
         #![proptest_config(fuzz::config())]
 
