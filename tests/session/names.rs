@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::fs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -190,6 +190,32 @@ fn a_server_that_moves_is_found_at_the_next_attempt() {
                 eventually("it connects again", || before < proxy.greetings());
                 eventually("it holds", || guard.verify().is_ok());
             }
+            guard.unlock().unwrap();
+        },
+    );
+}
+
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost() {
+    alone(
+        "a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost",
+        |resolver| {
+            let server = ZooKeeper::shared();
+            let mut proxy = Proxy::start(&server.hosts());
+            let hosts = format!("zk.test:{}", proxy.port());
+            let client = connect(&hosts, Duration::from_secs(10));
+            let mutex = client.mutex(&fresh_path("moved")).unwrap();
+            let guard = mutex.lock().unwrap();
+            resolver.says([Says::Unknown]);
+            proxy.move_to(Ipv4Addr::new(127, 0, 0, 2));
+            // Whoever has the address now takes connections in, and says nothing.
+            let _mute = TcpListener::bind((HERE, proxy.port())).unwrap();
+            thread::sleep(Duration::from_secs(1));
+            let before = proxy.greetings();
+            resolver.says([Says::Address(Ipv4Addr::new(127, 0, 0, 2))]);
+            eventually("it connects again", || before < proxy.greetings());
+            eventually("it holds", || guard.verify().is_ok());
             guard.unlock().unwrap();
         },
     );

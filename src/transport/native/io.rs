@@ -118,9 +118,7 @@ impl Io {
     /// Tries every address once, or until one has served.
     fn round(&mut self) -> Round {
         let forgotten = self.may_be_forgotten();
-        let targets = self.targets();
-        let limit = self.dial_limit(targets.len());
-        for target in targets {
+        for (target, limit) in self.targets() {
             let mut attempted = self.attempt(&target, limit, Resumption::Resume);
             let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
             self.hung_up |= hung_up;
@@ -175,12 +173,24 @@ impl Io {
         self.shared.status.turned_away(host, reason);
     }
 
-    fn targets(&mut self) -> Vec<Target> {
+    /// What to try, in this order, and for how long each.
+    fn targets(&mut self) -> Vec<(Target, Duration)> {
         let Found {
             mut targets,
+            mut kept,
             unresolved,
         } = self.shared.look_up();
         targets.sort_by_key(|target| Some(target) == self.last.as_ref());
+        kept.sort_by_key(|target| Some(target) == self.last.as_ref());
+        let limit = self.dial_limit(targets.len() + kept.len());
+        // A server that has moved leaves an address where perhaps nobody answers, and its name is
+        // looked up again only after that. One that has not moved may be slow.
+        let away = Moment::now().saturating_since(self.served.0);
+        let least = (limit / 4).max(DIAL_LEAST);
+        let kept_limit = (away / 2).clamp(least, limit);
+        let targets = targets.into_iter().map(|target| (target, limit));
+        let kept = kept.into_iter().map(|target| (target, kept_limit));
+        let targets: Vec<_> = targets.chain(kept).collect();
         for name in &unresolved {
             let Unresolved { server, reason, .. } = name;
             self.turned_away(&server.to_string(), reason);
