@@ -248,6 +248,11 @@ impl Status {
         inner.trouble.insert(host.to_owned(), reason.to_string());
     }
 
+    /// What was said of this host's name is no longer so.
+    pub(crate) fn is_resolved(&self, host: &str) {
+        self.inner.lock().trouble.remove(host);
+    }
+
     /// A server is being asked for a session, and has come so far.
     pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
         self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));

@@ -243,3 +243,19 @@ fn connect_ends_in_time_while_no_name_is_resolved() {
         },
     );
 }
+
+#[test]
+#[ignore = "needs a network namespace"]
+fn connect_does_not_complain_of_a_name_that_was_resolved_late() {
+    alone(
+        "connect_does_not_complain_of_a_name_that_was_resolved_late",
+        |resolver| {
+            resolver.says([Says::After(Duration::from_secs(1), ELSEWHERE)]);
+            let client = Client::builder("zk.test:1,127.0.0.1:1");
+            let client = client.connect_timeout(Duration::from_secs(4));
+            let error = client.connect().unwrap_err().to_string();
+            assert!(error.contains("zk.test:1 (127.0.0.9): "), "{error}");
+            assert!(!error.contains("resolved"), "{error}");
+        },
+    );
+}

@@ -191,6 +191,9 @@ impl Io {
         let targets = targets.into_iter().map(|target| (target, limit));
         let kept = kept.into_iter().map(|target| (target, kept_limit));
         let targets: Vec<_> = targets.chain(kept).collect();
+        for Unresolved { server, .. } in &self.unresolved {
+            self.shared.status.is_resolved(&server.to_string());
+        }
         for name in &unresolved {
             let Unresolved { server, reason, .. } = name;
             self.turned_away(&server.to_string(), reason);
