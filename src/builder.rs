@@ -98,8 +98,8 @@ impl ClientBuilder {
     /// It matters when a server takes a client's request to go on with its session, and goes away
     /// without an answer, as a server does that starts or stops: it may have shortened the session
     /// to what its own limits allow. From then on guards are trusted for this long, or for the session
-    /// timeout if that is shorter, until a server answers. A maximum that some server does not grant
-    /// breaks the promise of exclusion. Defaults to 4 s, which servers grant under their default limits
+    /// timeout if that is shorter, until a server answers and commits. A maximum that some server does not
+    /// grant breaks the promise of exclusion. Defaults to 4 s, which servers grant under their default limits
     /// whatever they are asked for.
     #[doc(alias = "maxSessionTimeout")]
     pub fn server_maximum(mut self, least: Duration) -> Self {

@@ -151,6 +151,14 @@ impl Request {
         }
     }
 
+    /// Whether an answer tells that a quorum has committed it.
+    pub(crate) fn commits(&self) -> bool {
+        matches!(
+            self,
+            Self::Create { .. } | Self::Delete { .. } | Self::SetData { .. } | Self::Multi(_)
+        )
+    }
+
     /// Appends the frame, with its length.
     pub(crate) fn encode(&self, xid: i32, out: &mut Vec<u8>) {
         self.encode_below("", xid, out);

@@ -229,7 +229,10 @@ impl Terms {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lifetime {
     timeout: Duration,
-    latest: Duration,
+    /// What a connect request whose answer is awaited may shorten the session to.
+    asked: Duration,
+    /// What those may have done whose answers never came.
+    unheard: Duration,
     /// The messages of this connection that were answered, as far as they matter: when each
     /// answer was in hand, and when its message was sent. Both grow.
     answers: VecDeque<Answer>,
@@ -248,7 +251,8 @@ impl Lifetime {
     pub fn new(timeout: Duration, sent: Duration) -> Self {
         let mut new = Self {
             timeout,
-            latest: Duration::MAX,
+            asked: Duration::MAX,
+            unheard: Duration::MAX,
             answers: VecDeque::new(),
         };
         new.greeted(timeout, sent);
@@ -262,14 +266,14 @@ impl Lifetime {
 
     /// From this moment on nothing is known of the session unless a server answers.
     pub fn latest(&self) -> Duration {
-        self.latest
+        self.asked.min(self.unheard)
     }
 
     /// What guards have to know of it, while it is not over.
     pub fn terms(&self) -> Terms {
         Terms {
             timeout: self.timeout,
-            latest: self.latest,
+            latest: self.latest(),
             over: false,
         }
     }
@@ -282,16 +286,27 @@ impl Lifetime {
     /// A connect request for this session is sent. A server that receives it grants what its
     /// own limits allow, `least` at least, and how much that is will be known from the answer only.
     pub fn greets(&mut self, sent: Duration, least: Duration) {
-        self.latest = self.latest.min(sent + least);
+        self.unheard = self.latest();
+        // As for any timeout: clocks do not run at the same speed.
+        self.asked = sent + least - least / 100;
     }
 
     /// A server has granted this timeout when asked at `sent`. The leader itself opens
     /// sessions and lets them move, so it has heard of that.
+    ///
+    /// It may have been deposed meanwhile, without knowing it: then what earlier connect requests
+    /// may have done goes on to count with the leader that there is.
     pub fn greeted(&mut self, timeout: Duration, sent: Duration) {
         let at = Duration::ZERO;
         self.timeout = self.timeout.min(timeout);
-        self.latest = Duration::MAX;
+        self.asked = Duration::MAX;
         self.answers = VecDeque::from([Answer { at, sent }]);
+    }
+
+    /// A quorum has committed a request of this connection: the leader that heard of its
+    /// handshake led by then, and earlier connect requests came before that.
+    pub fn committed(&mut self) {
+        self.unheard = Duration::MAX;
     }
 
     /// The answer to a message that was sent at `sent` was in hand `at` this moment.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -88,6 +88,8 @@ pub(crate) struct Status {
     inner: Mutex<Inner>,
     /// Answers to messages sent before this say nothing new about the session.
     worth: AtomicU64,
+    /// A connect request of this session was not answered, and nothing has been committed since.
+    doubted: AtomicBool,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -139,6 +141,7 @@ impl Status {
                 listeners: Vec::new(),
             }),
             worth: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
             resumes,
         }
     }
@@ -257,6 +260,11 @@ impl Status {
         inner.trouble.insert(host.to_owned(), reason.to_string());
     }
 
+    /// What was said of this host's name is no longer so.
+    pub(crate) fn is_resolved(&self, host: &str) {
+        self.inner.lock().trouble.remove(host);
+    }
+
     /// A server is being asked for a session, and has come so far.
     pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
         self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
@@ -284,8 +292,19 @@ impl Status {
             inner.bounds = SessionValidity::new(&inner.lifetime);
         }
         self.worth.store(0, Ordering::Release);
+        let is_doubted = inner.lifetime.latest() < Duration::MAX;
+        self.doubted.store(is_doubted, Ordering::Release);
         inner.snapshot.timeout = inner.lifetime.timeout();
         inner.snapshot.timeout
+    }
+
+    /// A request of this connection was committed through a quorum.
+    pub(crate) fn committed(&self) {
+        if self.doubted.swap(false, Ordering::AcqRel) {
+            let mut inner = self.inner.lock();
+            inner.lifetime.committed();
+            inner.bounds.follow(&inner.lifetime);
+        }
     }
 
     /// The answer to a message that was sent at `sent` arrived at `at`.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::env;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use super::{SOON, connect};
 use crate::support::netns;
 use crate::support::proxy::Proxy;
 use crate::support::zookeeper::ZooKeeper;
-use crate::support::{eventually, fresh_path, timed};
+use crate::support::{aside, eventually, fresh_path, timed};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Nobody listens there.
@@ -204,6 +204,65 @@ fn a_server_that_moves_is_found_at_the_next_attempt() {
 }
 
 #[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost() {
+    alone(
+        "a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost",
+        |resolver| {
+            let server = ZooKeeper::shared();
+            let mut proxy = Proxy::start(&server.hosts());
+            let hosts = format!("zk.test:{}", proxy.port());
+            let client = connect(&hosts, Duration::from_secs(10));
+            let mutex = client.mutex(&fresh_path("moved")).unwrap();
+            let guard = mutex.lock().unwrap();
+            resolver.says([Says::Unknown]);
+            let there = IpAddr::from([127, 0, 0, 2]);
+            proxy.move_to(there);
+            // Whoever has the address now takes connections in, and says nothing.
+            let _mute = TcpListener::bind((HERE, proxy.port())).unwrap();
+            thread::sleep(Duration::from_secs(1));
+            let before = proxy.greetings();
+            resolver.says([Says::Address(there)]);
+            eventually("it connects again", || before < proxy.greetings());
+            eventually("it holds", || guard.verify().is_ok());
+            guard.unlock().unwrap();
+        },
+    );
+}
+
+#[test]
+#[ignore = "needs ZooKeeper servers"]
+fn whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place() {
+    alone(
+        "whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place",
+        |resolver| {
+            let (server, other) = (ZooKeeper::shared(), ZooKeeper::start());
+            let mut proxy = Proxy::start(&server.hosts());
+            let mut others = Proxy::start(&other.hosts());
+            let hosts = format!("zk.test:{}", proxy.port());
+            let client = connect(&hosts, Duration::from_secs(2));
+            let mutex = client.mutex(&fresh_path("others")).unwrap();
+            let guard = mutex.lock().unwrap();
+            resolver.says([Says::Unknown]);
+            let there = IpAddr::from([127, 0, 0, 2]);
+            proxy.move_to(there);
+            others.take_over(HERE, proxy.port());
+            let next = aside(move || mutex.lock().map(drop));
+            // For longer than the session lasts and servers count.
+            eventually("it tries and tries", || 8 <= others.connections());
+            assert!(guard.check().is_err());
+            drop(guard);
+            assert!(next.is_empty());
+            assert_eq!(other.monitor("zk_global_sessions"), Some(0));
+
+            resolver.says([Says::Address(there)]);
+            next.recv_timeout(6 * SOON).unwrap().unwrap();
+            assert_eq!(other.monitor("zk_global_sessions"), Some(0));
+        },
+    );
+}
+
+#[test]
 #[ignore = "needs a network namespace"]
 fn connect_ends_in_time_while_no_name_is_resolved() {
     alone(
@@ -222,6 +281,22 @@ fn connect_ends_in_time_while_no_name_is_resolved() {
             assert!(time < SOON, "{time:?}");
             // Both at the same time.
             eventually("both are asked for", || 2 <= resolver.asked());
+        },
+    );
+}
+
+#[test]
+#[ignore = "needs a network namespace"]
+fn connect_does_not_complain_of_a_name_that_was_resolved_late() {
+    alone(
+        "connect_does_not_complain_of_a_name_that_was_resolved_late",
+        |resolver| {
+            resolver.says([Says::After(Duration::from_secs(1), ELSEWHERE)]);
+            let client = Client::builder("zk.test:1,127.0.0.1:1");
+            let client = client.connect_timeout(Duration::from_secs(4));
+            let error = client.connect().unwrap_err().to_string();
+            assert!(error.contains("zk.test:1 (127.0.0.9): "), "{error}");
+            assert!(!error.contains("resolved"), "{error}");
         },
     );
 }

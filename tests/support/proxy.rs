@@ -82,6 +82,13 @@ impl Proxy {
         self.accept();
     }
 
+    /// Listens where another proxy did.
+    pub(crate) fn take_over(&mut self, host: IpAddr, port: u16) {
+        self.refuse();
+        self.address = SocketAddr::new(host, port);
+        self.accept();
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }

@@ -6,7 +6,8 @@
 //! to a follower is noted there, and told to the leader in the answer to its next ping; what
 //! the follower forwards is committed without a touch. A session that opens or moves is
 //! touched by the leader with what the server grants. A new leader gives every session the
-//! timeout of its creation.
+//! timeout of its creation; a follower of the one before may answer handshakes and pings for up
+//! to a tick more.
 
 mod servers;
 
@@ -89,6 +90,28 @@ fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
     // Another server serves the session, and the leader knows it at once.
     lifetime.greeted(T, seconds(150));
     assert_eq!(lifetime.stamp(seconds(151)).touched, seconds(150));
+}
+
+#[test]
+fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
+    let mut lifetime = Lifetime::new(T, seconds(100));
+    let stamp = lifetime.stamp(seconds(101));
+    lifetime.greets(seconds(110), seconds(10));
+    // A hundredth is for the clocks.
+    let least = seconds(110) + Duration::from_millis(9_900);
+    assert_eq!(lifetime.until(stamp), least);
+    lifetime.greets(seconds(112), seconds(10));
+    assert_eq!(lifetime.until(stamp), least);
+    // Its leader may be deposed.
+    lifetime.greeted(T, seconds(112));
+    assert_eq!(lifetime.until(stamp), least);
+    lifetime.committed();
+    assert_eq!(lifetime.until(stamp), seconds(131));
+    // The request that is answered leaves no doubt.
+    lifetime.greets(seconds(120), seconds(5));
+    assert!(lifetime.until(stamp) < seconds(125));
+    lifetime.greeted(T, seconds(120));
+    assert_eq!(lifetime.until(stamp), seconds(131));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Backoff;
+use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
 use super::end::End;
 use super::greeting::{HUNG_UP, greeting};
@@ -31,22 +32,9 @@ use crate::transport::Failure;
 
 /// How much longer than a request a reply may be: a listing and its stat, a header.
 const REPLY_SLACK: usize = 64 * 1024;
-/// The longest time for one address to answer.
-const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// The shortest, however short the session timeout.
-const DIAL_LEAST: Duration = Duration::from_millis(250);
 
 /// How much longer than its timeout a session may last: servers count in ticks.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// The session to ask a server for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Resumption {
-    /// The present session, or a first one.
-    Resume,
-    /// Another session, as a client without a past.
-    Anew,
-}
 
 /// The outcome of a round of attempts.
 enum Round {
@@ -118,13 +106,16 @@ impl Io {
     /// Tries every address once, or until one has served.
     fn round(&mut self) -> Round {
         let forgotten = self.may_be_forgotten();
-        let targets = self.targets();
-        let limit = self.dial_limit(targets.len());
-        for target in targets {
-            let mut attempted = self.attempt(&target, limit, Resumption::Resume);
+        for candidate in self.candidates() {
+            let Candidate {
+                target,
+                limit,
+                wish,
+            } = candidate;
+            let mut attempted = self.attempt(&target, limit, wish);
             let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
             self.hung_up |= hung_up;
-            if forgotten && hung_up {
+            if forgotten && hung_up && wish == Resumption::Resume {
                 attempted = self.attempt(&target, limit, Resumption::Anew);
             }
             match attempted {
@@ -175,33 +166,36 @@ impl Io {
         self.shared.status.turned_away(host, reason);
     }
 
-    fn targets(&mut self) -> Vec<Target> {
+    fn candidates(&mut self) -> Vec<Candidate> {
         let Found {
-            mut targets,
+            targets,
+            mut kept,
             unresolved,
         } = self.shared.look_up();
-        targets.sort_by_key(|target| Some(target) == self.last.as_ref());
+        if self.session.id == 0 {
+            // Whoever has the addresses by now may be of another ensemble, and grant its locks.
+            kept.clear();
+        }
+        let timeout = self.shared.status.snapshot().timeout;
+        let limit = dial_limit(timeout, targets.len() + kept.len());
+        let away = Moment::now().saturating_since(self.served.0);
+        for Unresolved { server, .. } in &self.unresolved {
+            self.shared.status.is_resolved(&server.to_string());
+        }
         for name in &unresolved {
             let Unresolved { server, reason, .. } = name;
             self.turned_away(&server.to_string(), reason);
             if !name.failed || self.unresolved.contains(name) {
                 continue;
             }
-            if name.has_addresses {
+            if name.has_addresses && !kept.is_empty() {
                 log::warn!("{server}: {reason}; the addresses that it had are used");
             } else if !targets.is_empty() {
                 log::warn!("{server}: {reason}; the other servers are used");
             }
         }
         self.unresolved = unresolved;
-        targets
-    }
-
-    /// The time for one address, so that the session outlasts a round and the next.
-    fn dial_limit(&self, targets: usize) -> Duration {
-        let snapshot = self.shared.status.snapshot();
-        let share = snapshot.timeout * 2 / 3 / targets.max(1) as u32;
-        share.clamp(DIAL_LEAST, DIAL_LIMIT)
+        candidates(targets, kept, self.last.as_ref(), limit, away)
     }
 
     /// Connects to one address and serves requests until the connection ends.
@@ -245,7 +239,7 @@ impl Io {
                 "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
             );
         }
-        let Some(granted) = self.adopt(reply)? else {
+        let Some(granted) = self.adopt(reply, wish)? else {
             self.shared.detach(false);
             return Ok(Round::Expired);
         };
@@ -284,7 +278,7 @@ impl Io {
         limit: Duration,
         wish: Resumption,
     ) -> Result<ConnectReply, String> {
-        let resume = wish == Resumption::Resume;
+        let resume = wish != Resumption::Anew;
         let asked = self.shared.config.session_timeout.as_millis();
         let request = ConnectRequest {
             last_zxid: if resume { self.session.last_zxid } else { 0 },
@@ -309,7 +303,7 @@ impl Io {
     }
 
     /// Takes the session that the server grants, if it grants one.
-    fn adopt(&mut self, reply: ConnectReply) -> Result<Option<Duration>, String> {
+    fn adopt(&mut self, reply: ConnectReply, wish: Resumption) -> Result<Option<Duration>, String> {
         if reply.read_only {
             return Err("it is read-only at present".to_owned());
         }
@@ -324,6 +318,9 @@ impl Io {
         }
         // Some servers grant a new session when asked for one that they do not know.
         if had_one && reply.session != self.session.id {
+            if wish == Resumption::ResumeOnly {
+                return Err("it has another session to give, and an address of before".to_owned());
+            }
             self.expire();
         }
         self.session.id = reply.session;

@@ -25,6 +25,11 @@ impl Lookup {
         };
     }
 
+    /// Whether the addresses are those of the last lookup.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.under_way && self.complaint.is_none()
+    }
+
     /// Why there is no answer that counts.
     pub(super) fn reason(&self) -> Option<String> {
         match &self.complaint {
@@ -48,7 +53,7 @@ mod tests {
         assert_eq!((&*name.addresses, name.reason()), (&[old][..], None));
         for nothing in [Ok(vec![]), Err(io::Error::other("no"))] {
             name.answered(nothing);
-            assert_eq!(name.addresses, [old]);
+            assert_eq!((&*name.addresses, name.is_answered()), (&[old][..], false));
             assert!(name.reason().unwrap().starts_with("the name cannot"));
         }
         name.answered(Ok(vec![new]));

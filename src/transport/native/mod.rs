@@ -18,6 +18,7 @@
 //! knows whether that is safe.
 
 mod backoff;
+mod candidates;
 mod channel;
 #[cfg(feature = "tls")]
 mod cipher;

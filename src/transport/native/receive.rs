@@ -252,6 +252,9 @@ impl Connection {
         self.shared.status.answered(pending.queued, self.heard);
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
+            if pending.request.commits() {
+                self.shared.status.committed();
+            }
         } else if state.features.refused(&pending.request, header.code) {
             let request = older(pending.request);
             state.push_again(&self.shared.config, request, pending.answer);

@@ -25,8 +25,10 @@ const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::fro
 /// What there is to try.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// All addresses, in random order.
+    /// The addresses of the names that were answered, in random order.
     pub(super) targets: Vec<Target>,
+    /// Those that the other names had before, which may belong to others by now.
+    pub(super) kept: Vec<Target>,
     pub(super) unresolved: Vec<Unresolved>,
 }
 
@@ -114,7 +116,11 @@ impl Shared {
                 server: server.clone(),
                 address: *address,
             };
-            found.targets.extend(name.addresses.iter().map(target));
+            let place = match name.is_answered() {
+                true => &mut found.targets,
+                false => &mut found.kept,
+            };
+            place.extend(name.addresses.iter().map(target));
             let unresolved = name.reason().map(|reason| Unresolved {
                 server: server.clone(),
                 reason,
@@ -125,6 +131,7 @@ impl Shared {
         }
         drop(state);
         fastrand::shuffle(&mut found.targets);
+        fastrand::shuffle(&mut found.kept);
         found
     }
 }
@@ -169,6 +176,27 @@ mod tests {
         let mut found: Vec<String> = found.targets.iter().map(Target::to_string).collect();
         found.sort();
         assert_eq!(found, ["127.0.0.1:1", "[::1]:3"]);
+    }
+
+    #[test]
+    fn an_address_that_is_only_kept_comes_after_those_that_were_answered() {
+        let shared = shared("127.0.0.1:1,no-such-host.invalid:2");
+        let old = SocketAddr::from(([127, 0, 0, 9], 2));
+        shared.look_up();
+        shared.state.lock().names[1].addresses = vec![old];
+        for _ in 0..3 {
+            let found = shared.look_up();
+            let shown = |targets: &[Target]| {
+                targets
+                    .iter()
+                    .map(|target| target.address.port())
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(
+                (shown(&found.targets), shown(&found.kept)),
+                (vec![1], vec![2])
+            );
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum Broken {
     TimeoutOfTheGrant,
     /// A connect request without an answer changes nothing.
     LostGreetings,
+    /// An answer makes up for those that were lost, before anything is committed.
+    AnswersVouch,
     /// The user states that the servers grant what is asked for, and they do not.
     StatedTooMuch,
     /// A handshake counts from its answer.
@@ -33,13 +35,14 @@ pub(super) enum Broken {
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
         Self::LastTimeout,
         Self::TimeoutOfTheGrant,
         Self::LostGreetings,
+        Self::AnswersVouch,
         Self::StatedTooMuch,
         Self::HandshakeAnswered,
         Self::ProofAnswered,
@@ -92,6 +95,10 @@ enum Event {
     Expiry(u32),
     /// Another leader takes over, and gives every session the timeout of its creation.
     NewLeader,
+    /// The leader before has noticed, and so have its followers.
+    Resigned,
+    /// The client loses its connection.
+    HungUp,
 }
 
 const SERVERS: usize = 3;
@@ -120,6 +127,11 @@ struct History {
     tables: [Option<Duration>; SERVERS],
     /// When each server falls silent for good.
     stops: [Duration; SERVERS],
+    /// A follower of the leader before, which answers handshakes and pings until then.
+    deposed: Option<(usize, Duration)>,
+    /// The server, and its last connection, that ended with the reign of that leader.
+    closed_at: usize,
+    closed: u32,
     /// When the last message leaves each wire, which is first in, first out.
     to_server: [Duration; SERVERS],
     to_leader: [Duration; SERVERS],
@@ -157,10 +169,15 @@ impl History {
     fn new(seed: u64, broken: Broken) -> Self {
         let mut rng = Rng::with_seed(seed);
         let tick = Duration::from_secs(2);
-        let asked = tick * [2, 3, 4, 10, 20][rng.usize(..5)];
+        let mut asked = tick * [2, 3, 4, 10, 20][rng.usize(..5)];
         let mut limits = [asked; SERVERS];
         if rng.u32(..3) == 0 {
             limits = limits.map(|_| tick * rng.u32(2..=20));
+        }
+        let is_reign = rng.u32(..8) == 0;
+        if is_reign {
+            asked = tick * 20;
+            limits = [asked, asked, tick * rng.u32(2..=5)];
         }
         let mut history = Self {
             broken,
@@ -177,6 +194,9 @@ impl History {
             created: Duration::ZERO,
             tables: [None; SERVERS],
             stops: [FOREVER; SERVERS],
+            deposed: None,
+            closed_at: LEADER,
+            closed: 0,
             to_server: [Duration::ZERO; SERVERS],
             to_leader: [Duration::ZERO; SERVERS],
             to_client: Duration::ZERO,
@@ -198,7 +218,7 @@ impl History {
         for server in LEADER + 1..SERVERS {
             history.at(Duration::ZERO, Event::Pinged(server));
         }
-        if history.one_in(6) {
+        if is_reign || history.one_in(6) {
             let at = history.part(4 * asked);
             history.at(at, Event::NewLeader);
         }
@@ -250,7 +270,9 @@ impl History {
             Event::Reported(granted) => self.touch(granted),
             Event::Client => self.client(),
             Event::Expiry(touches) if touches == self.touches => self.ended = true,
-            Event::NewLeader if self.created > Duration::ZERO => self.touch(self.created),
+            Event::NewLeader if self.created > Duration::ZERO => self.another_leads(),
+            Event::Resigned => self.resigned(),
+            Event::HungUp if self.paused_until <= self.now => self.move_on(),
             _ => {}
         }
     }
@@ -268,14 +290,48 @@ impl History {
         self.at(ends, Event::Expiry(self.touches));
     }
 
+    /// The leader before learns of it at its next tick, and vouches for sessions until then.
+    fn another_leads(&mut self) {
+        self.touch(self.created);
+        if self.one_in(2) {
+            let until = self.now + self.part(self.tick);
+            self.deposed = Some((self.rng.usize(LEADER + 1..SERVERS), until));
+            self.at(until, Event::Resigned);
+            // Servers that look for a leader hang up.
+            let mut at = self.now + self.part(self.tick / 2);
+            for _ in 0..2 {
+                self.at(at, Event::HungUp);
+                at += self.part(Duration::from_millis(100));
+            }
+        }
+    }
+
+    fn resigned(&mut self) {
+        if let Some((server, _)) = self.deposed.take() {
+            self.tables[server] = None;
+            self.closed = self.connection;
+            self.closed_at = server;
+        }
+    }
+
     fn arrives(&mut self, letter: Letter) {
         let server = letter.server;
+        if server == self.closed_at && letter.connection <= self.closed {
+            return;
+        }
         // A precondition: no connect request comes after the answer to a later one.
         if letter.kind == Message::Hello && letter.connection < self.connection && self.connected {
             return;
         }
         if server == LEADER {
             return self.at_leader(letter);
+        }
+        if self.deposed.is_some_and(|(deposed, _)| deposed == server) {
+            // It has no quorum to commit with.
+            if letter.kind != Message::Proof && !letter.opens {
+                self.reply(letter);
+            }
+            return;
         }
         if letter.kind != Message::Hello {
             self.tables[server] = Some(letter.granted);
@@ -321,7 +377,8 @@ impl History {
 
     /// Pings come every half tick, and some are late, by T/10 in all with what follows.
     fn pinged(&mut self, server: usize) {
-        if self.now < self.stops[server] {
+        let is_deposed = self.deposed.is_some_and(|(deposed, _)| deposed == server);
+        if self.now < self.stops[server] && !is_deposed {
             if let Some(granted) = self.tables[server].take() {
                 self.forward(server, Event::Reported(granted));
             }
@@ -388,9 +445,7 @@ impl History {
             self.stops[self.server] = self.stops[self.server].min(stop);
         }
         if self.one_in(80) {
-            // What was on its way to the old server still arrives.
-            self.server = self.rng.usize(..SERVERS);
-            return self.connect();
+            return self.move_on();
         }
         let Some(lifetime) = self.lifetime.as_ref().filter(|_| self.connected) else {
             return;
@@ -402,6 +457,12 @@ impl History {
         } else if silent {
             self.send(Message::Ping);
         }
+    }
+
+    /// What was on its way to the old server still arrives.
+    fn move_on(&mut self) {
+        self.server = self.rng.usize(..SERVERS);
+        self.connect();
     }
 
     fn answered(&mut self, letter: Letter) {
@@ -435,15 +496,21 @@ impl History {
             Some(lifetime) if self.broken == Broken::LastTimeout => {
                 *lifetime = Lifetime::new(letter.granted, sent);
             }
-            Some(lifetime) => lifetime.greeted(letter.granted, sent),
+            Some(lifetime) => {
+                lifetime.greeted(letter.granted, sent);
+                if self.broken == Broken::AnswersVouch {
+                    lifetime.committed();
+                }
+            }
             None => self.lifetime = Some(Lifetime::new(letter.granted, sent)),
         }
     }
 
     fn proven(&mut self, letter: Letter) {
-        let Some(lifetime) = &self.lifetime else {
+        let Some(lifetime) = &mut self.lifetime else {
             return;
         };
+        lifetime.committed();
         let sent = match self.broken {
             Broken::ProofAnswered => self.now,
             _ => letter.sent,

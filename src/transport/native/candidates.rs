@@ -1,0 +1,101 @@
+//! What a round of attempts tries: which addresses, in which order, how long each, and which
+//! session it asks for there.
+
+use std::time::Duration;
+
+use super::hosts::Target;
+
+/// The longest time for one address to answer.
+const DIAL_LIMIT: Duration = Duration::from_secs(5);
+/// The shortest, however short the session timeout.
+const DIAL_LEAST: Duration = Duration::from_millis(250);
+
+/// The session to ask a server for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Resumption {
+    /// The present session, or a first one.
+    Resume,
+    /// The present session and no other, as the server may be one of another ensemble.
+    ResumeOnly,
+    /// Another session, as a client without a past.
+    Anew,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) target: Target,
+    pub(super) limit: Duration,
+    pub(super) wish: Resumption,
+}
+
+/// The time for one address, so that the session outlasts a round and the next.
+pub(super) fn dial_limit(timeout: Duration, addresses: usize) -> Duration {
+    let share = timeout * 2 / 3 / addresses.max(1) as u32;
+    share.clamp(DIAL_LEAST, DIAL_LIMIT)
+}
+
+/// Puts the addresses of a round in order; the server that served last is the last of its kind.
+///
+/// Those that names had before are tried after the others. A server that has moved leaves an
+/// address where perhaps nobody answers, and its name is looked up again only after that; one
+/// that has not moved may be slow. So they get a quarter of the limit, and more the longer no
+/// server has served.
+pub(super) fn candidates(
+    targets: Vec<Target>,
+    kept: Vec<Target>,
+    last: Option<&Target>,
+    limit: Duration,
+    away: Duration,
+) -> Vec<Candidate> {
+    let kept_limit = (away / 2).clamp((limit / 4).max(DIAL_LEAST).min(limit), limit);
+    let of = |mut targets: Vec<Target>, limit, wish| {
+        targets.sort_by_key(|target| Some(target) == last);
+        let candidate = move |target| Candidate {
+            target,
+            limit,
+            wish,
+        };
+        targets.into_iter().map(candidate)
+    };
+    let fresh = of(targets, limit, Resumption::Resume);
+    fresh
+        .chain(of(kept, kept_limit, Resumption::ResumeOnly))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets(ports: &[u16]) -> Vec<Target> {
+        let target = |port: &u16| Target::of(([127, 0, 0, 1], *port).into());
+        ports.iter().map(target).collect()
+    }
+
+    fn ports(candidates: &[Candidate]) -> Vec<u16> {
+        let port = |candidate: &Candidate| candidate.target.server.port;
+        candidates.iter().map(port).collect()
+    }
+
+    #[test]
+    fn addresses_that_names_had_before_come_last_and_resume_only() {
+        let last = &targets(&[1])[0];
+        let limit = Duration::from_secs(4);
+        let tried = |away| candidates(targets(&[1, 2]), targets(&[3, 4]), Some(last), limit, away);
+        let all = tried(Duration::ZERO);
+        assert_eq!(ports(&all), [2, 1, 3, 4]);
+        assert!(
+            all[..2]
+                .iter()
+                .all(|one| one.limit == limit && one.wish == Resumption::Resume)
+        );
+        assert!(all[2..].iter().all(|one| one.limit == limit / 4));
+        assert!(
+            all[2..]
+                .iter()
+                .all(|one| one.wish == Resumption::ResumeOnly)
+        );
+        assert_eq!(tried(limit)[2].limit, limit / 2);
+        assert_eq!(tried(4 * limit)[2].limit, limit);
+    }
+}
