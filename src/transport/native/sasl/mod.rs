@@ -23,7 +23,7 @@ mod tests;
 
 pub(crate) use self::digest_md5::Digest;
 #[cfg(feature = "sasl-gssapi")]
-pub(crate) use self::gssapi::Kerberos;
+pub(crate) use self::gssapi::{Kerberos, Waiters};
 pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
 use crate::jute::{ErrorCode, SaslReply};
