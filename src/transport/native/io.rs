@@ -20,7 +20,7 @@ use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
 #[cfg(feature = "sasl")]
-use super::log_in::log_in;
+use super::log_in::{log_in, prepare};
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
 use super::shared::Shared;
@@ -232,6 +232,8 @@ impl Io {
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
+        #[cfg(feature = "sasl")]
+        let begun = prepare(&self.shared, target, limit)?;
         let sent = Moment::now();
         let config = &self.shared.config;
         let least = config.server_maximum.min(config.session_timeout);
@@ -251,7 +253,14 @@ impl Io {
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
-        if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, sent + limit) {
+        if let Err(end) = log_in(
+            &self.shared,
+            channel,
+            &mut inbox,
+            target,
+            sent + limit,
+            begun,
+        ) {
             return self.finish(target, end);
         }
         let asked = self.shared.config.session_timeout;

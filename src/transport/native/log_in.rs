@@ -8,7 +8,7 @@ use super::end::End;
 use super::greeting::{Complaint, next_frame};
 use super::hosts::Target;
 use super::inbox::Inbox;
-use super::sasl::{LoginFailure, Refusal};
+use super::sasl::{Begun, LoginFailure, Refusal};
 use super::shared::Shared;
 use crate::error::Error;
 use crate::jute::{SaslReply, encode_sasl};
@@ -17,15 +17,34 @@ use crate::time::clock::Moment;
 /// The longest answer to a token. Tickets of Kerberos may take most of it.
 const REPLY_LIMIT: usize = 128 * 1024;
 
-/// Logs in, if the user wants that; no other thread uses the connection before.
+/// Gets what the login takes, if the user wants one.
+///
+/// No session is asked for before. To ask for it keeps it, and with it the locks that a client
+/// without a ticket has lost.
+pub(super) fn prepare(
+    shared: &Shared,
+    target: &Target,
+    limit: Duration,
+) -> Result<Option<Begun>, String> {
+    let Some(login) = &shared.config.sasl else {
+        return Ok(None);
+    };
+    let begun = login.begin(&target.server.host, Moment::now() + limit);
+    begun.map(Some).map_err(|failure| match failure {
+        LoginFailure::Server(reason) | LoginFailure::Credentials(reason) => reason,
+    })
+}
+
+/// Logs in, as prepared; no other thread uses the connection before.
 pub(super) fn log_in(
     shared: &Shared,
     channel: &Arc<Channel>,
     inbox: &mut Inbox,
     target: &Target,
     deadline: Moment,
+    begun: Option<Begun>,
 ) -> Result<(), End> {
-    let Some(login) = &shared.config.sasl else {
+    let Some(begun) = begun else {
         return Ok(());
     };
     shared.status.asks(
@@ -40,15 +59,16 @@ pub(super) fn log_in(
         let reply = next_frame(channel, inbox, deadline, REPLY_LIMIT, SaslReply::decode);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
-    let done = login.run(&target.server.host, deadline, ask);
-    done.map_err(|Refusal { principal, failure }| match failure {
-        LoginFailure::Server(reason) => End::Broken(reason),
-        LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
-            principal,
-            server: target.to_string(),
-            reason,
-        }),
-    })
+    begun
+        .run(ask)
+        .map_err(|Refusal { principal, failure }| match failure {
+            LoginFailure::Server(reason) => End::Broken(reason),
+            LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
+                principal,
+                server: target.to_string(),
+                reason,
+            }),
+        })
 }
 
 fn in_words(complaint: Complaint, limit: Duration) -> String {

@@ -126,3 +126,31 @@ fn a_client_that_is_closed_during_the_login_ends_at_once() {
     );
     assert_eq!(rig.status.snapshot().state, SessionState::Closed);
 }
+
+#[cfg(feature = "sasl-gssapi")]
+#[test]
+fn a_client_without_a_ticket_does_not_ask_for_its_session() {
+    use crate::transport::native::{Kerberos, Waiters};
+
+    let mut script = Script::new(|_, _| Act::Ignore);
+    let greeted: Arc<Mutex<usize>> = Arc::default();
+    let count = Arc::clone(&greeted);
+    script.greet = Box::new(move |_| {
+        *count.lock().unwrap() += 1;
+        Some(greeting(7))
+    });
+    let server = Fake::start(script);
+    let mut config = config(&server.hosts(), TIMEOUT);
+    config.sasl = Some(Login::Kerberos(Kerberos {
+        service: "zookeeper".to_owned(),
+        host: None,
+        principal: Some("nobody@NOWHERE.TEST".to_owned()),
+        waiters: Waiters::default(),
+    }));
+    let rig = Rig::open(config);
+    crate::support::eventually("it tries again", || 2 < server.connections());
+    let trouble = rig.status.trouble().join("; ");
+    assert!(trouble.contains("there is no Kerberos ticket"), "{trouble}");
+    rig.transport.close(PATIENCE);
+    assert_eq!(*greeted.lock().unwrap(), 0);
+}
