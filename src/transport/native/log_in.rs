@@ -9,7 +9,7 @@ use super::greeting::{Complaint, next_frame};
 use super::hosts::Target;
 use super::inbox::Inbox;
 use super::sasl::{Begun, LoginFailure, Refusal};
-use super::shared::Shared;
+use super::shared::{Shared, WRITE_AGAIN};
 use crate::error::Error;
 use crate::jute::{SaslReply, encode_sasl};
 use crate::time::clock::Moment;
@@ -56,7 +56,7 @@ pub(super) fn log_in(
         let mut state = shared.state.lock();
         state.queue.push_aside(|out| encode_sasl(token, out));
         shared.flush(state);
-        let reply = next_frame(channel, inbox, deadline, REPLY_LIMIT, SaslReply::decode);
+        let reply = next_reply(shared, channel, inbox, deadline);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
     begun
@@ -69,6 +69,25 @@ pub(super) fn log_in(
                 reason,
             }),
         })
+}
+
+/// Waits for the answer, and meanwhile writes what a full socket has not taken in.
+fn next_reply(
+    shared: &Shared,
+    channel: &Channel,
+    inbox: &mut Inbox,
+    deadline: Moment,
+) -> Result<SaslReply, Complaint> {
+    loop {
+        let until = match shared.is_behind() {
+            true => deadline.min(Moment::now() + WRITE_AGAIN),
+            false => deadline,
+        };
+        match next_frame(channel, inbox, until, REPLY_LIMIT, SaslReply::decode) {
+            Err(Complaint::Late) if Moment::now() < deadline => shared.flush(shared.state.lock()),
+            reply => return reply,
+        }
+    }
 }
 
 fn in_words(complaint: Complaint, limit: Duration) -> String {
