@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::channel::Channel;
 use super::end::End;
-use super::greeting::{HUNG_UP, greeting};
+use super::greeting::{HUNG_UP, NOT_GREETED, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
@@ -214,7 +214,7 @@ impl Io {
         let status = &self.shared.status;
         status.asks(target, "it has not accepted a connection");
         let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
-        status.asks(target, "it has accepted a connection, and has not greeted");
+        status.asks(target, NOT_GREETED);
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::channel::Channel;
 use super::end::End;
-use super::greeting::{Complaint, next_frame};
+use super::greeting::{Complaint, NOT_GREETED, next_frame};
 use super::hosts::Target;
 use super::inbox::Inbox;
 use super::sasl::{Begun, LoginFailure, Refusal};
@@ -29,7 +29,10 @@ pub(super) fn prepare(
     let Some(login) = &shared.config.sasl else {
         return Ok(None);
     };
+    let asks = |so_far| shared.status.asks(target, so_far);
+    asks("it has accepted a connection, and the client prepares the SASL login");
     let begun = login.begin(&target.server.host, Moment::now() + limit);
+    asks(NOT_GREETED);
     begun.map(Some).map_err(|failure| match failure {
         LoginFailure::Server(reason) | LoginFailure::Credentials(reason) => reason,
     })
