@@ -131,6 +131,9 @@ impl ClientBuilder {
     ///
     /// May be called several times. The credentials appear in no log and no `Debug` output.
     /// Defaults to none.
+    ///
+    /// The scheme `sasl` takes no credentials, as `ClientBuilder::sasl` logs in without sending the
+    /// password: connecting with it fails with [`Error::BadArgument`].
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         self.auth.push(Credentials {
             scheme: scheme.to_owned(),
@@ -217,6 +220,13 @@ impl ClientBuilder {
             return Err(Error::BadArgument {
                 name: "max_buffer",
                 rule: "it must be from 256 KiB to 512 MiB".into(),
+            });
+        }
+        if self.auth.iter().any(Credentials::are_of_a_login) {
+            return Err(Error::BadArgument {
+                name: "auth",
+                rule: "a password for SASL is not to be sent: use the login, which is called sasl in small letters"
+                    .into(),
             });
         }
         if self.acl.needs_credentials() && self.is_anonymous() {

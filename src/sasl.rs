@@ -3,9 +3,9 @@
 //! `transport/native/sasl` uses them.
 
 use crate::error::{Error, Result};
-#[cfg(feature = "sasl-gssapi")]
-use crate::transport::native::Kerberos;
 use crate::transport::native::{Digest, Login};
+#[cfg(feature = "sasl-gssapi")]
+use crate::transport::native::{Kerberos, Waiters};
 
 /// A SASL login, for [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
 ///
@@ -68,6 +68,7 @@ impl Sasl {
             service: "zookeeper".to_owned(),
             host: None,
             principal: None,
+            waiters: Waiters::default(),
         }))
     }
 
@@ -103,11 +104,16 @@ impl Sasl {
 
     /// Checks what can be checked without a server.
     pub(crate) fn configure(self) -> Result<Login> {
-        let rule = match &self.0 {
+        // Builders may be cloned.
+        #[cfg(feature = "sasl-gssapi")]
+        let own = self.with(|kerberos| kerberos.waiters = Waiters::default());
+        #[cfg(not(feature = "sasl-gssapi"))]
+        let own = self;
+        let rule = match &own.0 {
             Login::Digest(digest) if digest.user.is_empty() || digest.password.is_empty() => {
                 "a user and a password are needed"
             }
-            _ => return Ok(self.0),
+            _ => return Ok(own.0),
         };
         Err(Error::BadArgument {
             name: "sasl",

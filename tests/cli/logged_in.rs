@@ -39,6 +39,7 @@ fn a_server_that_asks_for_a_login_is_asked_by_every_command() {
     for (credentials, code, said) in [
         ("sasl:ann:wr0ng", 77, "refused the SASL login of ann: "),
         ("sasl:bob:other", 77, "access control list"),
+        ("SASL:ann:wr0ng", 64, "use the login, which is called sasl"),
         ("sasl:ann", 64, "write scheme:credentials"),
         ("sasl::wr0ng", 64, "a user and a password are needed"),
         (

@@ -270,3 +270,13 @@ fn a_login_without_a_user_or_a_password_is_refused_here() {
         assert!(error.is_bad_input(), "{error}");
     }
 }
+
+#[test]
+fn a_password_for_a_login_is_not_sent_as_other_credentials_are() {
+    for scheme in ["sasl", "SASL", " sasl"] {
+        let builder = Client::builder("127.0.0.1:1").auth(scheme, "ann:secret");
+        let error = builder.connect().unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+        assert!(error.to_string().contains("use the login"), "{error}");
+    }
+}

@@ -40,3 +40,10 @@ pub(crate) struct Credentials {
     pub(crate) scheme: String,
     pub(crate) secret: Secret,
 }
+
+impl Credentials {
+    /// Whether they are for a SASL login, which servers take in another way only.
+    pub(crate) fn are_of_a_login(&self) -> bool {
+        self.scheme.trim().eq_ignore_ascii_case("sasl")
+    }
+}

@@ -16,6 +16,9 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// The complaint about a server that gives neither a session nor a reason.
 pub(super) const HUNG_UP: &str = "it closed the connection instead of greeting";
 
+/// What is known of a server until it greets.
+pub(super) const NOT_GREETED: &str = "it has accepted a connection, and has not greeted";
+
 /// Why there is no frame.
 pub(super) enum Complaint {
     HungUp,

@@ -16,12 +16,12 @@ use super::backoff::Backoff;
 use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
 use super::end::End;
-use super::greeting::{HUNG_UP, greeting};
+use super::greeting::{HUNG_UP, NOT_GREETED, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
 use super::inbox::Inbox;
 #[cfg(feature = "sasl")]
-use super::log_in::log_in;
+use super::log_in::{log_in, prepare};
 use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
 use super::shared::Shared;
@@ -208,7 +208,7 @@ impl Io {
         let status = &self.shared.status;
         status.asks(target, "it has not accepted a connection");
         let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
-        status.asks(target, "it has accepted a connection, and has not greeted");
+        status.asks(target, NOT_GREETED);
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
@@ -226,6 +226,8 @@ impl Io {
     ) -> Result<Round, String> {
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
+        #[cfg(feature = "sasl")]
+        let begun = prepare(&self.shared, target, limit)?;
         let sent = Moment::now();
         let config = &self.shared.config;
         let least = config.server_maximum.min(config.session_timeout);
@@ -245,7 +247,14 @@ impl Io {
         };
         let timeout = self.shared.status.greeted(self.session.id, granted, sent);
         #[cfg(feature = "sasl")]
-        if let Err(end) = log_in(&self.shared, channel, &mut inbox, target, sent + limit) {
+        if let Err(end) = log_in(
+            &self.shared,
+            channel,
+            &mut inbox,
+            target,
+            sent + limit,
+            begun,
+        ) {
             return self.finish(target, end);
         }
         let asked = self.shared.config.session_timeout;

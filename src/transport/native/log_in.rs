@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::channel::Channel;
 use super::end::End;
-use super::greeting::{Complaint, next_frame};
+use super::greeting::{Complaint, NOT_GREETED, next_frame};
 use super::hosts::Target;
 use super::inbox::Inbox;
-use super::sasl::{LoginFailure, Refusal};
-use super::shared::Shared;
+use super::sasl::{Begun, LoginFailure, Refusal};
+use super::shared::{Shared, WRITE_AGAIN};
 use crate::error::Error;
 use crate::jute::{SaslReply, encode_sasl};
 use crate::time::clock::Moment;
@@ -17,15 +17,37 @@ use crate::time::clock::Moment;
 /// The longest answer to a token. Tickets of Kerberos may take most of it.
 const REPLY_LIMIT: usize = 128 * 1024;
 
-/// Logs in, if the user wants that; no other thread uses the connection before.
+/// Gets what the login takes, if the user wants one.
+///
+/// No session is asked for before. To ask for it keeps it, and with it the locks that a client
+/// without a ticket has lost.
+pub(super) fn prepare(
+    shared: &Shared,
+    target: &Target,
+    limit: Duration,
+) -> Result<Option<Begun>, String> {
+    let Some(login) = &shared.config.sasl else {
+        return Ok(None);
+    };
+    let asks = |so_far| shared.status.asks(target, so_far);
+    asks("it has accepted a connection, and the client prepares the SASL login");
+    let begun = login.begin(&target.server.host, Moment::now() + limit);
+    asks(NOT_GREETED);
+    begun.map(Some).map_err(|failure| match failure {
+        LoginFailure::Server(reason) | LoginFailure::Credentials(reason) => reason,
+    })
+}
+
+/// Logs in, as prepared; no other thread uses the connection before.
 pub(super) fn log_in(
     shared: &Shared,
     channel: &Arc<Channel>,
     inbox: &mut Inbox,
     target: &Target,
     deadline: Moment,
+    begun: Option<Begun>,
 ) -> Result<(), End> {
-    let Some(login) = &shared.config.sasl else {
+    let Some(begun) = begun else {
         return Ok(());
     };
     shared.status.asks(
@@ -37,18 +59,38 @@ pub(super) fn log_in(
         let mut state = shared.state.lock();
         state.queue.push_aside(|out| encode_sasl(token, out));
         shared.flush(state);
-        let reply = next_frame(channel, inbox, deadline, REPLY_LIMIT, SaslReply::decode);
+        let reply = next_reply(shared, channel, inbox, deadline);
         reply.map_err(|complaint| in_words(complaint, limit))
     };
-    let done = login.run(&target.server.host, deadline, ask);
-    done.map_err(|Refusal { principal, failure }| match failure {
-        LoginFailure::Server(reason) => End::Broken(reason),
-        LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
-            principal,
-            server: target.to_string(),
-            reason,
-        }),
-    })
+    begun
+        .run(ask)
+        .map_err(|Refusal { principal, failure }| match failure {
+            LoginFailure::Server(reason) => End::Broken(reason),
+            LoginFailure::Credentials(reason) => End::Refused(Error::SaslRefused {
+                principal,
+                server: target.to_string(),
+                reason,
+            }),
+        })
+}
+
+/// Waits for the answer, and meanwhile writes what a full socket has not taken in.
+fn next_reply(
+    shared: &Shared,
+    channel: &Channel,
+    inbox: &mut Inbox,
+    deadline: Moment,
+) -> Result<SaslReply, Complaint> {
+    loop {
+        let until = match shared.is_behind() {
+            true => deadline.min(Moment::now() + WRITE_AGAIN),
+            false => deadline,
+        };
+        match next_frame(channel, inbox, until, REPLY_LIMIT, SaslReply::decode) {
+            Err(Complaint::Late) if Moment::now() < deadline => shared.flush(shared.state.lock()),
+            reply => return reply,
+        }
+    }
 }
 
 fn in_words(complaint: Complaint, limit: Duration) -> String {

@@ -58,10 +58,10 @@ pub(crate) use self::cipher::Security;
 pub(crate) use self::config::{Config, Credentials, FRAME_LIMIT, FRAME_LIMITS};
 pub(crate) use self::hosts::Hosts;
 use self::receive::ConnectionReader;
-#[cfg(feature = "sasl-gssapi")]
-pub(crate) use self::sasl::Kerberos;
 #[cfg(feature = "sasl")]
 pub(crate) use self::sasl::{Digest, Login};
+#[cfg(feature = "sasl-gssapi")]
+pub(crate) use self::sasl::{Kerberos, Waiters};
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
 use crate::local::process::Process;

@@ -24,7 +24,7 @@ use crate::transport::status::Status;
 use crate::transport::{Answer, Call, Failure, WatchId};
 
 /// How soon to try again to write what a full socket did not take in.
-const WRITE_AGAIN: Duration = Duration::from_millis(10);
+pub(super) const WRITE_AGAIN: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -143,10 +143,15 @@ impl Shared {
         state.queue.put_writer(outbox);
     }
 
+    /// Whether a full socket did not take in all that was queued.
+    pub(super) fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
+    }
+
     /// Writes on where a full socket stopped the last writer. Returns when to do so again,
     /// or `until` if that is sooner.
     pub(super) fn write_on(&self, until: Option<Instant>) -> Option<Instant> {
-        if !self.behind.load(Ordering::Relaxed) {
+        if !self.is_behind() {
             return until;
         }
         self.flush(self.state.lock());
@@ -155,7 +160,7 @@ impl Shared {
 
     /// Returns when to write on, or `until` if that is sooner.
     pub(super) fn next_write(&self, until: Option<Instant>) -> Option<Instant> {
-        if !self.behind.load(Ordering::Relaxed) {
+        if !self.is_behind() {
             return until;
         }
         let again = from_now(WRITE_AGAIN);

@@ -6,6 +6,8 @@
 //!  key distribution centre
 //! ```
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libgssapi::context::{ClientCtx, CtxFlags, SecurityContext};
@@ -22,6 +24,11 @@ use crate::time::clock::Moment;
 /// Among the layers that a server offers: none.
 const NO_LAYER: u8 = 1;
 
+/// How many threads of one client may wait for the library, which may never answer.
+///
+/// MIT's gives up after about 25 s: some of them do within each second or two.
+const MOST_WAITERS: usize = 16;
+
 /// Whose tickets to use, and what the servers are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Kerberos {
@@ -30,12 +37,15 @@ pub(crate) struct Kerberos {
     pub(crate) host: Option<String>,
     /// Absent for the one that the system has tickets for.
     pub(crate) principal: Option<String>,
+    /// The client's own.
+    pub(crate) waiters: Waiters,
 }
 
 /// One login.
 pub(super) struct KerberosLogin {
     service: String,
     principal: Option<String>,
+    waiters: Waiters,
     deadline: Moment,
     stage: Stage,
 }
@@ -54,6 +64,7 @@ impl Kerberos {
         KerberosLogin {
             service: format!("{}@{host}", self.service),
             principal: self.principal.clone(),
+            waiters: self.waiters.clone(),
             deadline,
             stage: Stage::Start,
         }
@@ -110,26 +121,56 @@ impl Mechanism for KerberosLogin {
 
 impl KerberosLogin {
     /// Returns a context, its first token, and who the client is.
-    ///
-    /// The library asks the key distribution centre, and waits for it as long as it likes: it
-    /// does so in a thread of its own, which is left alone if it takes too long.
     fn ticket(&self) -> Result<(ClientCtx, Vec<u8>, String), LoginFailure> {
         let (service, principal) = (self.service.clone(), self.principal.clone());
-        let (to, come) = bounded(1);
-        let asking = thread::spawn("zklock-ticket", move || {
-            // Nobody waits any more for one that comes too late.
-            drop(to.send(first_token(&service, principal.as_deref())));
-        });
-        let failed = |why: String| {
+        let limit = self.deadline.saturating_since(Moment::now());
+        let ask = move || first_token(&service, principal.as_deref());
+        let token = self.waiters.wait(limit, ask);
+        let token = token.and_then(|token| token.map_err(|error| error.to_string()));
+        token.map_err(|why| {
             let service = &self.service;
             LoginFailure::Server(format!("there is no Kerberos ticket for {service}: {why}"))
-        };
-        asking.map_err(|error| failed(error.to_string()))?;
-        let limit: Duration = self.deadline.saturating_since(Moment::now());
-        match come.recv_timeout(limit) {
-            Ok(token) => token.map_err(|error| failed(error.to_string())),
-            Err(_) => Err(failed(format!("none came within {limit:.1?}"))),
+        })
+    }
+}
+
+/// Counts the threads that wait for the library.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters(Arc<AtomicUsize>);
+
+/// One of them.
+struct Waiter(Arc<AtomicUsize>);
+
+impl Waiters {
+    /// Asks the library, which asks the key distribution centre and waits for it as long as it
+    /// likes: in a thread of its own, which is left alone if it takes too long.
+    fn wait<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        if MOST_WAITERS <= self.0.load(Ordering::Relaxed) {
+            return Err(format!(
+                "{MOST_WAITERS} earlier requests for one have not come back"
+            ));
         }
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let waiter = Waiter(Arc::clone(&self.0));
+        let (to, come) = bounded(1);
+        let asking = thread::spawn("zklock-ticket", move || {
+            let _waiter = waiter;
+            // Nobody waits any more for one that comes too late.
+            drop(to.send(ask()));
+        });
+        asking.map_err(|error| error.to_string())?;
+        let come = come.recv_timeout(limit);
+        come.map_err(|_| format!("none came within {limit:.1?}"))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -159,4 +200,32 @@ fn untrusted(error: Error) -> LoginFailure {
     LoginFailure::Server(format!(
         "its answer is not one of GSSAPI, or does not prove who it is: {error}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_threads_wait_for_a_library_that_does_not_answer() {
+        let waiters = Waiters::default();
+        let (release, held) = bounded::<()>(0);
+        let ask = || {
+            let held = held.clone();
+            waiters.wait(Duration::from_millis(1), move || held.recv().is_ok())
+        };
+        for _ in 0..MOST_WAITERS {
+            let late = ask().unwrap_err();
+            assert!(late.contains("none came within"), "{late}");
+        }
+        for _ in 0..9 {
+            let refused = ask().unwrap_err();
+            assert!(refused.contains("have not come back"), "{refused}");
+        }
+        assert_eq!(waiters.0.load(Ordering::Relaxed), MOST_WAITERS);
+        drop(release);
+        crate::support::eventually("they come back", || {
+            waiters.wait(Duration::from_secs(9), || 7) == Ok(7)
+        });
+    }
 }

@@ -1,5 +1,7 @@
 //! The SASL login, on a connection whose session is granted and before any request.
 //!
+//! What the first token takes, such as a ticket, is there before a session is asked for.
+//!
 //! ```text
 //!  client                                        server
 //!    │   a first token, empty for DIGEST-MD5       │
@@ -23,7 +25,7 @@ mod tests;
 
 pub(crate) use self::digest_md5::Digest;
 #[cfg(feature = "sasl-gssapi")]
-pub(crate) use self::gssapi::Kerberos;
+pub(crate) use self::gssapi::{Kerberos, Waiters};
 pub(super) use self::mechanism::LoginFailure;
 use self::mechanism::{Mechanism, Step};
 use crate::jute::{ErrorCode, SaslReply};
@@ -49,19 +51,18 @@ pub(super) struct Refusal {
     pub(super) failure: LoginFailure,
 }
 
+/// A login whose first token is at hand.
+pub(super) struct Begun {
+    mechanism: Box<dyn Mechanism>,
+    first: Step,
+}
+
 impl Login {
-    /// Logs in to the server at `host`: `ask` sends a token and waits for the answer.
-    pub(super) fn run(
-        &self,
-        host: &str,
-        deadline: Moment,
-        ask: impl FnMut(&[u8]) -> Result<SaslReply, String>,
-    ) -> Result<(), Refusal> {
-        let mut mechanism = self.begin(host, deadline);
-        run(&mut *mechanism, ask).map_err(|failure| Refusal {
-            principal: mechanism.principal(),
-            failure,
-        })
+    /// Makes the first token for the server at `host`, which hears nothing of it.
+    pub(super) fn begin(&self, host: &str, deadline: Moment) -> Result<Begun, LoginFailure> {
+        let mut mechanism = self.mechanism(host, deadline);
+        let first = mechanism.step(&[])?;
+        Ok(Begun { mechanism, first })
     }
 
     #[cfg_attr(
@@ -71,7 +72,7 @@ impl Login {
             reason = "DIGEST-MD5 knows its peer, and waits for nobody else"
         )
     )]
-    fn begin(&self, host: &str, deadline: Moment) -> Box<dyn Mechanism> {
+    fn mechanism(&self, host: &str, deadline: Moment) -> Box<dyn Mechanism> {
         match self {
             Self::Digest(digest) => Box::new(digest.begin(&random::unique_bytes())),
             #[cfg(feature = "sasl-gssapi")]
@@ -80,20 +81,33 @@ impl Login {
     }
 }
 
+impl Begun {
+    /// Logs in: `ask` sends a token and waits for the answer.
+    pub(super) fn run(
+        mut self,
+        ask: impl FnMut(&[u8]) -> Result<SaslReply, String>,
+    ) -> Result<(), Refusal> {
+        run(&mut *self.mechanism, self.first, ask).map_err(|failure| Refusal {
+            principal: self.mechanism.principal(),
+            failure,
+        })
+    }
+}
+
 /// Passes tokens between the mechanism and the server, until one of them has enough.
 fn run(
     mechanism: &mut dyn Mechanism,
+    mut step: Step,
     mut ask: impl FnMut(&[u8]) -> Result<SaslReply, String>,
 ) -> Result<(), LoginFailure> {
-    let mut token = Vec::new();
     for _ in 0..STEPS {
-        let (sent, proves) = match mechanism.step(&token)? {
+        let (sent, proves) = match step {
             Step::Ask(sent) => (sent, false),
             Step::Prove(sent) => (sent, true),
             Step::Done => return Ok(()),
         };
         let reply = ask(&sent).map_err(LoginFailure::Server)?;
-        token = match reply.code {
+        let token = match reply.code {
             ErrorCode::OK => reply.token,
             code @ (ErrorCode::AUTH_FAILED | ErrorCode::SASL_REQUIRED) if proves => {
                 return Err(LoginFailure::Credentials(code.to_string()));
@@ -105,6 +119,7 @@ fn run(
                 )));
             }
         };
+        step = mechanism.step(&token)?;
     }
     let reason = "its SASL login does not come to an end".to_owned();
     Err(LoginFailure::Server(reason))

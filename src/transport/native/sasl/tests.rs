@@ -15,7 +15,8 @@ fn log_in_to(answers: &[Answer<'_>]) -> (Result<(), LoginFailure>, usize) {
     });
     let mut given = answers.iter();
     let mut asked = 0;
-    let done = login.run("zk1", Moment::now(), |_| {
+    let begun = login.begin("zk1", Moment::now()).ok().unwrap();
+    let done = begun.run(|_| {
         asked += 1;
         let (code, token) = given.next().ok_or_else(|| "it hung up".to_owned())?;
         Ok(SaslReply {
@@ -76,7 +77,7 @@ fn a_mechanism_that_does_not_end_is_ended() {
             token: Vec::new(),
         })
     };
-    let done = run(&mut Endless, again);
+    let done = run(&mut Endless, Step::Ask(Vec::new()), again);
     assert!(matches!(done, Err(LoginFailure::Server(_))), "{done:?}");
 }
 

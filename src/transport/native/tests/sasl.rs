@@ -1,6 +1,9 @@
 //! Servers that get the SASL login wrong.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Mutex;
+use std::thread;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
@@ -125,4 +128,65 @@ fn a_client_that_is_closed_during_the_login_ends_at_once() {
         begun.elapsed()
     );
     assert_eq!(rig.status.snapshot().state, SessionState::Closed);
+}
+
+#[test]
+fn a_token_that_the_socket_does_not_take_at_once_arrives() {
+    const LONG: usize = 8 * 1024 * 1024;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut config = config(
+        &listener.local_addr().unwrap().to_string(),
+        Duration::from_secs(30),
+    );
+    config.sasl = Some(Login::Digest(Digest {
+        user: "a".repeat(LONG),
+        password: "secret".to_owned(),
+    }));
+    let rig = Rig::open(config);
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let frame = || {
+        let mut stream = &stream;
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut content = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut content).map(|()| content.len())
+    };
+    frame().unwrap();
+    (&stream).write_all(&greeting(7)).unwrap();
+    frame().unwrap();
+    (&stream).write_all(&reply(0, 0, CHALLENGE)).unwrap();
+    // The socket is full by now.
+    stream.peek(&mut [0]).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert!(LONG < frame().unwrap());
+    rig.transport.close(PATIENCE);
+}
+
+#[cfg(feature = "sasl-gssapi")]
+#[test]
+fn a_client_without_a_ticket_does_not_ask_for_its_session() {
+    use crate::transport::native::{Kerberos, Waiters};
+
+    let mut script = Script::new(|_, _| Act::Ignore);
+    let greeted: Arc<Mutex<usize>> = Arc::default();
+    let count = Arc::clone(&greeted);
+    script.greet = Box::new(move |_| {
+        *count.lock().unwrap() += 1;
+        Some(greeting(7))
+    });
+    let server = Fake::start(script);
+    let mut config = config(&server.hosts(), TIMEOUT);
+    config.sasl = Some(Login::Kerberos(Kerberos {
+        service: "zookeeper".to_owned(),
+        host: None,
+        principal: Some("nobody@NOWHERE.TEST".to_owned()),
+        waiters: Waiters::default(),
+    }));
+    let rig = Rig::open(config);
+    crate::support::eventually("it tries again", || 2 < server.connections());
+    let trouble = rig.status.trouble().join("; ");
+    assert!(trouble.contains("there is no Kerberos ticket"), "{trouble}");
+    rig.transport.close(PATIENCE);
+    assert_eq!(*greeted.lock().unwrap(), 0);
 }
