@@ -100,15 +100,23 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
             let (connected, took) = timed(|| builder.clone().connect());
             let error = connected.unwrap_err();
             assert!(took < Duration::from_secs(5), "{took:?}");
-            let expected = Error::SaslRefused {
-                principal: user.to_owned(),
-                server: hosts.clone(),
-                reason: said.to_owned(),
+            let Error::SaslRefused {
+                principal,
+                server,
+                reason,
+            } = &error
+            else {
+                panic!("{error}");
             };
-            assert_eq!(error, expected);
+            assert_eq!((principal.as_str(), server), (user, &hosts));
+            // Before 3.8 servers have a number and no more.
+            assert!(
+                [said, "authentication failed (-115)"].contains(&&**reason),
+                "{reason}"
+            );
             assert!(error.is_closed());
             let message = format!(
-                "the server {hosts} refused the SASL login of {user}: {said}; check the user and the password"
+                "the server {hosts} refused the SASL login of {user}: {reason}; check the user and the password"
             );
             assert_eq!(error.to_string(), message);
             assert!(!show(&(error, builder)).contains(password));

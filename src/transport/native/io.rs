@@ -106,29 +106,24 @@ impl Io {
     /// Tries every address once, or until one has served.
     fn round(&mut self) -> Round {
         let forgotten = self.may_be_forgotten();
-        for candidate in self.candidates() {
-            let Candidate {
-                target,
-                limit,
-                wish,
-            } = candidate;
-            let mut attempted = self.attempt(&target, limit, wish);
+        for mut candidate in self.candidates() {
+            let mut attempted = self.attempt(&candidate);
             let hung_up = attempted.as_ref().is_err_and(|reason| reason == HUNG_UP);
             self.hung_up |= hung_up;
-            if forgotten && hung_up && wish == Resumption::Resume {
-                attempted = self.attempt(&target, limit, Resumption::Anew);
+            if forgotten && hung_up && candidate.wish == Resumption::Resume {
+                candidate.wish = Resumption::Anew;
+                attempted = self.attempt(&candidate);
             }
+            let target = candidate.target.to_string();
             match attempted {
                 Ok(round) => return round,
                 // The end of the connection was ours.
                 Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
                 Err(reason) if hung_up && self.may_lack_tls() => {
-                    self.turned_away(
-                        &target.to_string(),
-                        &format!("{reason}, as a port for TLS does, or a server without a quorum"),
-                    );
+                    let guess = "as a port for TLS does, or a server without a quorum";
+                    self.turned_away(&target, &format!("{reason}, {guess}"));
                 }
-                Err(reason) => self.turned_away(&target.to_string(), &reason),
+                Err(reason) => self.turned_away(&target, &reason),
             }
             if !self.shared.rest(Duration::ZERO) {
                 return Round::Over;
@@ -199,31 +194,21 @@ impl Io {
     }
 
     /// Connects to one address and serves requests until the connection ends.
-    fn attempt(
-        &mut self,
-        target: &Target,
-        limit: Duration,
-        wish: Resumption,
-    ) -> Result<Round, String> {
-        let status = &self.shared.status;
+    fn attempt(&mut self, to: &Candidate) -> Result<Round, String> {
+        let (status, target) = (&self.shared.status, &to.target);
         status.asks(target, "it has not accepted a connection");
-        let channel = Channel::connect(target, limit, self.shared.config.tls.as_ref())?;
+        let channel = Channel::connect(target, to.limit, self.shared.config.tls.as_ref())?;
         status.asks(target, NOT_GREETED);
         let channel = Arc::new(channel);
         if !self.shared.attach(&channel) {
             return Ok(Round::Over);
         }
-        let attempted = self.greet_and_serve(&channel, target, limit, wish);
+        let attempted = self.greet_and_serve(&channel, to);
         attempted.inspect_err(|_| drop(self.shared.detach(false)))
     }
 
-    fn greet_and_serve(
-        &mut self,
-        channel: &Arc<Channel>,
-        target: &Target,
-        limit: Duration,
-        wish: Resumption,
-    ) -> Result<Round, String> {
+    fn greet_and_serve(&mut self, channel: &Arc<Channel>, to: &Candidate) -> Result<Round, String> {
+        let (target, limit, wish) = (&to.target, to.limit, to.wish);
         let mut inbox = Inbox::new(self.shared.config.frame_limit + REPLY_SLACK);
         channel.secure(limit)?;
         #[cfg(feature = "sasl")]
