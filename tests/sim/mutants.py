@@ -63,24 +63,23 @@ MUTANTS = [
         "slot-wakes-nobody",
         "whoever puts an answer into a mailbox does not wake its thread",
         "src/transport/slot.rs",
-        "                reader.unpark();\n",
+        "            reader.unpark();\n",
         "",
     ),
     (
         "slot-wakes-too-early",
         "a thread is woken before its answer is in the mailbox",
         "src/transport/slot.rs",
-        "        if self.to.try_send(letter).is_ok()\n"
-        "            && let Some(reader) = &self.reader\n"
-        "        {\n"
-        "            // The reader may be the calling thread, while it reads for others.\n"
-        "            if reader.id() != thread::current().id() {\n"
-        "                reader.unpark();\n"
-        "            }\n"
+        "        if self.to.try_send(letter).is_err() {\n"
+        "            return;\n"
+        "        }\n"
+        "        // The reader may be the calling thread, while it reads for others.\n"
+        "        let me = || thread::current().id();\n"
+        "        if let Some(reader) = self.reader.as_ref().filter(|reader| reader.id() != me()) {\n"
+        "            reader.unpark();\n"
         "        }\n",
-        "        if let Some(reader) = &self.reader\n"
-        "            && reader.id() != thread::current().id()\n"
-        "        {\n"
+        "        let me = || thread::current().id();\n"
+        "        if let Some(reader) = self.reader.as_ref().filter(|reader| reader.id() != me()) {\n"
         "            reader.unpark();\n"
         "        }\n"
         "        let _ = self.to.try_send(letter);\n",
