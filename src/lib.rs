@@ -163,6 +163,9 @@
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |
 //! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
 
+// Says on each item which feature it takes, where the documentation is public.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acl;
 mod builder;
 mod client;

@@ -142,7 +142,7 @@ fn a_wrong_argument() {
     );
     assert_eq!(
         said(builder().acl(Acl::creator_all()).connect()),
-        "the argument acl cannot be used: it is for the creator's credentials, and there are none: add them with auth"
+        "the argument acl cannot be used: it is for the creator's credentials, and there are none: add them with auth or sasl"
     );
     assert_eq!(
         said(builder().auth("no-such-scheme", "x").connect()),
