@@ -251,6 +251,7 @@ else
   echo "leaving licences and sources out: cargo install cargo-deny"
 fi
 step 600 "packaging" cargo package --quiet --allow-dirty
+step 600 "compiling with the oldest dependencies" tests/oldest_dependencies.sh
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"
 try_the_oldest_rust
 check_other_systems
