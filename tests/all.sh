@@ -174,13 +174,19 @@ judge_by_the_toolchain() {
 check_other_systems() {
   local system
   for system in x86_64-pc-windows-gnu x86_64-apple-darwin; do
-    if ! timeout 300 rustup target add "$system" >"$logs/rustup" 2>&1; then
-      echo "leaving $system out: rustup does not get it"
-      continue
-    fi
+    rustup_gets "$system" target add "$system" || continue
     step 300 "checking for $system" \
       cargo check --quiet --lib --no-default-features --features embedded,metrics --target "$system"
   done
+}
+
+# rustup_gets WHAT ARGUMENT..: says what is left out if rustup does not get it.
+rustup_gets() {
+  local what=$1
+  shift
+  timeout 300 rustup "$@" >"$logs/rustup" 2>&1 && return 0
+  echo "leaving $what out: rustup does not get it"
+  return 1
 }
 
 # Compiles and tests with the oldest Rust that Cargo.toml allows, where rustup has it or can get
@@ -188,10 +194,7 @@ check_other_systems() {
 try_the_oldest_rust() {
   local oldest
   oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
-  if ! timeout 300 rustup toolchain install "$oldest" --profile minimal >"$logs/rustup" 2>&1; then
-    echo "leaving Rust $oldest out: rustup does not get it"
-    return 0
-  fi
+  rustup_gets "Rust $oldest" toolchain install "$oldest" --profile minimal || return 0
   local with=(cargo "+$oldest" test --quiet --target-dir target/oldest
     --features "$(features | grep -vx mysql | xargs)")
   step 900 "compiling with Rust $oldest" "${with[@]}" --no-run --lib --bins --test promises

@@ -285,16 +285,14 @@ impl Cleaner {
             // one would be taken for the answer to the other.
             return None;
         }
-        let request = match entry.cleanup.action() {
-            Action::Delete(name) => match &entry.closing {
-                Some(data) => close(&entry.dir, &name, data),
-                None => request(&Action::Delete(name), &entry.dir, capabilities)?,
-            },
+        let action = entry.cleanup.action();
+        let request = match (&action, &entry.closing) {
+            (Action::Delete(name), Some(data)) => close(&entry.dir, name, data),
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
-            Action::List if entry.crowded => Request::GetEphemerals {
+            (Action::List, _) if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),
             },
-            action => request(&action, &entry.dir, capabilities)?,
+            _ => request(&action, &entry.dir, capabilities)?,
         };
         let cleaner = self.clone();
         Some(Call {

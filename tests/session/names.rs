@@ -47,6 +47,9 @@ struct Resolver {
 impl Resolver {
     /// Becomes the system's resolver.
     fn start() -> Arc<Self> {
+        let mut ip = Command::new("ip");
+        let up = ip.args(["link", "set", "lo", "up"]).status();
+        assert!(up.unwrap().success());
         let file = env::temp_dir().join(format!("zklock-resolv-{}", std::process::id()));
         fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
         let mut mount = Command::new("mount");
@@ -126,177 +129,144 @@ impl Resolver {
     }
 }
 
-/// Runs the test of this name where there is no other resolver.
-fn alone(name: &str, test: fn(&Resolver)) {
-    if netns::is_inside() {
-        let mut ip = Command::new("ip");
-        assert!(
-            ip.args(["link", "set", "lo", "up"])
-                .status()
-                .unwrap()
-                .success()
-        );
-        test(&Resolver::start());
-    } else if netns::available() {
-        netns::run_inside(&format!("names::{name}"));
-    }
+/// A way to a server that has a name, and a client that goes by it.
+fn named(timeout: Duration) -> (Proxy, Client) {
+    let proxy = Proxy::start(&ZooKeeper::shared().hosts());
+    let client = connect(&format!("zk.test:{}", proxy.port()), timeout);
+    (proxy, client)
 }
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_resolver_that_is_dead_slow_or_wrong_costs_no_guard() {
-    alone(
-        "a_resolver_that_is_dead_slow_or_wrong_costs_no_guard",
-        |resolver| {
-            let server = ZooKeeper::shared();
-            let proxy = Proxy::start(&server.hosts());
-            let hosts = format!("zk.test:{}", proxy.port());
-            let client = connect(&hosts, Duration::from_secs(6));
-            let mutex = client.mutex(&fresh_path("named")).unwrap();
-            let guard = mutex.lock().unwrap();
-            let session = client.session_id();
-            let slow = Says::After(Duration::from_secs(4), HERE);
-            for answers in [
-                vec![Says::Nothing],
-                vec![Says::Unknown],
-                vec![slow],
-                vec![Says::Address(ELSEWHERE), Says::Address(HERE)],
-            ] {
-                let what = format!("{answers:?}");
-                resolver.says(answers);
-                let before = proxy.greetings();
-                proxy.cut();
-                eventually("it connects again", || before < proxy.greetings());
-                eventually(&what, || guard.verify().is_ok());
-                assert_eq!(client.session_id(), session, "{what}");
-                // The next answer is to a question of its own.
-                resolver.says([Says::Address(HERE)]);
-            }
-            guard.unlock().unwrap();
-        },
-    );
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        let (proxy, client) = named(Duration::from_secs(6));
+        let mutex = client.mutex(&fresh_path("named")).unwrap();
+        let guard = mutex.lock().unwrap();
+        let session = client.session_id();
+        let slow = Says::After(Duration::from_secs(4), HERE);
+        for answers in [
+            vec![Says::Nothing],
+            vec![Says::Unknown],
+            vec![slow],
+            vec![Says::Address(ELSEWHERE), Says::Address(HERE)],
+        ] {
+            let what = format!("{answers:?}");
+            resolver.says(answers);
+            let before = proxy.greetings();
+            proxy.cut();
+            eventually("it connects again", || before < proxy.greetings());
+            eventually(&what, || guard.verify().is_ok());
+            assert_eq!(client.session_id(), session, "{what}");
+            // The next answer is to a question of its own.
+            resolver.says([Says::Address(HERE)]);
+        }
+        guard.unlock().unwrap();
+    });
 }
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_server_that_moves_is_found_at_the_next_attempt() {
-    alone(
-        "a_server_that_moves_is_found_at_the_next_attempt",
-        |resolver| {
-            let server = ZooKeeper::shared();
-            let mut proxy = Proxy::start(&server.hosts());
-            let hosts = format!("zk.test:{}", proxy.port());
-            let client = connect(&hosts, Duration::from_secs(6));
-            let mutex = client.mutex(&fresh_path("moved")).unwrap();
-            let guard = mutex.lock().unwrap();
-            let addresses = (2..6).map(|last| IpAddr::from([127, 0, 0, last]));
-            // The last one has no address of the old kind.
-            for address in addresses.chain([Ipv6Addr::LOCALHOST.into()]) {
-                resolver.says([Says::Address(address)]);
-                let before = proxy.greetings();
-                proxy.move_to(address);
-                eventually("it connects again", || before < proxy.greetings());
-                eventually("it holds", || guard.verify().is_ok());
-            }
-            guard.unlock().unwrap();
-        },
-    );
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        let (mut proxy, client) = named(Duration::from_secs(6));
+        let mutex = client.mutex(&fresh_path("moved")).unwrap();
+        let guard = mutex.lock().unwrap();
+        let addresses = (2..6).map(|last| IpAddr::from([127, 0, 0, last]));
+        // The last one has no address of the old kind.
+        for address in addresses.chain([Ipv6Addr::LOCALHOST.into()]) {
+            resolver.says([Says::Address(address)]);
+            let before = proxy.greetings();
+            proxy.move_to(address);
+            eventually("it connects again", || before < proxy.greetings());
+            eventually("it holds", || guard.verify().is_ok());
+        }
+        guard.unlock().unwrap();
+    });
 }
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost() {
-    alone(
-        "a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_lost",
-        |resolver| {
-            let server = ZooKeeper::shared();
-            let mut proxy = Proxy::start(&server.hosts());
-            let hosts = format!("zk.test:{}", proxy.port());
-            let client = connect(&hosts, Duration::from_secs(10));
-            let mutex = client.mutex(&fresh_path("moved")).unwrap();
-            let guard = mutex.lock().unwrap();
-            resolver.says([Says::Unknown]);
-            let there = IpAddr::from([127, 0, 0, 2]);
-            proxy.move_to(there);
-            // Whoever has the address now takes connections in, and says nothing.
-            let _mute = TcpListener::bind((HERE, proxy.port())).unwrap();
-            thread::sleep(Duration::from_secs(1));
-            let before = proxy.greetings();
-            resolver.says([Says::Address(there)]);
-            eventually("it connects again", || before < proxy.greetings());
-            eventually("it holds", || guard.verify().is_ok());
-            guard.unlock().unwrap();
-        },
-    );
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        let (mut proxy, client) = named(Duration::from_secs(10));
+        let mutex = client.mutex(&fresh_path("moved")).unwrap();
+        let guard = mutex.lock().unwrap();
+        resolver.says([Says::Unknown]);
+        let there = IpAddr::from([127, 0, 0, 2]);
+        proxy.move_to(there);
+        // Whoever has the address now takes connections in, and says nothing.
+        let _mute = TcpListener::bind((HERE, proxy.port())).unwrap();
+        thread::sleep(Duration::from_secs(1));
+        let before = proxy.greetings();
+        resolver.says([Says::Address(there)]);
+        eventually("it connects again", || before < proxy.greetings());
+        eventually("it holds", || guard.verify().is_ok());
+        guard.unlock().unwrap();
+    });
 }
 
 #[test]
 #[ignore = "needs ZooKeeper servers"]
 fn whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place() {
-    alone(
-        "whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place",
-        |resolver| {
-            let (server, other) = (ZooKeeper::shared(), ZooKeeper::start());
-            let mut proxy = Proxy::start(&server.hosts());
-            let mut others = Proxy::start(&other.hosts());
-            let hosts = format!("zk.test:{}", proxy.port());
-            let client = connect(&hosts, Duration::from_secs(2));
-            let mutex = client.mutex(&fresh_path("others")).unwrap();
-            let guard = mutex.lock().unwrap();
-            resolver.says([Says::Unknown]);
-            let there = IpAddr::from([127, 0, 0, 2]);
-            proxy.move_to(there);
-            others.take_over(HERE, proxy.port());
-            let next = aside(move || mutex.lock().map(drop));
-            // For longer than the session lasts and servers count.
-            eventually("it tries and tries", || 8 <= others.connections());
-            assert!(guard.check().is_err());
-            drop(guard);
-            assert!(next.is_empty());
-            assert_eq!(other.monitor("zk_global_sessions"), Some(0));
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        let other = ZooKeeper::start();
+        let (mut proxy, client) = named(Duration::from_secs(2));
+        let mut others = Proxy::start(&other.hosts());
+        let mutex = client.mutex(&fresh_path("others")).unwrap();
+        let guard = mutex.lock().unwrap();
+        resolver.says([Says::Unknown]);
+        let there = IpAddr::from([127, 0, 0, 2]);
+        proxy.move_to(there);
+        others.take_over(HERE, proxy.port());
+        let next = aside(move || mutex.lock().map(drop));
+        // For longer than the session lasts and servers count.
+        eventually("it tries and tries", || 8 <= others.connections());
+        assert!(guard.check().is_err());
+        drop(guard);
+        assert!(next.is_empty());
+        assert_eq!(other.monitor("zk_global_sessions"), Some(0));
 
-            resolver.says([Says::Address(there)]);
-            next.recv_timeout(6 * SOON).unwrap().unwrap();
-            assert_eq!(other.monitor("zk_global_sessions"), Some(0));
-        },
-    );
+        resolver.says([Says::Address(there)]);
+        next.recv_timeout(6 * SOON).unwrap().unwrap();
+        assert_eq!(other.monitor("zk_global_sessions"), Some(0));
+    });
 }
 
 #[test]
 #[ignore = "needs a network namespace"]
 fn connect_ends_in_time_while_no_name_is_resolved() {
-    alone(
-        "connect_ends_in_time_while_no_name_is_resolved",
-        |resolver| {
-            resolver.says([Says::Nothing]);
-            let client =
-                Client::builder("zk1.test,zk2.test").connect_timeout(Duration::from_secs(1));
-            let (connected, time) = timed(|| client.connect());
-            let error = connected.unwrap_err();
-            assert!(matches!(error, Error::ConnectTimeout { .. }), "{error}");
-            assert!(
-                error.to_string().contains("its name is being resolved"),
-                "{error}"
-            );
-            assert!(time < SOON, "{time:?}");
-            // Both at the same time.
-            eventually("both are asked for", || 2 <= resolver.asked());
-        },
-    );
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        resolver.says([Says::Nothing]);
+        let client = Client::builder("zk1.test,zk2.test").connect_timeout(Duration::from_secs(1));
+        let (connected, time) = timed(|| client.connect());
+        let error = connected.unwrap_err();
+        assert!(matches!(error, Error::ConnectTimeout { .. }), "{error}");
+        assert!(
+            error.to_string().contains("its name is being resolved"),
+            "{error}"
+        );
+        assert!(time < SOON, "{time:?}");
+        // Both at the same time.
+        eventually("both are asked for", || 2 <= resolver.asked());
+    });
 }
 
 #[test]
 #[ignore = "needs a network namespace"]
 fn connect_does_not_complain_of_a_name_that_was_resolved_late() {
-    alone(
-        "connect_does_not_complain_of_a_name_that_was_resolved_late",
-        |resolver| {
-            resolver.says([Says::After(Duration::from_secs(1), ELSEWHERE)]);
-            let client = Client::builder("zk.test:1,127.0.0.1:1");
-            let client = client.connect_timeout(Duration::from_secs(4));
-            let error = client.connect().unwrap_err().to_string();
-            assert!(error.contains("zk.test:1 (127.0.0.9): "), "{error}");
-            assert!(!error.contains("resolved"), "{error}");
-        },
-    );
+    netns::inside(|| {
+        let resolver = Resolver::start();
+        resolver.says([Says::After(Duration::from_secs(1), ELSEWHERE)]);
+        let client = Client::builder("zk.test:1,127.0.0.1:1");
+        let client = client.connect_timeout(Duration::from_secs(4));
+        let error = client.connect().unwrap_err().to_string();
+        assert!(error.contains("zk.test:1 (127.0.0.9): "), "{error}");
+        assert!(!error.contains("resolved"), "{error}");
+    });
 }

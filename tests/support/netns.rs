@@ -13,6 +13,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
 use super::leash::Leashed;
+use super::worker::test_name;
 
 /// Tells the test that it runs in a namespace of its own.
 const INSIDE: &str = "ZKLOCK_TEST_INSIDE";
@@ -48,6 +49,16 @@ fn try_out(way: bool) -> Result<(), String> {
 /// Returns whether this process runs in a namespace that was made for it.
 pub(crate) fn is_inside() -> bool {
     env::var_os(INSIDE).is_some()
+}
+
+/// Runs a test, which calls this and does nothing else, in a namespace of its own; leaves it out
+/// where there can be none.
+pub(crate) fn inside<T: Fn()>(test: T) {
+    if is_inside() {
+        test();
+    } else if available() {
+        run_inside(test_name::<T>());
+    }
 }
 
 /// Runs the ignored test `name` of this binary again, in a namespace of its own.

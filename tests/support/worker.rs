@@ -129,12 +129,17 @@ pub(crate) fn itself() -> Command {
     Command::new(env::current_exe().expect("finding the test binary"))
 }
 
-/// Has the test binary run the test that is this function, or that has this closure.
-fn choose<F>(command: &mut Command) {
+/// The name of the test that is this function, or that has this closure.
+pub(super) fn test_name<F>() -> &'static str {
     let name = type_name::<F>();
     // The harness leaves the name of the crate out.
     let (_, name) = name.split_once("::").expect("a path");
-    let name = name.trim_end_matches("::{{closure}}");
+    name.trim_end_matches("::{{closure}}")
+}
+
+/// Has the test binary run this test.
+fn choose<F>(command: &mut Command) {
+    let name = test_name::<F>();
     command
         .args(["--exact", name, "--include-ignored", "--nocapture"])
         .args(["--test-threads", "1"]);

@@ -6,17 +6,7 @@ use crate::transport::native;
 /// A heartbeat whose client was connected, and a lock that it keeps.
 fn heartbeat() -> (Heartbeat, Arc<Status>) {
     let status = Arc::new(Status::new(Duration::from_secs(20), true));
-    let config = native::Config {
-        hosts: native::Hosts::parse("127.0.0.1:1").unwrap(),
-        session_timeout: Duration::from_secs(20),
-        server_maximum: Duration::from_secs(4),
-        auth: Vec::new(),
-        frame_limit: native::FRAME_LIMIT,
-        resume: None,
-        tls: None,
-        #[cfg(feature = "sasl")]
-        sasl: None,
-    };
+    let config = native::Config::plain("127.0.0.1:1", Duration::from_secs(20));
     // It reports elsewhere.
     let transport = native::open(config, Arc::new(Status::new(Duration::from_secs(20), true)));
     let leases = Arc::new(Leases::new(bounded(1).0));

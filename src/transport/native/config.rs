@@ -34,6 +34,24 @@ pub(crate) struct Config {
     pub(crate) sasl: Option<super::sasl::Login>,
 }
 
+#[cfg(test)]
+impl Config {
+    /// Plain connections without credentials.
+    pub(crate) fn plain(hosts: &str, session_timeout: Duration) -> Self {
+        Self {
+            hosts: Hosts::parse(hosts).unwrap(),
+            session_timeout,
+            server_maximum: Duration::from_secs(4),
+            auth: Vec::new(),
+            frame_limit: FRAME_LIMIT,
+            resume: None,
+            tls: None,
+            #[cfg(feature = "sasl")]
+            sasl: None,
+        }
+    }
+}
+
 /// Credentials in one of ZooKeeper's schemes.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {

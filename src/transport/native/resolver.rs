@@ -141,23 +141,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::transport::native::config::{Config, FRAME_LIMIT};
-    use crate::transport::native::hosts::Hosts;
+    use crate::transport::native::config::Config;
     use crate::transport::status::Status;
 
     fn shared(hosts: &str) -> Arc<Shared> {
         let session_timeout = Duration::from_secs(10);
-        let config = Config {
-            hosts: Hosts::parse(hosts).unwrap(),
-            session_timeout,
-            server_maximum: session_timeout,
-            auth: Vec::new(),
-            frame_limit: FRAME_LIMIT,
-            resume: None,
-            tls: None,
-            #[cfg(feature = "sasl")]
-            sasl: None,
-        };
+        let config = Config::plain(hosts, session_timeout);
         let status = Arc::new(Status::new(session_timeout, true));
         Arc::new(Shared::new(config, status))
     }

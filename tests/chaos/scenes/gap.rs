@@ -17,50 +17,44 @@ use crate::support::raw::{PERSISTENT, Raw};
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_gap_in_a_leaders_log_stays_its_own() {
-    if netns::is_inside() {
-        follow_a_leader_with_a_gap();
-    } else if netns::available() {
-        netns::run_inside("scenes::gap::a_gap_in_a_leaders_log_stays_its_own");
-    }
-}
-
-fn follow_a_leader_with_a_gap() {
-    let network = Some(Network::new(SERVERS));
-    let mut run = Run::start("gap in a leader's log", Duration::from_secs(4), network);
-    let first = run.ensemble.wait_for_leader();
-    create(&run, first, "/before");
-    run.fault(&format!("leader {first} is cut off"));
-    if let Some(network) = &run.network {
-        network.isolate(first);
-    }
-    let proposed = propose(&run, first);
-    let mut second = first;
-    eventually("the others elect a leader", || {
-        let leads = |i: &usize| *i != first && leads(&run, *i);
-        second = (0..SERVERS).find(leads).unwrap_or(first);
-        second != first
+    netns::inside(|| {
+        let network = Some(Network::new(SERVERS));
+        let mut run = Run::start("gap in a leader's log", Duration::from_secs(4), network);
+        let first = run.ensemble.wait_for_leader();
+        create(&run, first, "/before");
+        run.fault(&format!("leader {first} is cut off"));
+        if let Some(network) = &run.network {
+            network.isolate(first);
+        }
+        let proposed = propose(&run, first);
+        let mut second = first;
+        eventually("the others elect a leader", || {
+            let leads = |i: &usize| *i != first && leads(&run, *i);
+            second = (0..SERVERS).find(leads).unwrap_or(first);
+            second != first
+        });
+        drop(proposed);
+        create(&run, second, "/in-the-gap");
+        run.make_whole();
+        let late = SERVERS - first - second;
+        run.fault(&format!(
+            "server {late}, a follower, misses the last change"
+        ));
+        run.ensemble.kill(late);
+        create(&run, second, "/after");
+        run.fault(&format!(
+            "leader {second} is killed, and {first} leads again"
+        ));
+        run.ensemble.kill(second);
+        run.ensemble.restart_without_waiting(late);
+        eventually("the first leads again", || leads(&run, first));
+        run.make_whole();
+        let mut raw = Raw::connect(&run.ensemble.server(late).hosts());
+        for node in ["/before", "/in-the-gap", "/after"] {
+            assert!(raw.stat(node).is_some(), "server {late} has lost {node}");
+        }
+        run.finish();
     });
-    drop(proposed);
-    create(&run, second, "/in-the-gap");
-    run.make_whole();
-    let late = SERVERS - first - second;
-    run.fault(&format!(
-        "server {late}, a follower, misses the last change"
-    ));
-    run.ensemble.kill(late);
-    create(&run, second, "/after");
-    run.fault(&format!(
-        "leader {second} is killed, and {first} leads again"
-    ));
-    run.ensemble.kill(second);
-    run.ensemble.restart_without_waiting(late);
-    eventually("the first leads again", || leads(&run, first));
-    run.make_whole();
-    let mut raw = Raw::connect(&run.ensemble.server(late).hosts());
-    for node in ["/before", "/in-the-gap", "/after"] {
-        assert!(raw.stat(node).is_some(), "server {late} has lost {node}");
-    }
-    run.finish();
 }
 
 fn create(run: &Run, server: usize, node: &str) {

@@ -25,31 +25,25 @@ const NEW: Process = Process { slot: 1, life: 0 };
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds() {
-    if netns::is_inside() {
+    netns::inside(|| {
         for i in 0..number("ZKLOCK_CHAOS_ISOLATIONS").unwrap_or(2) {
             let seen = isolate(&format!("isolated follower, {}", i + 1));
             assert!(seen.old_valid < seen.new_granted, "{seen:?}");
         }
-    } else if netns::available() {
-        netns::run_inside(
-            "scenes::isolated::a_holder_behind_an_isolated_follower_knows_before_the_next_one_holds",
-        );
-    }
+    });
 }
 
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn without_the_proof_of_life_two_hold_at_a_time() {
     assert!(trusts_pings(), "compile it with tests/chaos/trust_pings.sh");
-    if netns::is_inside() {
+    netns::inside(|| {
         let seen = isolate("isolated follower, trusting pings");
         assert!(seen.new_granted < seen.old_valid, "{seen:?}");
         let story = seen.story.expect("the checker finds two holders");
         assert!(story.contains("both had a valid hold"), "{story}");
         println!("{story}");
-    } else if netns::available() {
-        netns::run_inside("scenes::isolated::without_the_proof_of_life_two_hold_at_a_time");
-    }
+    });
 }
 
 /// Whether this is compiled with `trust_pings.sh`.

@@ -139,7 +139,7 @@ fn clients_that_are_stopped_for_longer_than_their_session_harm_nobody() {
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/chaos.sh"]
 fn links_that_come_and_go_harm_nobody() {
-    if netns::is_inside() {
+    netns::inside(|| {
         let summary = on_sound_servers(
             || {
                 let network = Network::new(SERVERS + CLIENTS);
@@ -148,9 +148,7 @@ fn links_that_come_and_go_harm_nobody() {
             flap,
         );
         assert!(0 < summary.grants);
-    } else if netns::available() {
-        netns::run_inside("scenes::named::links_that_come_and_go_harm_nobody");
-    }
+    });
 }
 
 fn flap(mut run: Run) -> Option<Summary> {

@@ -398,10 +398,11 @@ impl Outside for Network {
             self.peer.run_until(Duration::from_nanos(at));
             self.collect(at);
             let due = |next: &Reverse<(u64, u64, Arrival)>| next.0.0 <= at;
-            let next = self.queue.peek().is_some_and(due);
-            if let Some(Reverse((at, _, arrival))) = next.then(|| self.queue.pop()).flatten() {
-                self.arrive(at, arrival);
-                self.collect(at);
+            if self.queue.peek().is_some_and(due) {
+                if let Some(Reverse((at, _, arrival))) = self.queue.pop() {
+                    self.arrive(at, arrival);
+                    self.collect(at);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use md5::{Digest as _, Md5};
 
 use super::directives::{read, write, write_quoted};
-use super::mechanism::{LoginFailure, Mechanism, Step};
+use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 
 /// The service and the name that all of ZooKeeper's servers go by.
 const URI: &str = "zookeeper/zk-sasl-md5";
@@ -151,7 +151,7 @@ const NO_UTF8: &str = "its SASL login takes no UTF-8, which the user or the pass
 impl Challenge {
     fn read(token: &[u8]) -> Result<Self, String> {
         if token.is_empty() {
-            return Err("it has no SASL login: it is not configured for one".to_owned());
+            return Err(NOT_CONFIGURED.to_owned());
         }
         let unusable = |why: &str| format!("its SASL challenge is not one of DIGEST-MD5: {why}");
         if token.len() >= CHALLENGE_LIMIT {

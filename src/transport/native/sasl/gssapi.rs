@@ -16,7 +16,7 @@ use libgssapi::error::Error;
 use libgssapi::name::Name;
 use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, GSS_NT_KRB5_PRINCIPAL, OidSet};
 
-use super::mechanism::{LoginFailure, Mechanism, Step};
+use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 use crate::system::channel::bounded;
 use crate::system::thread;
 use crate::time::clock::Moment;
@@ -91,8 +91,7 @@ impl Mechanism for KerberosLogin {
                 (Step::Ask(token), Stage::Context(ctx))
             }
             Stage::Context(_) | Stage::Layer(_) if token.is_empty() => {
-                let reason = "it has no SASL login: it is not configured for one".to_owned();
-                return Err(LoginFailure::Server(reason));
+                return Err(LoginFailure::Server(NOT_CONFIGURED.to_owned()));
             }
             Stage::Context(mut ctx) => {
                 let answer = ctx.step(Some(token), None).map_err(untrusted)?;

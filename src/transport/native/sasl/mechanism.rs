@@ -24,6 +24,9 @@ pub(super) enum Step {
     Done,
 }
 
+/// Why a server is not used that answers the first token with nothing.
+pub(super) const NOT_CONFIGURED: &str = "it has no SASL login: it is not configured for one";
+
 /// Why a login failed.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum LoginFailure {

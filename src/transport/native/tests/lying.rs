@@ -190,7 +190,7 @@ fn turned_away(greet: Option<Vec<u8>>, because: &str) {
     let mut script = Script::new(|_, _| Act::Ignore);
     script.greet = Box::new(move |_| greet.clone());
     let server = Fake::start(script);
-    let rig = Rig::open(config(&server.hosts(), TIMEOUT));
+    let rig = Rig::open(Config::plain(&server.hosts(), TIMEOUT));
     eventually(because, || {
         let trouble = rig.status.trouble();
         trouble.iter().any(|line| line.contains(because))
@@ -234,14 +234,14 @@ fn a_bad_greeting_turns_the_client_away_with_a_reason() {
 fn a_server_that_does_not_greet_is_given_up_and_close_does_not_wait_for_it() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hosts = silent.local_addr().unwrap().to_string();
-    let rig = Rig::open(config(&hosts, Duration::from_millis(600)));
+    let rig = Rig::open(Config::plain(&hosts, Duration::from_millis(600)));
     eventually("it is given up", || {
         let trouble = rig.status.trouble();
         trouble.iter().any(|line| line.contains("did not greet"))
     });
     rig.transport.close(PATIENCE);
 
-    let rig = Rig::open(config(&hosts, Duration::from_secs(60)));
+    let rig = Rig::open(Config::plain(&hosts, Duration::from_secs(60)));
     let ((), took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE / 2, "{took:?}");
 }
@@ -251,7 +251,7 @@ fn a_server_that_refuses_is_not_pestered() {
     let mut script = Script::new(|_, _| Act::Ignore);
     script.greet = Box::new(|_| None);
     let server = Fake::start(script);
-    let rig = Rig::open(config(&server.hosts(), TIMEOUT));
+    let rig = Rig::open(Config::plain(&server.hosts(), TIMEOUT));
     // Nothing reports an attempt that is not made, so this measures a rate.
     std::thread::sleep(Duration::from_secs(5));
     let connections = server.connections();
@@ -324,7 +324,7 @@ fn a_request_that_fills_the_socket_is_written_on_while_nothing_is_answered() {
         Some(out)
     });
     let server = Fake::start(script);
-    let mut config = config(&server.hosts(), Duration::from_secs(120));
+    let mut config = Config::plain(&server.hosts(), Duration::from_secs(120));
     config.frame_limit = 64 << 20;
     let rig = Rig::open(config);
     rig.reconnected();

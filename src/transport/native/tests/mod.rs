@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::channel::{Receiver, Sender, bounded, unbounded};
 
-use super::{Config, Credentials, FRAME_LIMIT, Hosts, open};
+use super::{Config, Credentials, FRAME_LIMIT, open};
 use crate::jute::{
     Access, CreateMode, ErrorCode, EventKind, Permissions, Reply, Request, Secret, Stat,
 };
@@ -39,7 +39,7 @@ struct Rig {
 impl Rig {
     /// Connects, and waits until that is done.
     fn connect(hosts: &str, timeout: Duration) -> Self {
-        let rig = Self::open(config(hosts, timeout));
+        let rig = Self::open(Config::plain(hosts, timeout));
         rig.hear(|event| matches!(event, SessionEvent::Connected { .. }));
         rig
     }
@@ -109,20 +109,6 @@ fn node() -> String {
 
 fn server() -> &'static ZooKeeper {
     ZooKeeper::shared()
-}
-
-fn config(hosts: &str, timeout: Duration) -> Config {
-    Config {
-        hosts: Hosts::parse(hosts).unwrap(),
-        session_timeout: timeout,
-        server_maximum: Duration::from_secs(4),
-        auth: Vec::new(),
-        frame_limit: FRAME_LIMIT,
-        resume: None,
-        tls: None,
-        #[cfg(feature = "sasl")]
-        sasl: None,
-    }
 }
 
 fn call(request: Request, watch: Option<Watch>, to: &Sender<Outcome>) -> Call {

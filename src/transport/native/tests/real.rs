@@ -195,7 +195,7 @@ fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
 #[ignore = "needs a ZooKeeper server"]
 fn credentials_are_sent_before_anything_else_on_every_connection() {
     let proxy = Proxy::start(&server().hosts());
-    let mut config = config(&proxy.hosts(), LONG);
+    let mut config = Config::plain(&proxy.hosts(), LONG);
     config.auth.push(Credentials {
         scheme: "digest".to_owned(),
         secret: Secret(b"user:pa55word".to_vec()),
@@ -233,7 +233,7 @@ fn credentials_are_sent_before_anything_else_on_every_connection() {
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn refused_credentials_are_the_end() {
-    let mut config = config(&server().hosts(), LONG);
+    let mut config = Config::plain(&server().hosts(), LONG);
     config.auth.push(Credentials {
         scheme: "no-such-scheme".to_owned(),
         secret: Secret(b"x".to_vec()),

@@ -47,7 +47,7 @@ fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
         first.then(|| greeting(7))
     });
     let server = Fake::start(script);
-    let mut config = config(&server.hosts(), TIMEOUT);
+    let mut config = Config::plain(&server.hosts(), TIMEOUT);
     config.auth.push(Credentials {
         scheme: "digest".to_owned(),
         secret: Secret(b"ann:other".to_vec()),
@@ -108,7 +108,7 @@ fn nothing_but_the_login_leaves_before_the_server_has_let_the_client_in() {
 #[test]
 fn a_client_that_is_closed_during_the_login_ends_at_once() {
     let server = Fake::start(Script::new(|_, _| Act::Ignore));
-    let mut config = config(&server.hosts(), Duration::from_secs(30));
+    let mut config = Config::plain(&server.hosts(), Duration::from_secs(30));
     config.sasl = Some(Login::Digest(Digest {
         user: "ann".to_owned(),
         password: "secret".to_owned(),
@@ -134,7 +134,7 @@ fn a_client_that_is_closed_during_the_login_ends_at_once() {
 fn a_token_that_the_socket_does_not_take_at_once_arrives() {
     const LONG: usize = 8 * 1024 * 1024;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let mut config = config(
+    let mut config = Config::plain(
         &listener.local_addr().unwrap().to_string(),
         Duration::from_secs(30),
     );
@@ -176,7 +176,7 @@ fn a_client_without_a_ticket_does_not_ask_for_its_session() {
         Some(greeting(7))
     });
     let server = Fake::start(script);
-    let mut config = config(&server.hosts(), TIMEOUT);
+    let mut config = Config::plain(&server.hosts(), TIMEOUT);
     config.sasl = Some(Login::Kerberos(Kerberos {
         service: "zookeeper".to_owned(),
         host: None,

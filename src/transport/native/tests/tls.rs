@@ -67,7 +67,7 @@ impl Relay {
 fn secure(hosts: &str, tls: &Tls) -> Config {
     Config {
         tls: Some(tls.configure().unwrap()),
-        ..config(hosts, LONG)
+        ..Config::plain(hosts, LONG)
     }
 }
 

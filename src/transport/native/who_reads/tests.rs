@@ -16,7 +16,7 @@ use super::super::identity::Identity;
 use super::super::inbox::Inbox;
 use super::super::receive::{Connection, ConnectionReader};
 use super::super::shared::Shared;
-use super::super::{Config, FRAME_LIMIT, Hosts};
+use super::super::{Config, FRAME_LIMIT};
 use super::*;
 use crate::jute::{ErrorCode, ReplyHeader, xid};
 use crate::support::eventually;
@@ -39,17 +39,7 @@ impl Rig {
         let address = listener.local_addr().unwrap();
         let channel = Channel::connect(&Target::of(address), SOON, None).unwrap();
         let (server, _) = listener.accept().unwrap();
-        let config = Config {
-            hosts: Hosts::parse(&address.to_string()).unwrap(),
-            session_timeout: TIMEOUT,
-            server_maximum: Duration::from_secs(4),
-            auth: Vec::new(),
-            frame_limit: FRAME_LIMIT,
-            resume: None,
-            tls: None,
-            #[cfg(feature = "sasl")]
-            sasl: None,
-        };
+        let config = Config::plain(&address.to_string(), TIMEOUT);
         let status = Arc::new(Status::new(TIMEOUT, true));
         let shared = Arc::new(Shared::new(config, status));
         let session = Identity::default();
