@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --features cli,tls
+cargo build --release --features cli,sasl,tls
 zklock=target/release/zklock
 assets=target/debian-assets
 rm -rf "$assets"

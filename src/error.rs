@@ -17,6 +17,9 @@ use crate::token::FencingToken;
 /// How a reason ends why a server gave no session, if its port seems to be one without TLS.
 pub(crate) const NO_TLS: &str = "as by a port without TLS";
 
+/// The same, if it may be one for TLS.
+pub(crate) const TLS_PORT: &str = "as a port for TLS does, or a server without a quorum";
+
 /// A `Result` whose error is this crate's [`Error`].
 pub type Result<T, E = Error> = result::Result<T, E>;
 

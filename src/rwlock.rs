@@ -262,7 +262,7 @@ impl RwLock {
             return Err(lock::would_deadlock(&self.path));
         };
         let queue = Queue::of(&self.path, role);
-        let raw = RawGuard::acquire(&self.locks.session, &queue, &mut request)?;
+        let raw = RawGuard::acquire(&self.locks.session, &queue, &mut request, None)?;
         Ok(raw.map(|raw| (raw, entered)))
     }
 }

@@ -253,6 +253,11 @@ if command -v cargo-deny >/dev/null; then
 else
   echo "leaving licences and sources out: cargo install cargo-deny"
 fi
+if command -v cargo-public-api >/dev/null && cargo +nightly --version >/dev/null 2>&1; then
+  step 600 "comparing the public API" tests/public_api.sh
+else
+  echo "leaving the list of the public API out: tests/public_api.sh says what it takes"
+fi
 step 600 "packaging" cargo package --quiet --allow-dirty
 step 600 "compiling with the oldest dependencies" tests/oldest_dependencies.sh
 step 1500 "compiling the tests" cargo test --quiet --no-run --all-features "${targets[@]}"

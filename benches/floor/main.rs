@@ -11,7 +11,8 @@
 //! the same machine; the medians and their ratio are printed. The scenarios: `alone`,
 //! `threads-4`, `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`,
 //! `handoff-32` (clients on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that
-//! all wait behind a holder, and then have the lock once each). Other numbers work as well;
+//! all wait behind a holder, and then have the lock once each), `crowd-10`, `crowd-100`,
+//! `crowd-1000` (the same, but they are threads of 8 clients). Other numbers work as well;
 //! a queue also tells what a waiting client takes of this process's memory. With `hold=2`
 //! each in a queue has the lock for 2 ms, which does not count.
 //!
@@ -36,7 +37,10 @@ const ROUND: Duration = Duration::from_millis(500);
 /// How long each in a queue has the lock.
 static HOLD_MS: AtomicU64 = AtomicU64::new(0);
 
-const SCENARIOS: [&str; 9] = [
+/// How many clients the threads of a crowd belong to.
+const CROWD: usize = 8;
+
+const SCENARIOS: [&str; 12] = [
     "alone",
     "threads-4",
     "threads-16",
@@ -46,6 +50,9 @@ const SCENARIOS: [&str; 9] = [
     "queue-10",
     "queue-100",
     "queue-1000",
+    "crowd-10",
+    "crowd-100",
+    "crowd-1000",
 ];
 
 fn main() {
@@ -97,6 +104,10 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
             "handoff" => {
                 ours.extend(run("ours", our_hand_offs, at));
                 floor.extend(run("floor", floor_hand_offs, at));
+            }
+            "crowd" => {
+                ours.extend(run("ours", our_crowd, at));
+                floor.extend(run("floor", floor_queue, at));
             }
             "queue" => {
                 ours.extend(run("ours", our_queue, at));
@@ -289,6 +300,43 @@ fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
         let took = last - begun - held;
         eprintln!("{path}: {each} KiB a waiting client");
         count as f64 / took.as_secs_f64()
+    })
+}
+
+/// As [`our_queue`], where those who wait are threads of eight clients.
+fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
+    let watcher = Client::connect(hosts).expect("a server");
+    let gate = watcher.mutex(path).expect("a path");
+    let guard = gate.lock().expect("the lock");
+    let connect = |_| Client::connect(hosts).expect("a server");
+    let clients: Vec<_> = (0..CROWD).map(connect).collect();
+    let locks = clients.iter().map(|client| client.mutex(path));
+    let mutexes: Vec<_> = locks.map(|mutex| mutex.expect("a path")).collect();
+    let [start, over] = [(); 2].map(|()| Barrier::new(count + 1));
+    thread::scope(|scope| {
+        for at in 0..count {
+            let (mutex, start, over) = (&mutexes[at % CROWD], &start, &over);
+            let wait = move || {
+                start.wait();
+                let guard = mutex.lock().expect("the lock");
+                hold();
+                drop(guard);
+                over.wait();
+            };
+            let small = thread::Builder::new().stack_size(256 * 1024);
+            small.spawn_scoped(scope, wait).expect("a thread");
+        }
+        start.wait();
+        let contenders = || watcher.contenders(path).expect("the queue").len();
+        while contenders() <= CROWD.min(count) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // The others are in line behind these, and all have set their watches.
+        thread::sleep(Duration::from_millis(100));
+        let begun = Instant::now();
+        drop(guard);
+        over.wait();
+        count as f64 / begun.elapsed().as_secs_f64()
     })
 }
 

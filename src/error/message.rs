@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Error, NO_TLS};
+use super::{Error, NO_TLS, TLS_PORT};
 use crate::time::utc;
 
 impl fmt::Display for Error {
@@ -46,6 +46,38 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {self}", self.name())
     }
+}
+
+const CERTIFICATE: &str =
+    "the servers ask for a certificate that they trust: give the client one, and its key";
+
+/// What to do about servers that could not be used, by what was said of them.
+fn to_do(tried: &[String]) -> &'static str {
+    let table = [
+        (
+            NO_TLS,
+            "name the servers' ports for TLS, or connect without it",
+        ),
+        (
+            TLS_PORT,
+            "name ports without TLS or connect with it, and look whether the servers have a quorum",
+        ),
+        (
+            "UnknownIssuer",
+            "name the authority that signed the servers' certificates",
+        ),
+        ("CertificateRequired", CERTIFICATE),
+        // Older servers say no more than this.
+        ("HandshakeFailure", CERTIFICATE),
+        ("BadCertificate", CERTIFICATE),
+        ("received fatal alert: CertificateUnknown", CERTIFICATE),
+    ];
+    let said = |text: &str| tried.iter().any(|reason| reason.contains(text));
+    let found = table.into_iter().find(|(text, _)| said(text));
+    found.map_or(
+        "check the host names and that the servers run",
+        |(_, advice)| advice,
+    )
 }
 
 /// The messages; each function writes those of its variants, and nothing for the others.
@@ -154,11 +186,7 @@ impl Error {
                     write!(f, "{}{reason}", if i == 0 { " (" } else { "; " })?;
                 }
                 f.write_str(if tried.is_empty() { "" } else { ")" })?;
-                let has_plain_port = |reason: &String| reason.ends_with(NO_TLS);
-                f.write_str(match tried.iter().any(has_plain_port) {
-                    true => ": name the servers' ports for TLS, or connect without it",
-                    false => ": check the host names and that the servers run",
-                })
+                write!(f, ": {}", to_do(tried))
             }
             Self::AuthFailed => f.write_str(
                 "the server refused the credentials: check the user or scheme, and the password",

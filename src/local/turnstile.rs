@@ -19,47 +19,58 @@ use crate::time::limit::Limit;
 /// The lines of one client, one for each path that a thread wants.
 ///
 /// `T` is the lock, which may come with a turn; `S` is what the thread that has the turn
-/// gets back when it comes again.
-pub(crate) struct Turnstile<T, S> {
-    lines: Arc<Mutex<Lines<T, S>>>,
+/// gets back when it comes again; `W` is what a waiting thread asks of the one before it.
+pub(crate) struct Turnstile<T, S, W = bool> {
+    lines: Arc<Mutex<Lines<T, S, W>>>,
     /// In a forked child, the lock may be held by a thread that does not exist there.
     process: Process,
 }
 
-struct Lines<T, S> {
-    open: HashMap<Arc<str>, Line<T, S>>,
+struct Lines<T, S, W> {
+    open: HashMap<Arc<str>, Line<T, S, W>>,
     closed: bool,
 }
 
-struct Line<T, S> {
+struct Line<T, S, W> {
     /// The thread that has the turn; none in particular if the guard may change threads.
     owner: Option<ThreadId>,
     shared: Weak<S>,
-    waiting: VecDeque<Waiter<T>>,
+    waiting: VecDeque<Waiter<T, W>>,
     /// The lock, on its way to the next thread in line.
     handed: Option<T>,
     /// How many times in a row the lock went from thread to thread.
     streak: u32,
 }
 
-struct Waiter<T> {
+struct Waiter<T, W> {
     thread: ThreadId,
     /// Disconnected when the client is closed.
     called: Sender<Option<T>>,
+    wish: W,
+}
+
+/// What a waiting thread asks of the one before it.
+pub(crate) trait Heir {
     /// Whether the lock may come with the turn.
-    inherits: bool,
+    fn inherits(&self) -> bool;
+}
+
+impl Heir for bool {
+    fn inherits(&self) -> bool {
+        *self
+    }
 }
 
 /// A thread's turn; dropping it calls the next thread.
-pub(crate) struct Turn<T, S> {
-    turnstile: Turnstile<T, S>,
+pub(crate) struct Turn<T, S, W: Heir = bool> {
+    turnstile: Turnstile<T, S, W>,
     path: Arc<str>,
 }
 
 /// The outcome of asking for a turn.
-pub(crate) enum Entry<T, S> {
+pub(crate) enum Entry<T, S, W: Heir = bool> {
     /// The calling thread has the turn, and perhaps the lock.
-    Turn(Turn<T, S>, Option<T>),
+    Turn(Turn<T, S, W>, Option<T>),
     /// The limit was reached.
     Taken,
     /// The calling thread had the turn before; what it shares, if it shares anything.
@@ -68,17 +79,27 @@ pub(crate) enum Entry<T, S> {
     Closed,
 }
 
-impl<T, S> Turnstile<T, S> {
+impl<T, S, W: Heir> Turnstile<T, S, W> {
     /// Waits in line until the turn comes, the limit is reached or the client is closed;
     /// does not wait if no thread has the turn.
-    pub(crate) fn enter(&self, path: &Arc<str>, inherits: bool, limit: &Limit) -> Entry<T, S> {
+    pub(crate) fn enter(
+        &self,
+        path: &Arc<str>,
+        limit: &Limit,
+        wish: impl FnOnce() -> W,
+    ) -> Entry<T, S, W> {
+        match self.try_enter(path) {
+            Entry::Taken => {}
+            entry => return entry,
+        }
+        let wish = wish();
         let thread = thread::current().id();
         let (to, called) = bounded(1);
         if let Some(entry) = self.enter_at_once(path, |line| {
             line.waiting.push_back(Waiter {
                 thread,
                 called: to,
-                inherits,
+                wish,
             });
             None
         }) {
@@ -92,8 +113,8 @@ impl<T, S> Turnstile<T, S> {
     }
 
     /// Takes the turn if no thread has it.
-    pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry<T, S> {
-        let taken = |_: &mut Line<T, S>| Some(Entry::Taken);
+    pub(crate) fn try_enter(&self, path: &Arc<str>) -> Entry<T, S, W> {
+        let taken = |_: &mut Line<T, S, W>| Some(Entry::Taken);
         self.enter_at_once(path, taken).unwrap_or(Entry::Taken)
     }
 
@@ -128,12 +149,19 @@ impl<T, S> Turnstile<T, S> {
         line.handed.is_some()
     }
 
+    /// What the next thread in line asks for.
+    pub(crate) fn next_wish<R>(&self, path: &str, of: impl FnOnce(&W) -> R) -> Option<R> {
+        let lines = self.lines.lock();
+        let next = lines.open.get(path)?.waiting.front()?;
+        Some(of(&next.wish))
+    }
+
     /// The outcome if no wait is needed; otherwise that of `taken`.
     fn enter_at_once(
         &self,
         path: &Arc<str>,
-        taken: impl FnOnce(&mut Line<T, S>) -> Option<Entry<T, S>>,
-    ) -> Option<Entry<T, S>> {
+        taken: impl FnOnce(&mut Line<T, S, W>) -> Option<Entry<T, S, W>>,
+    ) -> Option<Entry<T, S, W>> {
         if self.process.is_another() {
             return Some(Entry::Closed);
         }
@@ -152,7 +180,7 @@ impl<T, S> Turnstile<T, S> {
     }
 
     /// Leaves the line; a turn that came meanwhile passes to the next thread.
-    fn give_up(&self, path: &Arc<str>, called: &Receiver<Option<T>>) -> Entry<T, S> {
+    fn give_up(&self, path: &Arc<str>, called: &Receiver<Option<T>>) -> Entry<T, S, W> {
         let mut lines = self.lines.lock();
         if let Some(line) = lines.open.get_mut(path) {
             let me = thread::current().id();
@@ -172,7 +200,7 @@ impl<T, S> Turnstile<T, S> {
         }
     }
 
-    fn turn(&self, path: &Arc<str>) -> Turn<T, S> {
+    fn turn(&self, path: &Arc<str>) -> Turn<T, S, W> {
         Turn {
             turnstile: self.clone(),
             path: path.clone(),
@@ -180,7 +208,7 @@ impl<T, S> Turnstile<T, S> {
     }
 }
 
-impl<T, S> Line<T, S> {
+impl<T, S, W: Heir> Line<T, S, W> {
     fn new() -> Self {
         Self {
             owner: Some(thread::current().id()),
@@ -192,7 +220,9 @@ impl<T, S> Line<T, S> {
     }
 
     fn next_inherits(&self) -> bool {
-        self.waiting.front().is_some_and(|next| next.inherits)
+        self.waiting
+            .front()
+            .is_some_and(|next| next.wish.inherits())
     }
 
     /// Takes the lock back if the next thread in line cannot inherit it.
@@ -220,7 +250,7 @@ impl<T, S> Line<T, S> {
     }
 }
 
-impl<T, S> Turn<T, S> {
+impl<T, S, W: Heir> Turn<T, S, W> {
     /// Lets other threads than the calling one use the turn.
     pub(crate) fn detach(&self) {
         self.change(|line| line.owner = None);
@@ -231,14 +261,14 @@ impl<T, S> Turn<T, S> {
         self.change(|line| line.shared = Arc::downgrade(shared));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Line<T, S>)) {
+    fn change(&self, change: impl FnOnce(&mut Line<T, S, W>)) {
         if let Some(line) = self.turnstile.lines.lock().open.get_mut(&self.path) {
             change(line);
         }
     }
 }
 
-impl<T, S> Drop for Turn<T, S> {
+impl<T, S, W: Heir> Drop for Turn<T, S, W> {
     fn drop(&mut self) {
         if self.turnstile.process.is_another() {
             return;
@@ -266,7 +296,7 @@ impl<T, S> Drop for Turn<T, S> {
     }
 }
 
-impl<T, S> Default for Turnstile<T, S> {
+impl<T, S, W> Default for Turnstile<T, S, W> {
     fn default() -> Self {
         let lines = Lines {
             open: HashMap::new(),
@@ -279,7 +309,7 @@ impl<T, S> Default for Turnstile<T, S> {
     }
 }
 
-impl<T, S> Clone for Turnstile<T, S> {
+impl<T, S, W> Clone for Turnstile<T, S, W> {
     fn clone(&self) -> Self {
         Self {
             lines: self.lines.clone(),
@@ -288,7 +318,7 @@ impl<T, S> Clone for Turnstile<T, S> {
     }
 }
 
-impl<T, S> fmt::Debug for Turnstile<T, S> {
+impl<T, S, W: Heir> fmt::Debug for Turnstile<T, S, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turnstile")
             .field("waiting", &self.waiting())
@@ -296,7 +326,7 @@ impl<T, S> fmt::Debug for Turnstile<T, S> {
     }
 }
 
-impl<T, S> fmt::Debug for Turn<T, S> {
+impl<T, S, W: Heir> fmt::Debug for Turn<T, S, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Turn")
             .field("path", &self.path)

@@ -17,6 +17,7 @@ mod fresh_id;
 mod join;
 mod mark;
 mod multi;
+pub(crate) mod prepared;
 pub(crate) mod raw_guard;
 pub(crate) mod request;
 mod verify;
@@ -24,6 +25,7 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
+use self::prepared::{Prepared, Wish};
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
 use self::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -75,16 +77,16 @@ impl Locks {
         }
     }
 
-    /// Waits for the turn of the calling thread; `None` at the limit. The lock may come
-    /// along if the caller `inherits`.
-    pub(crate) fn enter(
+    /// Waits for the turn of the calling thread; `None` at the limit. The `wish` is told to
+    /// the thread before it.
+    fn enter(
         &self,
         path: &Arc<str>,
-        inherits: bool,
+        wish: impl FnOnce() -> Wish,
         request: &LockRequest<'_>,
     ) -> Result<Option<Entered>> {
         let entry = match request.patience {
-            Patience::Waits => self.turnstile.enter(path, inherits, &request.limit),
+            Patience::Waits => self.turnstile.enter(path, &request.limit, wish),
             Patience::Tries => self.turnstile.try_enter(path),
         };
         match entry {
@@ -98,7 +100,11 @@ impl Locks {
 
     /// As [`enter`](Self::enter), for locks that a thread cannot have twice, nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &LockRequest<'_>) -> Result<Option<Turn>> {
-        match self.enter(&path.into(), false, request)? {
+        let wish = || Wish {
+            inherits: false,
+            create: None,
+        };
+        match self.enter(&path.into(), wish, request)? {
             Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
             None => Ok(None),
@@ -114,7 +120,15 @@ impl Locks {
         inherits: bool,
         request: &mut LockRequest<'_>,
     ) -> Result<Option<Locked>> {
-        let (turn, handed) = match self.enter(path, inherits, request)? {
+        let mut prepared = None;
+        let wish = || {
+            prepared = Prepared::new(&self.session, queue, request);
+            Wish {
+                inherits,
+                create: prepared.as_ref().map(Prepared::create),
+            }
+        };
+        let (turn, handed) = match self.enter(path, wish, request)? {
             Some(Entered::Turn(turn, handed)) => (turn, handed),
             Some(Entered::Again(grant)) => return Ok(Some(Locked::Again(grant))),
             None => return Ok(None),
@@ -126,7 +140,7 @@ impl Locks {
             }
             raw.abandon();
         }
-        let raw = RawGuard::acquire(&self.session, queue, request)?;
+        let raw = RawGuard::acquire(&self.session, queue, request, prepared)?;
         Ok(raw.map(|raw| Locked::Granted(Grant { raw, turn })))
     }
 

@@ -219,7 +219,7 @@ impl MultiDriver<'_, '_> {
             false => self.limit.clone(),
         };
         let queue = Queue::of(&self.paths[at], Role::Exclusive);
-        let Some(raw) = RawGuard::acquire(self.session, &queue, self.request)? else {
+        let Some(raw) = RawGuard::acquire(self.session, &queue, self.request, None)? else {
             return Ok(match self.limit.is_over() {
                 true => Event::Cancel,
                 false => Event::NotTaken,

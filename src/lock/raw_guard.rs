@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::closing::Closing;
 use super::driver::{self, Reached};
+use super::prepared::{Prepared, Wish};
 use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -19,6 +20,7 @@ use crate::recipe::dialect::Role;
 use crate::recipe::skip_listing::LastGrant;
 use crate::session::Session;
 use crate::session::cleaner::{Ended, Release};
+use crate::session::early_create::EarlyCreate;
 use crate::session::lease::Lease;
 use crate::system::channel::Receiver;
 use crate::system::clock;
@@ -31,8 +33,8 @@ use crate::transport::slot::Slot;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The threads of one client in line for its locks.
-pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant>;
-pub(crate) type Turn = turnstile::Turn<RawGuard, Grant>;
+pub(crate) type Turnstile = turnstile::Turnstile<RawGuard, Grant, Wish>;
+pub(crate) type Turn = turnstile::Turn<RawGuard, Grant, Wish>;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -45,8 +47,10 @@ pub(crate) struct RawGuard {
     closing: Option<Closing>,
     /// The nodes are not to go before this.
     at_least_until: Option<Instant>,
-    /// Where the threads wait that may inherit it, and how many may do so in a row.
+    /// Where the next threads wait, and how many may inherit it in a row.
     heirs: Option<(Turnstile, u32)>,
+    /// Other clients were ahead in the queue.
+    contended: bool,
     /// A transaction under it may be carried out later, as long as the nodes are there.
     in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
@@ -83,20 +87,28 @@ impl RawGuard {
             closing: None,
             at_least_until: None,
             heirs: None,
+            contended: false,
             in_doubt: AtomicBool::new(false),
             since: None,
         }
     }
 
-    /// Goes through a queue; `None` if it is taken or the limit was reached.
+    /// Goes through a queue; `None` if it is taken or the limit was reached. The first requests may
+    /// be `prepared`, and have been sent by another thread.
     pub(crate) fn acquire(
         session: &Arc<Session>,
         queue: &Queue<'_>,
         request: &mut LockRequest<'_>,
+        prepared: Option<Prepared>,
     ) -> Result<Option<Self>> {
         // Whatever comes of it, it is not the last one any more.
         let before = queue.last.and_then(|last| last.lock().take());
-        let Some(Reached { lease, mine }) = driver::acquire(session, queue, request, before)?
+        let reached = driver::acquire(session, queue, request, before, prepared)?;
+        let Some(Reached {
+            lease,
+            mine,
+            waited,
+        }) = reached
         else {
             return Ok(None);
         };
@@ -112,6 +124,7 @@ impl RawGuard {
             raw.granted(request.limit.spent());
         }
         raw.at_least_until = at_least.map(from_now);
+        raw.contended = waited;
         Ok(Some(raw))
     }
 
@@ -147,7 +160,7 @@ impl RawGuard {
 
     /// Lets the threads that wait there inherit it, at most so many in a row.
     pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
-        self.heirs = (0 < most).then(|| (turnstile.clone(), most));
+        self.heirs = Some((turnstile.clone(), most));
     }
 
     /// Goes to no other thread, but back to the server.
@@ -193,6 +206,7 @@ impl RawGuard {
                 closing: None,
                 at_least_until: None,
                 heirs: self.heirs.clone(),
+                contended: self.contended,
                 in_doubt: AtomicBool::new(false),
                 since: None,
             })
@@ -345,9 +359,17 @@ impl RawGuard {
             waiter,
             closing: closing.and_then(|closing| closing.data(panics, lost)),
             not_before: self.at_least_until,
+            next: self.next_create().filter(|_| !lost),
         };
         self.session.leases.end(watched);
         self.session.cleaner.release(self.lease.nodes(), &release);
+    }
+
+    /// What the next thread in line may have sent with the release.
+    fn next_create(&self) -> Option<Arc<EarlyCreate>> {
+        let plain = self.closing.is_none() && self.at_least_until.is_none();
+        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.contended)?;
+        turnstile.next_wish(self.lease.path(), |wish| wish.create.clone())?
     }
 
     fn count_time(&mut self) {

@@ -4,11 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Result;
-use crate::jute::Stat;
+use crate::jute::{CreateMode, Request, Stat};
 use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::recipe::overdue_holder::Overdue;
+use crate::recipe::queue::Contest;
 use crate::recipe::skip_listing::LastGrant;
+use crate::session::Session;
 use crate::session::lease::Lease;
 use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
@@ -92,6 +94,27 @@ impl LockRequest<'_> {
     /// Whether any node of this client's will do.
     pub(crate) fn is_plain(&self) -> bool {
         self.note.is_none() && self.hold_at_least.is_none()
+    }
+}
+
+/// The request that creates a contender's node.
+pub(super) fn creation(
+    session: &Session,
+    queue: &Queue<'_>,
+    contest: Contest,
+    note: Option<&str>,
+    prefix: &str,
+) -> Request {
+    let settings = &session.settings;
+    Request::Create {
+        path: format!("{}/{prefix}", queue.dir),
+        data: settings.card.text(note).into(),
+        acl: settings.acl.entries().to_vec(),
+        mode: match contest.dialect.is_numbered(contest.role) {
+            true => CreateMode::EphemeralSequential,
+            false => CreateMode::Ephemeral,
+        },
+        stat: true,
     }
 }
 

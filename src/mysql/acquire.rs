@@ -102,7 +102,7 @@ pub(super) fn acquire(
             (Limit::after(Duration::ZERO), limit)
         }
     };
-    let turn = match client.turnstile.enter(name, false, &for_turn) {
+    let turn = match client.turnstile.enter(name, &for_turn, || false) {
         Entry::Turn(turn, _) => turn,
         Entry::Taken => return Ok(Acquired::Taken(None)),
         Entry::OwnTurn(Some(held)) => return Ok(Acquired::Again(held)),

@@ -133,7 +133,7 @@ impl Attempt {
             State::Sync => Action::Sync,
             State::Inspect(name) => Action::Inspect(name.clone()),
             State::Births(_, names) => Action::Births(names.clone()),
-            State::Watch(mine, blocked) if blocked.last || blocked.beyond.is_some() => {
+            State::Watch(mine, blocked) if blocked.watches_around() => {
                 Action::WatchAround(blocked.clone(), mine.name.clone())
             }
             State::Watch(_, blocked) => Action::Watch(blocked.clone()),

@@ -53,6 +53,13 @@ pub struct Blocked {
     pub beyond: Option<String>,
 }
 
+impl Blocked {
+    /// Whether our own node is watched, too, and the one beyond the nearest.
+    pub fn watches_around(&self) -> bool {
+        self.last || self.beyond.is_some()
+    }
+}
+
 /// A contender that would not wait for us.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Foreign {

@@ -175,7 +175,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             lasting,
             ..Queue::of(self.semaphore.path, Role::Exclusive)
         };
-        let first = RawGuard::acquire(self.session(), &line, &mut self.request)?;
+        let first = RawGuard::acquire(self.session(), &line, &mut self.request, None)?;
         let event = first.as_ref().map(|first| Event::First(own(first)));
         self.first = first;
         Ok(event.unwrap_or(Event::Cancel))
@@ -288,7 +288,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(self.semaphore.path, Role::Permit)
         };
-        let held = RawGuard::acquire(self.session(), &queue, &mut self.request)?;
+        let held = RawGuard::acquire(self.session(), &queue, &mut self.request, None)?;
         let event = Event::Permit(held.as_ref().map(own));
         self.held.extend(held);
         Ok(event)

@@ -15,7 +15,7 @@ use crate::transport::gather::gather;
 use crate::transport::mailbox::Mailbox;
 use crate::transport::session_state::SessionState;
 use crate::transport::status::{Changes, Snapshot, Status};
-use crate::transport::{Answered, CallId, Failure, Transport, Watch};
+use crate::transport::{Answered, Call, CallId, Failure, Transport, Watch};
 
 /// How long to wait before asking again after a failure without a change of the status.
 const BREATHER: Duration = Duration::from_millis(10);
@@ -55,13 +55,22 @@ impl Caller {
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
     ) -> CallId {
+        let (first, calls) = self.prepare(requests);
+        self.transport.send(calls);
+        first
+    }
+
+    /// As [`post`](Self::post), for somebody else to send.
+    pub(crate) fn prepare(
+        &mut self,
+        requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
+    ) -> (CallId, Vec<Call>) {
         let requests: Vec<_> = requests.into_iter().collect();
         let first = CallId::new(self.next);
         self.next += requests.len() as u64;
         let to = self.answers.slot();
         let calls = gather(requests, move |answers| to.put((first, answers)));
-        self.transport.send(calls);
-        first
+        (first, calls)
     }
 
     /// Drops the answers that have arrived and that no call waits for.
@@ -162,6 +171,10 @@ impl Caller {
                 };
                 let about = read_by(request).unwrap_or(path);
                 match CallError::of(failure, about, &self.status) {
+                    // The server hangs up behind this answer, and would do so again.
+                    Some(error @ CallError::Refused(ErrorCode::SASL_REQUIRED)) => {
+                        return Err(error);
+                    }
                     Some(CallError::Refused(code)) => replies.push(Err(code)),
                     Some(error) => return Err(error),
                     None => {
@@ -320,80 +333,4 @@ impl fmt::Debug for Caller {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::Error;
-    use crate::transport::{Call, Capabilities, WatchId};
-
-    /// The client ends while this has a request.
-    #[derive(Debug)]
-    struct Refusing(Arc<Status>);
-
-    impl Transport for Refusing {
-        fn send(&self, calls: Vec<Call>) {
-            self.0.refused(Error::AuthFailed);
-            for call in calls {
-                (call.answer)(Err(Failure::Closed));
-            }
-        }
-
-        fn unwatch(&self, _: &str, _: WatchId) {}
-
-        fn capabilities(&self) -> Capabilities {
-            unreachable!("nobody asks")
-        }
-
-        fn close(&self, _: Duration) {}
-    }
-
-    /// Has no connection, and has not said so.
-    #[derive(Debug)]
-    struct Silent;
-
-    impl Transport for Silent {
-        fn send(&self, calls: Vec<Call>) {
-            for call in calls {
-                (call.answer)(Err(Failure::NotSent));
-            }
-        }
-
-        fn unwatch(&self, _: &str, _: WatchId) {}
-
-        fn capabilities(&self) -> Capabilities {
-            unreachable!("nobody asks")
-        }
-
-        fn close(&self, _: Duration) {}
-    }
-
-    #[test]
-    fn a_call_that_cannot_be_sent_ends_at_its_limit() {
-        let status = Arc::new(Status::new(Duration::from_secs(4), true));
-        status.connected(7);
-        let transport: Arc<dyn Transport> = Arc::new(Silent);
-        let mut caller = Caller::new(&status, &transport);
-        let limit = Limit::after(Duration::from_millis(50));
-        let list = Request::list("/m");
-        let repeated = caller.call(&list, "/m", &limit);
-        assert!(matches!(repeated, Err(CallError::LimitReached)));
-        let once = caller.call_once(&list, "/m", &limit);
-        assert!(matches!(once, Err(CallError::LimitReached)));
-    }
-
-    fn caller() -> Caller {
-        let status = Arc::new(Status::new(Duration::from_secs(4), true));
-        status.connected(7);
-        let transport: Arc<dyn Transport> = Arc::new(Refusing(status.clone()));
-        Caller::new(&status, &transport)
-    }
-
-    #[test]
-    fn a_call_during_which_the_credentials_are_refused_says_so() {
-        let limit = Limit::after(Duration::from_secs(1));
-        let list = Request::list("/m");
-        let repeated = caller().call(&list, "/m", &limit);
-        assert!(matches!(repeated, Err(CallError::Over(Error::AuthFailed))));
-        let once = caller().call_once(&list, "/m", &limit);
-        assert!(matches!(once, Err(CallError::Over(Error::AuthFailed))));
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cleanup_call::{close, event, request};
+use super::early_create::{EarlyCreate, Sent, join};
 use crate::jute::{Reply, Request, failure};
 use crate::metrics::Counters;
 use crate::path;
@@ -19,10 +20,10 @@ use crate::system::channel::Sender;
 use crate::system::clock;
 use crate::system::sync::Mutex;
 use crate::time::limit::never_comes;
-use crate::transport::Answered;
 use crate::transport::session_state::SessionState;
 use crate::transport::slot::Slot;
 use crate::transport::status::Status;
+use crate::transport::{Answer, Answered};
 use crate::transport::{Call, Failure, Transport};
 
 /// How long to wait before a refused request is repeated.
@@ -63,6 +64,8 @@ struct PendingNode {
     crowded: bool,
     /// What is written into the directory in the transaction that deletes the node.
     closing: Option<Vec<u8>>,
+    /// What a waiting thread wants to have sent with the deletion.
+    next: Option<Arc<EarlyCreate>>,
     /// Who wants to know how it ended.
     waiter: Option<Slot<Ended>>,
 }
@@ -77,6 +80,8 @@ pub(crate) struct Release<'a> {
     pub(crate) closing: Option<&'a [u8]>,
     /// Not before this.
     pub(crate) not_before: Option<Instant>,
+    /// What goes with the deletion of the only node, if nothing is written into the directory.
+    pub(crate) next: Option<Arc<EarlyCreate>>,
 }
 
 /// How a release ended.
@@ -103,6 +108,7 @@ impl PendingNode {
             pausing: false,
             crowded: false,
             closing: None,
+            next: None,
             waiter: None,
         }
     }
@@ -184,6 +190,7 @@ impl Cleaner {
             entry.closing = release.closing.map(<[u8]>::to_vec);
             entry.waiter = release.waiter.cloned();
             entry.not_before = release.not_before;
+            entry.next = release.next.clone();
             ids.push(self.put(entry));
         }
         match release.not_before {
@@ -270,36 +277,53 @@ impl Cleaner {
     }
 
     fn send(self: &Arc<Self>, ids: &[u64]) {
-        let calls: Vec<_> = ids.iter().filter_map(|id| self.call(*id)).collect();
+        let calls: Vec<_> = ids.iter().flat_map(|id| self.calls(*id)).collect();
         if !calls.is_empty() {
             self.transport.send(calls);
         }
     }
 
-    fn call(self: &Arc<Self>, id: u64) -> Option<Call> {
-        let capabilities = self.transport.capabilities();
+    fn calls(self: &Arc<Self>, id: u64) -> Vec<Call> {
         let mut entries = self.entries.lock();
-        let entry = entries.open.get_mut(&id)?;
+        let Some(entry) = entries.open.get_mut(&id) else {
+            return Vec::new();
+        };
         if std::mem::replace(&mut entry.in_flight, true) {
             // The background thread was faster. With two requests under way the answer to
             // one would be taken for the answer to the other.
-            return None;
+            return Vec::new();
         }
         let action = entry.cleanup.action();
+        let sent = Sent {
+            stamp: self.status.stamp(),
+            session: entry.session,
+        };
+        let next = entry.next.take().and_then(|next| next.take(sent));
+        if let (Action::Delete(name), Some(calls)) = (&action, next) {
+            return join(format!("{}/{name}", entry.dir), calls, self.answer(id));
+        }
+        let capabilities = self.transport.capabilities();
         let request = match (&action, &entry.closing) {
             (Action::Delete(name), Some(data)) => close(&entry.dir, name, data),
             // Since ZooKeeper 3.6 a session can be asked for its own nodes.
             (Action::List, _) if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),
             },
-            _ => request(&action, &entry.dir, capabilities)?,
+            _ => match request(&action, &entry.dir, capabilities) {
+                Some(request) => request,
+                None => return Vec::new(),
+            },
         };
-        let cleaner = self.clone();
-        Some(Call {
+        vec![Call {
             request,
             watch: None,
-            answer: Box::new(move |answered| cleaner.answered(id, answered)),
-        })
+            answer: self.answer(id),
+        }]
+    }
+
+    fn answer(self: &Arc<Self>, id: u64) -> Answer {
+        let cleaner = self.clone();
+        Box::new(move |answered| cleaner.answered(id, answered))
     }
 
     /// Runs on the transport's thread.

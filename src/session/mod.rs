@@ -24,6 +24,7 @@ pub(crate) mod cleaner;
 mod cleanup_call;
 pub(crate) mod confirm_grant;
 mod each_call;
+pub(crate) mod early_create;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;

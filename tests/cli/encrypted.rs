@@ -22,6 +22,8 @@ fn an_encrypted_server_is_asked_by_every_command() {
         let script = if task == "run -n" { "true" } else { "" };
         let told = Zklock::run(&hosts, &format!("{tls} {task} {path}"), script);
         assert_eq!(told.code, Some(code), "{task}: {told:?}");
+        let plain = told.out.contains("4lw.commands.whitelist");
+        assert!(!plain, "{task}: {told:?}");
     }
     let listed = Zklock::run(&hosts, &format!("{tls} list -r"), "");
     assert!(listed.out.contains(&path), "{listed:?}");
@@ -29,14 +31,14 @@ fn an_encrypted_server_is_asked_by_every_command() {
     holder.kill();
     let limit = "--connect-timeout 2";
     for (args, said) in [
-        (format!("{limit} list {path}"), "check the host names"),
+        (format!("{limit} list {path}"), "connect with it"),
         (
             format!("{limit} --tls list {path}"),
-            "TLS could not be agreed on",
+            "name the authority that signed",
         ),
         (
             format!("{limit} --tls-ca {ca} list {path}"),
-            "check the host names",
+            "ask for a certificate that they trust",
         ),
         (format!("--tls-cert {chain} list {path}"), "--tls-key"),
         (format!("--tls-ca /no/ca.pem list {path}"), "/no/ca.pem"),

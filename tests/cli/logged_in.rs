@@ -31,6 +31,16 @@ fn a_server_that_asks_for_a_login_is_asked_by_every_command() {
     // Its session is ended by another process, which has to log in too.
     holder.kill();
 
+    // Each of these would ask again for as long as it may, behind a server that hangs up.
+    for task in ["list", "check", "last", "run"] {
+        let token = if task == "check" { "3" } else { "" };
+        let script = if task == "run" { "true" } else { "" };
+        let args = format!("--connect-timeout 60 {task} {path} {token}");
+        let told = Zklock::run(&hosts, args.trim_end(), script);
+        assert_eq!(told.code, Some(77), "{task}: {told:?}");
+        assert!(told.err.contains("a line sasl:user:password"), "{told:?}");
+    }
+
     let with = |credentials: &str| {
         let mut command = command(&hosts);
         command.env("ZKLOCK_AUTH", credentials);

@@ -63,7 +63,10 @@ fn a_path_that_breaks_a_rule_is_refused_with_the_rule(transport: Transport) {
     for path in ["/a", "/a.b/..c/.d", "/ä/日本語", "/with space/-"] {
         client.mutex(path).unwrap();
     }
-    assert_eq!(children(&server.hosts(), "/"), before);
+    // Another test may have been the first one to make a node.
+    let mut after = children(&server.hosts(), "/");
+    after.retain(|name| name != "tests" || before.contains(name));
+    assert_eq!(after, before);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod bad_input;
 mod circles;
 mod durations;
 mod early_bad_news;
+mod early_creates;
 #[cfg(target_os = "linux")]
 mod fairness;
 mod faults;

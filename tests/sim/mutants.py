@@ -527,6 +527,35 @@ MUTANTS = [
         "            false => self.request.limit.clone(),\n"
         "        }};\n",
     ),
+    # Creates that leave with the release of the thread before.
+    (
+        "early-create-left",
+        "the create of a thread that gave up, sent by another, is left in the queue",
+        "src/lock/prepared.rs",
+        "        if let Some(sent) = self.create.settle() {",
+        "        if let Some(sent) = self.create.settle().filter(|_| false) {",
+        "        if let Some(sent) = self.create.settle().filter(|_| !{mutant}) {{",
+    ),
+    (
+        "early-create-lost-is-unsent",
+        "a transaction whose reply was lost counts as not sent for the create",
+        "src/session/early_create.rs",
+        "        Err(failure) => return (Err(failure), Err(failure)),",
+        "        Err(failure) => return (Err(failure), Err(Failure::NotSent)),",
+        "        Err(failure) if {mutant} => return (Err(failure), Err(Failure::NotSent)),\n"
+        "        Err(failure) => return (Err(failure), Err(failure)),",
+    ),
+    (
+        "early-create-proves-later",
+        "a create sent by another thread counts as a proof of when it is read",
+        "src/lock/prepared.rs",
+        "        Some((self.call_id, self.create.settle()?.stamp))",
+        "        self.create.settle()?;\n"
+        "        Some((self.call_id, self.session.status.stamp()))",
+        "        let stamp = self.create.settle()?.stamp;\n"
+        "        let now = self.session.status.stamp();\n"
+        "        Some((self.call_id, if {mutant} {{ now }} else {{ stamp }}))",
+    ),
     # Standby: the seeds that are 3 beyond a multiple of 16.
     (
         "standby-deaf-in-its-pause",

@@ -16,6 +16,7 @@ pub(crate) mod op {
     pub(crate) const EXISTS: i32 = 3;
     pub(crate) const GET_DATA: i32 = 4;
     pub(crate) const SET_DATA: i32 = 5;
+    pub(crate) const SET_ACL: i32 = 7;
     pub(crate) const GET_CHILDREN: i32 = 8;
     pub(crate) const SYNC: i32 = 9;
     pub(crate) const PING: i32 = 11;
@@ -238,6 +239,15 @@ impl Raw {
         let mut body = Encoder::default();
         body.string(&self.full(path)).int(-1);
         self.call(op::DELETE, &body.0).map(drop)
+    }
+
+    /// Leaves everybody all rights to a node but that of creating others under it.
+    pub(crate) fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
+        const ALL_BUT_CREATE: i32 = 27;
+        let mut body = Encoder::default();
+        body.string(&self.full(path)).int(1).int(ALL_BUT_CREATE);
+        body.string("world").string("anyone").int(-1);
+        self.call(op::SET_ACL, &body.0).map(drop)
     }
 
     /// Adds credentials, such as `("digest", "user:password")`.

@@ -159,6 +159,16 @@ fn has_certificate(_: &Args) -> bool {
 }
 
 #[cfg(feature = "tls")]
+pub(crate) fn is_encrypted(args: &Args) -> bool {
+    tls(&args.tls).is_some()
+}
+
+#[cfg(not(feature = "tls"))]
+pub(crate) fn is_encrypted(_: &Args) -> bool {
+    false
+}
+
+#[cfg(feature = "tls")]
 fn tls(said: &crate::args::TlsArgs) -> Option<zklock::Tls> {
     let wanted = said.tls || said.tls_ca.is_some() || said.tls_cert.is_some();
     let mut tls = zklock::Tls::new();

@@ -15,6 +15,9 @@ pub(crate) const OTHER: u8 = 70;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
 
+/// What servers answer that let in only clients that have logged in.
+const LOGIN_REQUIRED: i32 = -124;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -74,11 +77,15 @@ impl From<Error> for Failure {
             error if error.is_bad_input() => USAGE,
             Error::ConnectTimeout { .. } | Error::Closed | Error::SessionExpired => UNAVAILABLE,
             Error::AuthFailed | Error::NoAuth { .. } | Error::SaslRefused { .. } => NO_PERMISSION,
+            Error::Refused { code, .. } if *code == LOGIN_REQUIRED => NO_PERMISSION,
             _ => OTHER,
         };
         let hint = match &error {
             Error::ForeignContender { node, .. } if node.ends_with("/leases") => {
                 "; zklock run --permits N takes one of its permits"
+            }
+            Error::Refused { code, .. } if *code == LOGIN_REQUIRED => {
+                ", with a line sasl:user:password in the file of --auth-file"
             }
             _ => "",
         };

@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use self::watched::{Listing, Watched};
 use super::fresh_id::fresh_id;
-use super::request::{Ahead, LockRequest, Queue};
+use super::prepared::{Early, Prepared};
+use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};
-use crate::owner::Owner;
 use crate::recipe::attempt::{Action, Attempt, Event, Origin, Outcome, OwnNode};
 use crate::recipe::queue::Blocked;
 use crate::recipe::skip_listing::LastGrant;
@@ -42,19 +42,25 @@ use crate::transport::{Failure, Fired};
 pub(crate) struct Reached {
     pub(crate) lease: Lease,
     pub(crate) mine: OwnNode,
+    /// Others were ahead.
+    pub(crate) waited: bool,
 }
 
 /// Goes through a queue; `None` if the lock is taken or the limit was reached.
 ///
-/// `last` is the last grant to the one who asks.
+/// `last` is the last grant to the one who asks; what was `prepared` may have been sent.
 pub(super) fn acquire(
     session: &Session,
     queue: &Queue<'_>,
     request: &mut LockRequest<'_>,
     mut last: Option<LastGrant>,
+    prepared: Option<Prepared>,
 ) -> Result<Option<Reached>> {
     let since = clock::now();
-    let mut caller = session.caller();
+    let (mut caller, mut early) = match prepared {
+        Some(Prepared { caller, early }) => (caller, Some(early)),
+        None => (session.caller(), None),
+    };
     loop {
         let Some(snapshot) = caller.connected(&request.limit)? else {
             return Ok(None);
@@ -65,10 +71,17 @@ pub(super) fn acquire(
         let contest = session.contest(queue.role, queue.permits as usize);
         let resumes = session.transport.capabilities().resumes;
         let known = resumes.then_some(snapshot.session);
-        let attempt = Attempt::enter(contest, &fresh_id(), known, request.patience);
+        let early = early
+            .take()
+            .and_then(|early| early.sent_in(snapshot.session));
+        let id = early
+            .as_ref()
+            .map_or_else(fresh_id, |early| early.id.clone());
+        let attempt = Attempt::enter(contest, &id, known, request.patience);
         let attempt = attempt.after(last.take());
         let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
         driver.since = since;
+        driver.early = early;
         match driver.run()? {
             Progress::Reached(reached) => return Ok(Some(reached)),
             Progress::LimitReached => return Ok(None),
@@ -105,6 +118,10 @@ struct Driver<'a, 'q> {
     proof: GrantProof,
     /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Listing>,
+    /// The create that another thread has sent.
+    early: Option<Early>,
+    /// What was asked for on the strength of that listing: the same as when it is waited for.
+    looked: Option<(Blocked, CallId)>,
     watched: Watched,
     /// Counts what was prefetched.
     prefetches: u64,
@@ -152,6 +169,8 @@ impl<'a, 'q> Driver<'a, 'q> {
             since: clock::now(),
             proof: GrantProof::default(),
             listing: None,
+            early: None,
+            looked: None,
             watched: Watched::default(),
             prefetches: 0,
             seen: Default::default(),
@@ -216,7 +235,8 @@ impl<'a, 'q> Driver<'a, 'q> {
     }
 
     fn reached(&self, mine: OwnNode) -> Reached {
-        if self.listening.is_some() {
+        let waited = self.listening.is_some();
+        if waited {
             self.session.counters.waited();
         }
         let nodes = vec![self.full(&mine.name)];
@@ -224,7 +244,11 @@ impl<'a, 'q> Driver<'a, 'q> {
         let bounds = self.session.status.bounds(session);
         let stamp = self.proof.stamp.unwrap_or(Stamp::NEVER);
         let lease = Lease::new(self.queue.path, nodes, session, bounds, stamp);
-        Reached { lease, mine }
+        Reached {
+            lease,
+            mine,
+            waited,
+        }
     }
 
     fn step(&mut self, action: Action) -> Result<Step> {
@@ -277,6 +301,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         let resumed = snapshot.session == self.snapshot.session;
         self.snapshot = snapshot;
         self.listing = None;
+        self.looked = None;
         match resumed {
             true => {
                 self.unwatch();
@@ -288,42 +313,6 @@ impl<'a, 'q> Driver<'a, 'q> {
                 self.watched = Watched::default();
                 Ok(Some(Step::Report(Event::NewSession)))
             }
-        }
-    }
-
-    fn tell(&mut self, blocked: &Blocked) -> Result<()> {
-        let place = (blocked.nearest.clone(), blocked.ahead);
-        let news = self.told.as_ref() != Some(&place);
-        if news && log::log_enabled!(log::Level::Info) {
-            self.log_place(blocked);
-        }
-        if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
-            on_wait(&Ahead {
-                since: clock::now().saturating_duration_since(self.since),
-                count: blocked.ahead,
-                nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
-                holds: blocked.holds,
-                data: self.seen.0.clone(),
-                stat: self.seen.1,
-            });
-        }
-        self.told = Some(place);
-        match &self.request.circles {
-            Some(look) if news => look(&self.full(&blocked.nearest), &self.request.limit),
-            _ => Ok(()),
-        }
-    }
-
-    fn log_place(&self, blocked: &Blocked) {
-        let (path, ahead) = (self.queue.path, blocked.ahead);
-        if blocked.nearest.is_empty() {
-            return log::info!("waiting for a permit of {path}: {ahead} must be given back first");
-        }
-        let nearest = Owner::parse(&self.seen.0).named();
-        let nearest = nearest.unwrap_or_else(|| blocked.nearest.clone());
-        match blocked.holds && self.queue.dir == path {
-            true => log::info!("waiting for the lock {path}, which {nearest} holds"),
-            false => log::info!("waiting for the lock {path}: {ahead} ahead, then {nearest}"),
         }
     }
 

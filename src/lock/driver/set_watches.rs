@@ -23,7 +23,8 @@ impl Driver<'_, '_> {
         self.caller.forget();
         let path = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&path);
-        self.prefetch(false);
+        let node = self.attempt.node().map(|name| self.full(name));
+        self.prefetch(false, node.as_slice());
         watch.prefetch = Some(self.watched.prefetch.clone());
         let call_id = self.caller.post([(read(path), Some(watch))]);
         self.watching(blocked, call_id)
@@ -31,16 +32,23 @@ impl Driver<'_, '_> {
 
     /// Watches our own node, too, and the one beyond the nearest, if there is one.
     pub(super) fn watch_around(&mut self, blocked: &Blocked, mine: &str) -> Result<Step> {
-        self.caller.forget();
-        let calls = self.looks_around(blocked, mine);
-        let call_id = self.caller.post(calls);
+        let looked = self.looked.take().filter(|looked| looked.0 == *blocked);
+        let is_new = looked.is_none();
+        let call_id = match looked {
+            Some((_, call_id)) => call_id,
+            None => self.look_around(blocked, mine),
+        };
         let step = self.watching(blocked, call_id.next())?;
         // Whatever else there is to report, a new session first of all, must not be lost
         // over the other answers, which may have failed with the same connection.
         if !matches!(step, Step::Report(Event::Watching)) {
             return Ok(step);
         }
-        let answered = self.answer(call_id);
+        let answered = match is_new {
+            true => self.answer(call_id),
+            // The answer to the first is what the others were asked for on.
+            false => Ok(Ok(Reply::Nothing)),
+        };
         if matches!(answered, Ok(Ok(_))) {
             self.watched.own_is_set = true;
         }
@@ -53,11 +61,17 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// A look at our own node, one at the nearest, and one at that beyond it.
+    /// Asks for our own node, for the nearest one, and for that beyond it, in this order.
+    pub(super) fn look_around(&mut self, blocked: &Blocked, mine: &str) -> CallId {
+        self.caller.forget();
+        let calls = self.looks_around(blocked, mine);
+        self.caller.post(calls)
+    }
+
     fn looks_around(&mut self, blocked: &Blocked, mine: &str) -> Vec<(Request, Option<Watch>)> {
         let nearest = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&nearest);
-        self.prefetch(blocked.last);
+        self.prefetch(blocked.last, &[self.full(mine)]);
         watch.prefetch = Some(self.watched.prefetch.clone());
         // One that was set before stands until the node goes; of one whose answer did not
         // come nobody knows.
@@ -187,9 +201,8 @@ impl Driver<'_, '_> {
 
     /// Has a listing prefetched when the queue moves, and a proof of our session if that is
     /// due by then; if the queue was `listed`, both only if they are due.
-    fn prefetch(&mut self, listed: bool) {
-        let node = self.attempt.node().map(|name| self.full(name));
-        let proof = proof::requests(self.session.transport.capabilities(), node.as_slice());
+    fn prefetch(&mut self, listed: bool, node: &[String]) {
+        let proof = proof::requests(self.session.transport.capabilities(), node);
         self.prefetches += 1;
         let number = self.prefetches;
         self.watched.relisting = (!listed).then_some(number);
@@ -207,7 +220,8 @@ impl Driver<'_, '_> {
     pub(super) fn prefetch_again(&mut self) {
         let last = self.attempt.blocked().is_some_and(|blocked| blocked.last);
         if last && self.watched.prefetch.lock().is_none() {
-            self.prefetch(true);
+            let node = self.attempt.node().map(|name| self.full(name));
+            self.prefetch(true, node.as_slice());
         }
     }
 

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use super::watched::Listing;
 use super::{Driver, Step, origin};
 use crate::error::Result;
-use crate::jute::{CreateMode, ErrorCode, Reply, Request};
+use crate::jute::{ErrorCode, Reply, Request};
+use crate::lock::prepared::Early;
+use crate::lock::request::creation;
 use crate::path;
 use crate::recipe::attempt::Event;
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
-use crate::recipe::queue::{Blocked, strangers};
+use crate::recipe::queue::{Blocked, Place, strangers};
 use crate::session::confirm_grant::Asked;
 use crate::time::limit::LimitReached;
-use crate::transport::Failure;
+use crate::transport::{CallId, Failure};
 
 /// From this number on a directory is worth a warning.
 const HALF_WAY: i64 = LAST_SEQUENCE / 2;
@@ -23,11 +25,21 @@ impl Driver<'_, '_> {
     /// one round trip. Where nobody is expected, the listing is left out.
     pub(super) fn create(&mut self, prefix: &str) -> Result<Step> {
         let contest = self.attempt.contest();
-        let stamp = self.session.status.stamp();
         // A permit lists with a watch, for which the node must be there already.
-        let pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
-        let listing = pipelined.then(|| Request::list(self.queue.dir));
-        let call_id = self.post([self.creation(prefix)].into_iter().chain(listing));
+        let mut pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
+        let (call_id, stamp) = match self.early.take().and_then(Early::read) {
+            Some(early) => {
+                pipelined = true;
+                early
+            }
+            None => {
+                let note = self.request.note.as_deref();
+                let create = creation(self.session, self.queue, contest, note, prefix);
+                let listing = pipelined.then(|| Request::list(self.queue.dir));
+                let stamp = self.session.status.stamp();
+                (self.post([create].into_iter().chain(listing)), stamp)
+            }
+        };
         self.listing = None;
         let answered = match self.answer(call_id) {
             Ok(answered) => answered,
@@ -51,21 +63,6 @@ impl Driver<'_, '_> {
             }
             Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
             answered => self.trouble(answered),
-        }
-    }
-
-    /// The request that creates our node.
-    fn creation(&self, prefix: &str) -> Request {
-        let (contest, settings) = (self.attempt.contest(), &self.session.settings);
-        Request::Create {
-            path: self.full(prefix),
-            data: settings.card.text(self.request.note.as_deref()).into(),
-            acl: settings.acl.entries().to_vec(),
-            mode: match contest.dialect.is_numbered(contest.role) {
-                true => CreateMode::EphemeralSequential,
-                false => CreateMode::Ephemeral,
-            },
-            stat: true,
         }
     }
 
@@ -133,16 +130,44 @@ impl Driver<'_, '_> {
     }
 
     pub(super) fn inspect(&mut self, name: &str) -> Result<Step> {
-        let request = Request::Exists {
-            path: self.full(name),
-            watch: false,
+        let answered = match self.looks_ahead(name) {
+            Some(call_id) => self.answer(call_id),
+            None => self.ask(Request::exists(&self.full(name))),
         };
-        match self.ask(request) {
+        match answered {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Stat(stat))) => Ok(Step::Report(Event::Inspected(origin(stat)))),
-            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
-            Ok(answered) => self.trouble(answered),
+            Ok(answered) => {
+                self.looked = None;
+                match answered {
+                    Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
+                    answered => self.trouble(answered),
+                }
+            }
         }
+    }
+
+    /// If the listing that was sent with the create shows others ahead of this node, what has to
+    /// be watched can be asked for together with the node.
+    fn looks_ahead(&mut self, name: &str) -> Option<CallId> {
+        let Some(Listing::Asked(call_id)) = self.listing else {
+            return None;
+        };
+        let answered = self.answer(call_id).ok()?;
+        let place = match &answered {
+            Ok(Reply::Children { names, .. }) => self.attempt.contest().place(names, name),
+            _ => Place::Missing,
+        };
+        self.listing = Some(Listing::Read(answered));
+        let Place::Blocked(blocked) = place else {
+            return None;
+        };
+        if !blocked.watches_around() {
+            return None;
+        }
+        let call_id = self.look_around(&blocked, name);
+        self.looked = Some((blocked, call_id));
+        Some(call_id)
     }
 
     pub(super) fn births(&mut self, names: &[String]) -> Result<Step> {

@@ -1,4 +1,4 @@
-//! How a waiting thread sleeps, and what wakes it.
+//! How a waiting thread sleeps, what wakes it, and what it tells meanwhile.
 //!
 //! Watches and changes of the connection are told in one channel, so that a wait without
 //! a cancel needs no `select!`.
@@ -8,9 +8,13 @@ use std::iter;
 use super::{Driver, Step};
 use crate::error::Result;
 use crate::jute::EventKind;
+use crate::lock::request::Ahead;
+use crate::owner::Owner;
 use crate::recipe::attempt::Event;
 use crate::recipe::overdue_holder::Overdue;
+use crate::recipe::queue::Blocked;
 use crate::system::channel::{Receiver, Waitable};
+use crate::system::clock;
 use crate::time::limit::LimitReached;
 use crate::transport::status::Snapshot;
 use crate::transport::{Fired, Watch};
@@ -67,6 +71,42 @@ impl Driver<'_, '_> {
             Ok(fired) => self.woken(fired),
             Err(LimitReached) => Step::Report(Event::Cancel),
         })
+    }
+
+    pub(super) fn tell(&mut self, blocked: &Blocked) -> Result<()> {
+        let place = (blocked.nearest.clone(), blocked.ahead);
+        let news = self.told.as_ref() != Some(&place);
+        if news && log::log_enabled!(log::Level::Info) {
+            self.log_place(blocked);
+        }
+        if let (Some(on_wait), true) = (self.request.on_wait.as_mut(), news) {
+            on_wait(&Ahead {
+                since: clock::now().saturating_duration_since(self.since),
+                count: blocked.ahead,
+                nearest: format!("{}/{}", self.queue.dir, blocked.nearest),
+                holds: blocked.holds,
+                data: self.seen.0.clone(),
+                stat: self.seen.1,
+            });
+        }
+        self.told = Some(place);
+        match &self.request.circles {
+            Some(look) if news => look(&self.full(&blocked.nearest), &self.request.limit),
+            _ => Ok(()),
+        }
+    }
+
+    fn log_place(&self, blocked: &Blocked) {
+        let (path, ahead) = (self.queue.path, blocked.ahead);
+        if blocked.nearest.is_empty() {
+            return log::info!("waiting for a permit of {path}: {ahead} must be given back first");
+        }
+        let nearest = Owner::parse(&self.seen.0).named();
+        let nearest = nearest.unwrap_or_else(|| blocked.nearest.clone());
+        match blocked.holds && self.queue.dir == path {
+            true => log::info!("waiting for the lock {path}, which {nearest} holds"),
+            false => log::info!("waiting for the lock {path}: {ahead} ahead, then {nearest}"),
+        }
     }
 
     /// Has changes of the connection told where watches tell.

@@ -120,7 +120,7 @@ impl Io {
                 // The end of the connection was ours.
                 Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
                 Err(reason) if hung_up && self.may_lack_tls() => {
-                    let guess = "as a port for TLS does, or a server without a quorum";
+                    let guess = crate::error::TLS_PORT;
                     self.turned_away(&target, &format!("{reason}, {guess}"));
                 }
                 Err(reason) => self.turned_away(&target, &reason),

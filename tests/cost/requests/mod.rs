@@ -359,3 +359,39 @@ fn the_program_asks_at_most_a_third_more_than_the_calls_it_stands_for() {
     let (few, many) = (naked.len(), program.len());
     assert!(10 * many <= 13 * few, "{program:?} and {naked:?}");
 }
+
+#[test]
+fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
+    let scene = Scene::new("line");
+    let [ahead, one, other] = [(); 3].map(|()| scene.connect());
+    let lock = |client: &Client| client.mutex(&scene.path).unwrap().lock().unwrap();
+    let mut ahead = Some(lock(&ahead));
+    let options = LockOptions::new().on_wait(|_| drop(ahead.take()));
+    let mutex = scene.client.mutex(&scene.path).unwrap();
+    let guard = mutex.lock_with(options).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let guard = lock(&one);
+            scene.tap.wait_for(op::EXISTS);
+            drop(guard);
+        });
+        wait_for_queue(&scene.connect(), &scene.path, 2);
+        scope.spawn(|| drop(lock(&other)));
+        wait_for_queue(&scene.connect(), &scene.path, 3);
+        let next = scope.spawn(|| lock(&scene.client).unlock().unwrap());
+        eventually("it is in line", || {
+            format!("{:?}", scene.client).contains("waiting: 1")
+        });
+        scene.tap.take();
+        drop(guard);
+        next.join().unwrap();
+    });
+    // A look at the own node and at the two ahead, as if it had been created alone.
+    let expected = [
+        vec![op::MULTI, op::GET_CHILDREN],
+        WATCH.to_vec(),
+        vec![op::GET_CHILDREN],
+        vec![op::DELETE],
+    ];
+    assert_eq!(scene.tap.take(), expected);
+}

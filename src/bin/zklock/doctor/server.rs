@@ -7,7 +7,7 @@ use zklock::Client;
 use super::finding::{Finding, Level};
 use super::words::{Said, ask, values};
 use crate::args::Args;
-use crate::connect::builder_for;
+use crate::connect::{builder_for, is_encrypted};
 use crate::failure::Failure;
 use crate::table::brief;
 
@@ -39,7 +39,14 @@ pub(super) fn look(
         server: server.to_owned(),
         ..View::default()
     };
-    let mut findings = words(server, &mut view, patience);
+    let mut findings = match is_encrypted(args) {
+        true => {
+            view.is_there = true;
+            let what = "its words were not asked for: they are not encrypted";
+            vec![Finding::good(server, what)]
+        }
+        false => words(server, &mut view, patience),
+    };
     if !view.is_there {
         return Ok((findings, view));
     }

@@ -35,7 +35,7 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
             Said::NotAllowed
         }
         Ok(text) if text.contains("not currently serving requests") => Said::NotServing,
-        // A port for encrypted connections hangs up.
+        // A port for encrypted connections may hang up.
         Ok(text) if text.is_empty() => Said::NotAllowed,
         Ok(text) => Said::Text(text),
         Err(error) => Said::Nothing(error),

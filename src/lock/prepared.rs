@@ -1,0 +1,126 @@
+//! What a thread makes ready before it sleeps in the line of its client.
+//!
+//! Where other clients wait for the lock, too, the next thread of this client goes to the end of
+//! the queue when the one before it leaves. Its create is then sent with that release. What was
+//! sent for a thread that has given up meanwhile is left to the cleaner.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::fresh_id::fresh_id;
+use super::request::{LockRequest, Queue, creation};
+use crate::jute::Request;
+use crate::local::turnstile::Heir;
+use crate::recipe::attempt::{Action, Attempt, Orphan};
+use crate::recipe::validity::Stamp;
+use crate::session::Session;
+use crate::session::caller::Caller;
+use crate::session::early_create::EarlyCreate;
+use crate::transport::CallId;
+
+/// What a thread in line asks of the one before it.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    /// The lock may come with the turn.
+    pub(super) inherits: bool,
+    /// To be sent with the release, if the lock does not come.
+    pub(super) create: Option<Arc<EarlyCreate>>,
+}
+
+/// The requests of a thread in line, and who reads their answers.
+pub(crate) struct Prepared {
+    pub(super) caller: Caller,
+    pub(super) early: Early,
+}
+
+/// A create that another thread may have sent.
+pub(super) struct Early {
+    session: Arc<Session>,
+    dir: String,
+    pub(super) id: String,
+    prefix: String,
+    create: Arc<EarlyCreate>,
+    call_id: CallId,
+    /// The answer is waited for.
+    read: bool,
+}
+
+impl Heir for Wish {
+    fn inherits(&self) -> bool {
+        self.inherits
+    }
+}
+
+impl Prepared {
+    /// Makes a create and a listing ready; `None` if an attempt would begin with something
+    /// else, or the servers know no transactions.
+    pub(super) fn new(
+        session: &Arc<Session>,
+        queue: &Queue<'_>,
+        request: &LockRequest<'_>,
+    ) -> Option<Self> {
+        let capabilities = session.transport.capabilities();
+        if !(capabilities.multi && capabilities.resumes) {
+            return None;
+        }
+        let (id, contest) = (fresh_id(), session.contest(queue.role, 0));
+        let attempt = Attempt::enter(contest, &id, None, request.patience);
+        let Action::Create(prefix) = attempt.action() else {
+            return None;
+        };
+        let create = creation(session, queue, contest, request.note.as_deref(), &prefix);
+        let mut caller = session.caller();
+        let requests = [create, Request::list(queue.dir)].map(|request| (request, None));
+        let (call_id, calls) = caller.prepare(requests);
+        let early = Early {
+            session: session.clone(),
+            dir: queue.dir.to_owned(),
+            id,
+            prefix,
+            create: EarlyCreate::new(calls),
+            call_id,
+            read: false,
+        };
+        Some(Self { caller, early })
+    }
+
+    pub(super) fn create(&self) -> Arc<EarlyCreate> {
+        self.early.create.clone()
+    }
+}
+
+impl Early {
+    /// Itself, if it was sent in this session.
+    pub(super) fn sent_in(self, session: i64) -> Option<Self> {
+        let sent = self.create.settle();
+        sent.is_some_and(|sent| sent.session == session)
+            .then_some(self)
+    }
+
+    /// The id of the create, and the moment at which it was sent.
+    pub(super) fn read(mut self) -> Option<(CallId, Stamp)> {
+        self.read = true;
+        Some((self.call_id, self.create.settle()?.stamp))
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        if self.read || self.session.is_inherited() {
+            return;
+        }
+        if let Some(sent) = self.create.settle() {
+            let node = Orphan::Prefix(self.prefix.clone());
+            let cleaner = &self.session.cleaner;
+            cleaner.add(&self.dir, sent.session, vec![node]);
+        }
+    }
+}
+
+impl fmt::Debug for Early {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Early")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
