@@ -6,6 +6,7 @@
 //! watch a client for a while do so for a minute.
 
 mod access;
+mod balancer;
 mod blackhole;
 mod closing;
 mod expiry;

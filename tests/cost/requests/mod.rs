@@ -267,6 +267,23 @@ fn a_free_lock_and_its_release_wait_for_one_round_trip() {
 }
 
 #[test]
+fn the_first_lock_of_a_process_and_its_end_wait_for_four_round_trips() {
+    let slow = Slow::new("slow-first");
+    let mutex = slow.client.mutex(&slow.path).unwrap();
+    mutex.lock().unwrap().unlock().unwrap();
+    slow.proxy.delay(DELAY);
+    // A session, the lock, its release, the end of the session.
+    slow.within(ROUND_TRIP * 19 / 4, || {
+        let begun = Instant::now();
+        let client = Client::connect(&slow.proxy.hosts()).unwrap();
+        let mutex = client.mutex(&slow.path).unwrap();
+        mutex.lock().unwrap().unlock().unwrap();
+        client.close().unwrap();
+        begun.elapsed()
+    });
+}
+
+#[test]
 fn a_hand_off_between_two_waits_for_two_one_way_trips() {
     let slow = Slow::new("slow-two");
     let other = Client::connect(&slow.proxy.hosts()).unwrap();

@@ -39,7 +39,7 @@ pub fn run<P: Peer>() {
     let count = count.parse().expect("a number");
     // A peer that blocks has a thread for each contender.
     let runtime = Builder::new_multi_thread()
-        .enable_time()
+        .enable_all()
         .max_blocking_threads(count)
         .build()
         .expect("a runtime");

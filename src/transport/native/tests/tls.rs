@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::{io, thread};
 
 use super::*;
@@ -92,6 +92,38 @@ fn turned_away(hosts: &str, tls: &Tls) {
     assert!(seen, "nothing is said of {hosts}");
     println!("{trouble:?}");
     assert_eq!(rig.status.snapshot().connects, 0);
+}
+
+/// The names of servers that greetings ask for, before anything is encrypted.
+fn names_asked_for(listener: TcpListener) -> mpsc::Receiver<Option<String>> {
+    let (to, names) = mpsc::channel();
+    thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let mut acceptor = rustls::server::Acceptor::default();
+            while let Ok(1..) = acceptor.read_tls(&mut socket) {
+                if let Ok(Some(accepted)) = acceptor.accept() {
+                    let name = accepted.client_hello().server_name().map(str::to_owned);
+                    let _ = to.send(name);
+                    break;
+                }
+            }
+        }
+    });
+    names
+}
+
+#[test]
+fn each_server_is_asked_for_by_the_name_that_it_has_in_the_list() {
+    let keys = Keys::new();
+    for (host, expected) in [("localhost", Some("localhost")), ("127.0.0.1", None)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let hosts = format!("{host}:{}", listener.local_addr().unwrap().port());
+        let names = names_asked_for(listener);
+        let rig = Rig::open(secure(&hosts, &Tls::new().ca_file(keys.ca())));
+        let asked = names.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(asked.as_deref(), expected, "{hosts}");
+        rig.transport.close(PATIENCE);
+    }
 }
 
 #[test]
