@@ -12,7 +12,8 @@
 //! `threads-4`, `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`,
 //! `handoff-32` (clients on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that
 //! all wait behind a holder, and then have the lock once each), `crowd-10`, `crowd-100`,
-//! `crowd-1000` (the same, but they are threads of 8 clients). Other numbers work as well;
+//! `crowd-1000` (the same, but they are threads of 8 clients), `swarm-64` (threads of 8 clients that
+//! come back again and again). Other numbers work as well;
 //! a queue also tells what a waiting client takes of this process's memory. With `hold=2`
 //! each in a queue has the lock for 2 ms, which does not count.
 //!
@@ -40,7 +41,7 @@ static HOLD_MS: AtomicU64 = AtomicU64::new(0);
 /// How many clients the threads of a crowd belong to.
 const CROWD: usize = 8;
 
-const SCENARIOS: [&str; 12] = [
+const SCENARIOS: [&str; 13] = [
     "alone",
     "threads-4",
     "threads-16",
@@ -50,6 +51,7 @@ const SCENARIOS: [&str; 12] = [
     "queue-10",
     "queue-100",
     "queue-1000",
+    "swarm-64",
     "crowd-10",
     "crowd-100",
     "crowd-1000",
@@ -103,6 +105,10 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
         match kind {
             "handoff" => {
                 ours.extend(run("ours", our_hand_offs, at));
+                floor.extend(run("floor", floor_hand_offs, at));
+            }
+            "swarm" => {
+                ours.extend(run("ours", our_swarm, at));
                 floor.extend(run("floor", floor_hand_offs, at));
             }
             "crowd" => {
@@ -170,6 +176,16 @@ fn our_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     in_threads(count, |_, over, done| {
         let client = Client::connect(hosts).expect("a server");
         let mutex = client.mutex(path).expect("a path");
+        lock_until(over, done, &mutex);
+    })
+}
+
+/// As [`our_hand_offs`], by threads of eight clients.
+fn our_swarm(hosts: &str, count: usize, path: &str) -> f64 {
+    let connect = |_| Client::connect(hosts).expect("a server");
+    let clients: Vec<_> = (0..CROWD).map(connect).collect();
+    in_threads(count, |at, over, done| {
+        let mutex = clients[at % CROWD].mutex(path).expect("a path");
         lock_until(over, done, &mutex);
     })
 }
@@ -313,14 +329,18 @@ fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
     let locks = clients.iter().map(|client| client.mutex(path));
     let mutexes: Vec<_> = locks.map(|mutex| mutex.expect("a path")).collect();
     let [start, over] = [(); 2].map(|()| Barrier::new(count + 1));
+    let last = Mutex::new((Instant::now(), Duration::ZERO));
     thread::scope(|scope| {
         for at in 0..count {
-            let (mutex, start, over) = (&mutexes[at % CROWD], &start, &over);
+            let (mutex, start, over, last) = (&mutexes[at % CROWD], &start, &over, &last);
             let wait = move || {
                 start.wait();
                 let guard = mutex.lock().expect("the lock");
-                hold();
+                let held = hold();
                 drop(guard);
+                let mut last = last.lock().expect("no panic");
+                *last = (Instant::now(), last.1 + held);
+                drop(last);
                 over.wait();
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
@@ -336,7 +356,8 @@ fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
         let begun = Instant::now();
         drop(guard);
         over.wait();
-        count as f64 / begun.elapsed().as_secs_f64()
+        let (last, held) = *last.lock().expect("no panic");
+        count as f64 / (last - begun - held).as_secs_f64()
     })
 }
 

@@ -31,7 +31,7 @@ FLOOR = max(FLOORS, key=lambda path: path.stat().st_mtime, default=TARGET / "rel
 GO = TARGET / "go-peer"
 RUST = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "rust/target")) / "release"
 SCENARIOS = ["alone", "threads-4", "threads-16", "handoff-2", "handoff-8", "handoff-32",
-             "queue-10", "queue-100", "crowd-10", "crowd-100", "crowd-1000"]
+             "queue-10", "queue-100", "swarm-64", "crowd-10", "crowd-100", "crowd-1000"]
 
 
 def run(*command):
@@ -52,7 +52,7 @@ def peer(*command):
     def measure(hosts, scenario):
         path = f"/zklock-peers/{uuid.uuid4()}"
         # At their best each waiter is a client of its own, whose node is there before.
-        out = run(*command, hosts, scenario.replace("crowd", "queue"), path)
+        out = run(*command, hosts, scenario.replace("crowd", "queue").replace("swarm", "handoff"), path)
         return out and float(out.split()[-1])
 
     return measure

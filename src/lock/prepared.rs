@@ -41,7 +41,6 @@ pub(super) struct Early {
     prefix: String,
     create: Arc<EarlyCreate>,
     call_id: CallId,
-    /// The answer is waited for.
     read: bool,
 }
 
@@ -98,9 +97,13 @@ impl Early {
     }
 
     /// The id of the create, and the moment at which it was sent.
-    pub(super) fn read(mut self) -> Option<(CallId, Stamp)> {
-        self.read = true;
+    pub(super) fn sent(&self) -> Option<(CallId, Stamp)> {
         Some((self.call_id, self.create.settle()?.stamp))
+    }
+
+    /// The answer has been read.
+    pub(super) fn finish(mut self) {
+        self.read = true;
     }
 }
 
@@ -109,7 +112,7 @@ impl Drop for Early {
         if self.read || self.session.is_inherited() {
             return;
         }
-        if let Some(sent) = self.create.settle() {
+        if let Some(sent) = self.create.give_up() {
             let node = Orphan::Prefix(self.prefix.clone());
             let cleaner = &self.session.cleaner;
             cleaner.add(&self.dir, sent.session, vec![node]);

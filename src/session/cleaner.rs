@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cleanup_call::{close, event, request};
-use super::early_create::{EarlyCreate, Sent, join};
+use super::early_create::{EarlyCreate, Left, Sent, join};
 use crate::jute::{Reply, Request, failure};
 use crate::metrics::Counters;
 use crate::path;
@@ -298,9 +298,11 @@ impl Cleaner {
             stamp: self.status.stamp(),
             session: entry.session,
         };
-        let next = entry.next.take().and_then(|next| next.take(sent));
-        if let (Action::Delete(name), Some(calls)) = (&action, next) {
-            return join(format!("{}/{name}", entry.dir), calls, self.answer(id));
+        let next = entry.next.take();
+        let calls = next.as_ref().and_then(|next| next.take(sent));
+        if let (Action::Delete(name), Some(next), Some(calls)) = (&action, next, calls) {
+            let (node, left) = (format!("{}/{name}", entry.dir), self.left(entry));
+            return join(node, calls, next, (self.answer(id), left));
         }
         let capabilities = self.transport.capabilities();
         let request = match (&action, &entry.closing) {
@@ -319,6 +321,17 @@ impl Cleaner {
             watch: None,
             answer: self.answer(id),
         }]
+    }
+
+    /// Takes over what is left of a create; the background thread deletes it.
+    fn left(self: &Arc<Self>, of: &PendingNode) -> Left {
+        let (cleaner, dir, session) = (self.clone(), of.dir.clone(), of.session);
+        Box::new(move |orphan| {
+            let mut entry = PendingNode::new(&dir, session, orphan);
+            entry.from_attempt = true;
+            cleaner.put(entry);
+            let _ = cleaner.wake.try_send(());
+        })
     }
 
     fn answer(self: &Arc<Self>, id: u64) -> Answer {

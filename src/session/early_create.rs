@@ -10,6 +10,8 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::jute::{ErrorCode, Op, OpReply, Reply, Request};
+use crate::path;
+use crate::recipe::attempt::Orphan;
 use crate::recipe::validity::Stamp;
 use crate::system::sync::Mutex;
 use crate::transport::{Answer, Answered, Call, Failure};
@@ -19,8 +21,11 @@ pub(crate) struct EarlyCreate(Mutex<State>);
 
 enum State {
     Ready(Vec<Call>),
+    /// Taken by whoever sends them, which may not have happened yet.
     Sent(Sent),
-    Withdrawn,
+    Answered(Sent),
+    /// Nobody will read the answer.
+    GivenUp,
 }
 
 /// When calls were sent, and in which session.
@@ -39,12 +44,31 @@ impl EarlyCreate {
     pub(crate) fn settle(&self) -> Option<Sent> {
         let mut state = self.0.lock();
         match *state {
-            State::Sent(sent) => Some(sent),
+            State::Sent(sent) | State::Answered(sent) => Some(sent),
             _ => {
-                *state = State::Withdrawn;
+                *state = State::GivenUp;
                 None
             }
         }
+    }
+
+    /// Nobody will read the answer. Returns whether it is there, and the node may be, too; if it
+    /// comes later, whoever hears it has what becomes of the node.
+    pub(crate) fn give_up(&self) -> Option<Sent> {
+        match mem::replace(&mut *self.0.lock(), State::GivenUp) {
+            State::Answered(sent) => Some(sent),
+            _ => None,
+        }
+    }
+
+    /// The answer is there. Returns whether somebody reads it.
+    fn is_read(&self) -> bool {
+        let mut state = self.0.lock();
+        let State::Sent(sent) = *state else {
+            return false;
+        };
+        *state = State::Answered(sent);
+        true
     }
 
     /// Takes the calls, which are sent now; `None` if there are none any more.
@@ -60,15 +84,47 @@ impl EarlyCreate {
     }
 }
 
+/// A create that nobody reads the answer of: what it may have left.
+pub(super) type Left = Box<dyn FnOnce(Orphan) + Send>;
+
 /// Makes one transaction of the deletion of a node and of the create among these calls.
-pub(super) fn join(node: String, calls: Vec<Call>, deleted: Answer) -> Vec<Call> {
+pub(super) fn join(
+    node: String,
+    calls: Vec<Call>,
+    early: Arc<EarlyCreate>,
+    (deleted, left): (Answer, Left),
+) -> Vec<Call> {
     let mut calls = calls.into_iter();
     let delete = Op::Delete {
         path: node,
         version: -1,
     };
-    let first = calls.next().map(|create| joined(delete, create, deleted));
+    let first = calls.next().map(|mut create| {
+        let prefix = prefix(&create.request);
+        let answer = mem::replace(&mut create.answer, Box::new(drop));
+        create.answer = Box::new(move |answered| match early.is_read() {
+            true => answer(answered),
+            false => drop(orphan(answered, prefix).map(left)),
+        });
+        joined(delete, create, deleted)
+    });
     first.into_iter().chain(calls).collect()
+}
+
+fn prefix(create: &Request) -> String {
+    match create {
+        Request::Create { path, .. } => path::name(path).to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// What a create has left, by its answer.
+fn orphan(answered: Answered, prefix: String) -> Option<Orphan> {
+    match answered.map_err(Failure::sorted) {
+        Ok(Reply::Created { path, .. }) => Some(Orphan::Node(path::name(&path).to_owned())),
+        Ok(_) | Err(Failure::Lost) => Some(Orphan::Prefix(prefix)),
+        Err(_) => None,
+    }
 }
 
 fn joined(delete: Op, create: Call, deleted: Answer) -> Call {
@@ -103,10 +159,12 @@ fn joined(delete: Op, create: Call, deleted: Answer) -> Call {
 
 /// What an answer to the transaction says of the deletion, and of the create.
 fn parts(answered: Answered) -> (Answered, Answered) {
-    let results = match answered {
+    let results = match answered.map_err(Failure::sorted) {
         Ok(Reply::Multi(results)) => results,
-        // It is the create that makes the request long.
-        Err(failure @ Failure::TooLong(_)) => return (Err(Failure::NotSent), Err(failure)),
+        // What is wrong with the whole need not be wrong with either: each goes alone.
+        Err(Failure::TooLong(_) | Failure::Refused(_)) => {
+            return (Err(Failure::NotSent), Err(Failure::NotSent));
+        }
         Err(failure) => return (Err(failure), Err(failure)),
         Ok(_) => return (Err(Failure::Lost), Err(Failure::Lost)),
     };

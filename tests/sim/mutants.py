@@ -532,9 +532,27 @@ MUTANTS = [
         "early-create-left",
         "the create of a thread that gave up, sent by another, is left in the queue",
         "src/lock/prepared.rs",
-        "        if let Some(sent) = self.create.settle() {",
-        "        if let Some(sent) = self.create.settle().filter(|_| false) {",
-        "        if let Some(sent) = self.create.settle().filter(|_| !{mutant}) {{",
+        "            cleaner.add(&self.dir, sent.session, vec![node]);",
+        "            drop((cleaner, sent.session, vec![node]));",
+        "            if !{mutant} {{\n"
+        "                cleaner.add(&self.dir, sent.session, vec![node]);\n"
+        "            }}",
+    ),
+    (
+        "early-create-answer-left",
+        "what a create has left that nobody waits for any more is not cleaned up",
+        "src/session/early_create.rs",
+        "            false => drop(orphan(answered, prefix).map(left)),",
+        "            false => drop((orphan(answered, prefix), left)),",
+        "            false => drop(orphan(answered, prefix).filter(|_| !{mutant}).map(left)),",
+    ),
+    (
+        "early-create-looked-for-too-soon",
+        "a create that another thread may not have sent yet is looked for at once",
+        "src/lock/prepared.rs",
+        "self.create.give_up()",
+        "self.create.settle()",
+        "(if {mutant} {{ self.create.settle() }} else {{ self.create.give_up() }})",
     ),
     (
         "early-create-lost-is-unsent",

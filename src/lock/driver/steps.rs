@@ -27,7 +27,8 @@ impl Driver<'_, '_> {
         let contest = self.attempt.contest();
         // A permit lists with a watch, for which the node must be there already.
         let mut pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
-        let (call_id, stamp) = match self.early.take().and_then(Early::read) {
+        let early = self.early.take();
+        let (call_id, stamp) = match early.as_ref().and_then(Early::sent) {
             Some(early) => {
                 pipelined = true;
                 early
@@ -43,12 +44,17 @@ impl Driver<'_, '_> {
         self.listing = None;
         let answered = match self.answer(call_id) {
             Ok(answered) => answered,
+            // The other thread may not even have sent it: whoever hears the answer cleans up.
+            Err(LimitReached) if early.is_some() => return Ok(Step::Report(Event::Cancel)),
             Err(LimitReached) => {
                 // The request is under way: what it makes must be looked for.
                 self.attempt.handle(Event::ReplyLost);
                 return Ok(Step::Report(Event::Cancel));
             }
         };
+        if let Some(early) = early {
+            early.finish();
+        }
         match answered {
             Ok(Reply::Created { path, stat }) => {
                 self.proof.stamp = Some(stamp);

@@ -1,10 +1,49 @@
-//! Every order in which requests are sent by one thread and given up by another.
+//! Every order in which requests are sent by one thread, given up by another, and answered.
 
 use super::*;
 use crate::system::simulated::{all_orders, spawn};
 
+/// Who sees to the node of a create that was sent.
+#[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum By {
+    /// It was never sent.
+    Nobody,
+    /// Whoever gave it up, since the answer was there.
+    Waiter,
+    /// Whoever heard the answer.
+    Answer,
+}
+
 #[test]
-fn requests_are_sent_once_or_given_up_and_both_threads_know() {
+fn the_node_of_a_create_that_is_given_up_is_seen_to_once_and_after_it_was_sent() {
+    let (seen, _) = all_orders(3, || {
+        let create = EarlyCreate::new(Vec::new());
+        let sender = {
+            let (create, stamp, session) = (create.clone(), Stamp::NEVER, 7);
+            // The answer comes after the request has left.
+            let send = move || {
+                create
+                    .take(Sent { stamp, session })
+                    .map(|_| create.is_read())
+            };
+            spawn("sends", send).expect("a thread")
+        };
+        let given_up = create.give_up().is_some();
+        match (given_up, sender.join().expect("no panic")) {
+            (false, None) => By::Nobody,
+            (true, Some(true)) => By::Waiter,
+            (false, Some(false)) => By::Answer,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(
+        seen,
+        [By::Nobody, By::Waiter, By::Answer].into_iter().collect()
+    );
+}
+
+#[test]
+fn requests_are_sent_once_or_not_at_all_and_both_threads_know() {
     let (seen, _) = all_orders(3, || {
         let create = EarlyCreate::new(Vec::new());
         let senders = [1, 2].map(|session| {

@@ -26,8 +26,9 @@ fn what_is_wrong_with_one_part_is_told_to_whom_it_belongs() {
         (multi(vec![Err(no_node), Err(after)]), (refused(no_node), not_sent.clone())),
         (multi(vec![Err(no_auth), Err(after)]), (refused(no_auth), not_sent.clone())),
         (multi(vec![Err(ok), Err(no_auth)]), (not_sent.clone(), refused(no_auth))),
-        // The release must not pay for a create that is too long.
-        (long.clone(), (not_sent.clone(), long)),
+        // Neither pays for what is wrong with both together.
+        (long, (not_sent.clone(), not_sent.clone())),
+        (refused(ErrorCode::UNIMPLEMENTED), (not_sent.clone(), not_sent.clone())),
         (lost.clone(), (lost.clone(), lost.clone())),
         (not_sent.clone(), (not_sent.clone(), not_sent)),
         // What no server answers.

@@ -2,6 +2,8 @@
 //!
 //! A plan is data, so that a failing one can be made smaller. Times are in milliseconds.
 
+mod crowd;
+
 use fastrand::Rng;
 
 /// All of a run, but for the order in which threads go on, which `seed` decides.
@@ -257,6 +259,7 @@ impl Plan {
     pub(crate) fn from_seed(seed: u64) -> Self {
         let mut plan = match seed % 16 {
             3 => Self::standbys(seed),
+            5 => Self::crowd(seed),
             7 => Self::late(seed),
             11 => Self::jobs(seed),
             15 => Self::hard(seed),
