@@ -1,9 +1,13 @@
 //! The create of a waiting thread, for the thread before it to send with its release.
 //!
 //! Both are one transaction then, and one write of the quorum. The requests are made ready before
-//! the waiting thread goes to sleep; its answers reach it as if it had sent them. A transaction is
-//! carried out as a whole: what is wrong with one part is told to whom it belongs, and the other
-//! one is told that its part was not sent.
+//! the waiting thread goes to sleep; the answers reach it as if it had sent them. A transaction is
+//! carried out as a whole: what is wrong with one part is told to the thread that it belongs to, and
+//! the other part counts as not sent.
+//!
+//! A thread that gives up cannot know whether its requests have left: the thread before it may have
+//! taken them and not have written them yet. A look for the node would come too soon, so the answer
+//! decides what is cleaned up.
 
 use std::fmt;
 use std::mem;
@@ -52,8 +56,8 @@ impl EarlyCreate {
         }
     }
 
-    /// Nobody will read the answer. Returns whether it is there, and the node may be, too; if it
-    /// comes later, whoever hears it has what becomes of the node.
+    /// Nobody will read the answer. Says when the calls were sent if it is there, as the node may be
+    /// then; if it comes later, whoever hears it sees to the node.
     pub(crate) fn give_up(&self) -> Option<Sent> {
         match mem::replace(&mut *self.0.lock(), State::GivenUp) {
             State::Answered(sent) => Some(sent),
@@ -84,7 +88,7 @@ impl EarlyCreate {
     }
 }
 
-/// A create that nobody reads the answer of: what it may have left.
+/// Takes what a create has left whose answer nobody reads.
 pub(super) type Left = Box<dyn FnOnce(Orphan) + Send>;
 
 /// Makes one transaction of the deletion of a node and of the create among these calls.
