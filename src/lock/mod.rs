@@ -100,11 +100,7 @@ impl Locks {
 
     /// As [`enter`](Self::enter), for locks that a thread cannot have twice, nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &LockRequest<'_>) -> Result<Option<Turn>> {
-        let wish = || Wish {
-            inherits: false,
-            create: None,
-        };
-        match self.enter(&path.into(), wish, request)? {
+        match self.enter(&path.into(), Wish::default, request)? {
             Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
             Some(Entered::Again(_)) => Err(would_deadlock(path)),
             None => Ok(None),

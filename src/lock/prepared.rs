@@ -19,7 +19,7 @@ use crate::session::early_create::EarlyCreate;
 use crate::transport::CallId;
 
 /// What a thread in line asks of the one before it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Wish {
     /// The lock may come with the turn.
     pub(super) inherits: bool,
@@ -40,7 +40,8 @@ pub(super) struct Early {
     pub(super) id: String,
     prefix: String,
     create: Arc<EarlyCreate>,
-    call_id: CallId,
+    /// Of the create; the listing has the next one.
+    pub(super) call_id: CallId,
     read: bool,
 }
 
@@ -89,16 +90,10 @@ impl Prepared {
 }
 
 impl Early {
-    /// Itself, if it was sent in this session.
-    pub(super) fn sent_in(self, session: i64) -> Option<Self> {
-        let sent = self.create.settle();
-        sent.is_some_and(|sent| sent.session == session)
-            .then_some(self)
-    }
-
-    /// The id of the create, and the moment at which it was sent.
-    pub(super) fn sent(&self) -> Option<(CallId, Stamp)> {
-        Some((self.call_id, self.create.settle()?.stamp))
+    /// Itself, and when it was sent, if that was in this session.
+    pub(super) fn sent_in(self, session: i64) -> Option<(Self, Stamp)> {
+        let sent = self.create.settle()?;
+        (sent.session == session).then_some((self, sent.stamp))
     }
 
     /// The answer has been read.

@@ -192,7 +192,8 @@ impl RawGuard {
         if kept || *self.in_doubt.get_mut() {
             return false;
         }
-        let (Some(watched), Some((turnstile, most))) = (self.watched, self.heirs.clone()) else {
+        let heirs = self.heirs.clone().filter(|(_, most)| 0 < *most);
+        let (Some(watched), Some((turnstile, most))) = (self.watched, heirs) else {
             return false;
         };
         let cede = || {

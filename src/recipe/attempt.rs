@@ -151,6 +151,7 @@ impl Attempt {
     /// Our node, while it stands in the queue.
     pub fn node(&self) -> Option<&str> {
         match &self.state {
+            State::Inspect(name) => Some(name),
             State::List(mine)
             | State::Relist(mine, _)
             | State::Births(mine, _)

@@ -201,21 +201,23 @@ impl Cleaner {
         }
     }
 
-    /// Takes over what an attempt left in `dir`. Its nodes belong to `session`, or to a
-    /// later one if the session changed unnoticed; the later one is assumed, because the
-    /// nodes of the earlier one are gone.
+    /// Takes over what an attempt left in `dir`, and sends what is due.
     pub(crate) fn add(self: &Arc<Self>, dir: &str, session: i64, orphans: Vec<Orphan>) {
+        let put = |orphan| self.put_orphan(dir, session, orphan);
+        let ids: Vec<_> = orphans.into_iter().map(put).collect();
+        self.send(&ids);
+    }
+
+    /// The node belongs to `session`, or to a later one if the session changed unnoticed; the
+    /// later one is assumed, because the nodes of the earlier one are gone.
+    fn put_orphan(&self, dir: &str, session: i64, orphan: Orphan) -> u64 {
         let session = match self.status.snapshot().session {
             0 => session,
             current => current,
         };
-        let put = |orphan| {
-            let mut entry = PendingNode::new(dir, session, orphan);
-            entry.from_attempt = true;
-            self.put(entry)
-        };
-        let ids: Vec<_> = orphans.into_iter().map(put).collect();
-        self.send(&ids);
+        let mut entry = PendingNode::new(dir, session, orphan);
+        entry.from_attempt = true;
+        self.put(entry)
     }
 
     /// Sends what is due; returns when to come again, if something is due later.
@@ -294,15 +296,15 @@ impl Cleaner {
             return Vec::new();
         }
         let action = entry.cleanup.action();
-        let sent = Sent {
-            stamp: self.status.stamp(),
-            session: entry.session,
-        };
-        let next = entry.next.take();
-        let calls = next.as_ref().and_then(|next| next.take(sent));
-        if let (Action::Delete(name), Some(next), Some(calls)) = (&action, next, calls) {
-            let (node, left) = (format!("{}/{name}", entry.dir), self.left(entry));
-            return join(node, calls, next, (self.answer(id), left));
+        if let (Action::Delete(name), Some(next)) = (&action, entry.next.take()) {
+            let sent = Sent {
+                stamp: self.status.stamp(),
+                session: entry.session,
+            };
+            if let Some(calls) = next.take(sent) {
+                let (node, left) = (format!("{}/{name}", entry.dir), self.left(entry));
+                return join(node, calls, next, (self.answer(id), left));
+            }
         }
         let capabilities = self.transport.capabilities();
         let request = match (&action, &entry.closing) {
@@ -327,9 +329,7 @@ impl Cleaner {
     fn left(self: &Arc<Self>, of: &PendingNode) -> Left {
         let (cleaner, dir, session) = (self.clone(), of.dir.clone(), of.session);
         Box::new(move |orphan| {
-            let mut entry = PendingNode::new(&dir, session, orphan);
-            entry.from_attempt = true;
-            cleaner.put(entry);
+            cleaner.put_orphan(&dir, session, orphan);
             let _ = cleaner.wake.try_send(());
         })
     }

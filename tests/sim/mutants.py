@@ -567,12 +567,10 @@ MUTANTS = [
         "early-create-proves-later",
         "a create sent by another thread counts as a proof of when it is read",
         "src/lock/prepared.rs",
-        "        Some((self.call_id, self.create.settle()?.stamp))",
-        "        self.create.settle()?;\n"
-        "        Some((self.call_id, self.session.status.stamp()))",
-        "        let stamp = self.create.settle()?.stamp;\n"
-        "        let now = self.session.status.stamp();\n"
-        "        Some((self.call_id, if {mutant} {{ now }} else {{ stamp }}))",
+        "then_some((self, sent.stamp))",
+        "then(|| (self.session.status.stamp(), self)).map(|(now, early)| (early, now))",
+        "then(|| (self.session.status.stamp(), self))\n"
+        "            .map(|(now, early)| (early, if {mutant} {{ now }} else {{ sent.stamp }}))",
     ),
     # Standby: the seeds that are 3 beyond a multiple of 16.
     (

@@ -76,7 +76,7 @@ pub(super) fn acquire(
             .and_then(|early| early.sent_in(snapshot.session));
         let id = early
             .as_ref()
-            .map_or_else(fresh_id, |early| early.id.clone());
+            .map_or_else(fresh_id, |(early, _)| early.id.clone());
         let attempt = Attempt::enter(contest, &id, known, request.patience);
         let attempt = attempt.after(last.take());
         let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
@@ -118,8 +118,8 @@ struct Driver<'a, 'q> {
     proof: GrantProof,
     /// The listing that was sent in the same write as the create, or when the queue moved.
     listing: Option<Listing>,
-    /// The create that another thread has sent.
-    early: Option<Early>,
+    /// The create that another thread has sent, and when.
+    early: Option<(Early, Stamp)>,
     /// What was asked for on the strength of that listing: the same as when it is waited for.
     looked: Option<(Blocked, CallId)>,
     watched: Watched,

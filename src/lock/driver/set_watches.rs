@@ -23,8 +23,7 @@ impl Driver<'_, '_> {
         self.caller.forget();
         let path = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&path);
-        let node = self.attempt.node().map(|name| self.full(name));
-        self.prefetch(false, node.as_slice());
+        self.prefetch(false);
         watch.prefetch = Some(self.watched.prefetch.clone());
         let call_id = self.caller.post([(read(path), Some(watch))]);
         self.watching(blocked, call_id)
@@ -64,14 +63,9 @@ impl Driver<'_, '_> {
     /// Asks for our own node, for the nearest one, and for that beyond it, in this order.
     pub(super) fn look_around(&mut self, blocked: &Blocked, mine: &str) -> CallId {
         self.caller.forget();
-        let calls = self.looks_around(blocked, mine);
-        self.caller.post(calls)
-    }
-
-    fn looks_around(&mut self, blocked: &Blocked, mine: &str) -> Vec<(Request, Option<Watch>)> {
         let nearest = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&nearest);
-        self.prefetch(blocked.last, &[self.full(mine)]);
+        self.prefetch(blocked.last);
         watch.prefetch = Some(self.watched.prefetch.clone());
         // One that was set before stands until the node goes; of one whose answer did not
         // come nobody knows.
@@ -95,7 +89,7 @@ impl Driver<'_, '_> {
             self.watched.beyond = Some((path.clone(), watch.id));
             calls.push((read(path), Some(watch)));
         }
-        calls
+        self.caller.post(calls)
     }
 
     /// What the read of the nearest node, which leaves a watch on it, has brought.
@@ -201,8 +195,9 @@ impl Driver<'_, '_> {
 
     /// Has a listing prefetched when the queue moves, and a proof of our session if that is
     /// due by then; if the queue was `listed`, both only if they are due.
-    fn prefetch(&mut self, listed: bool, node: &[String]) {
-        let proof = proof::requests(self.session.transport.capabilities(), node);
+    fn prefetch(&mut self, listed: bool) {
+        let node = self.attempt.node().map(|name| self.full(name));
+        let proof = proof::requests(self.session.transport.capabilities(), node.as_slice());
         self.prefetches += 1;
         let number = self.prefetches;
         self.watched.relisting = (!listed).then_some(number);
@@ -220,8 +215,7 @@ impl Driver<'_, '_> {
     pub(super) fn prefetch_again(&mut self) {
         let last = self.attempt.blocked().is_some_and(|blocked| blocked.last);
         if last && self.watched.prefetch.lock().is_none() {
-            let node = self.attempt.node().map(|name| self.full(name));
-            self.prefetch(true, node.as_slice());
+            self.prefetch(true);
         }
     }
 

@@ -6,7 +6,6 @@ use super::watched::Listing;
 use super::{Driver, Step, origin};
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request};
-use crate::lock::prepared::Early;
 use crate::lock::request::creation;
 use crate::path;
 use crate::recipe::attempt::Event;
@@ -26,13 +25,11 @@ impl Driver<'_, '_> {
     pub(super) fn create(&mut self, prefix: &str) -> Result<Step> {
         let contest = self.attempt.contest();
         // A permit lists with a watch, for which the node must be there already.
-        let mut pipelined = contest.role != Role::Permit && !self.attempt.expects_nobody();
+        let lists = contest.role != Role::Permit && !self.attempt.expects_nobody();
         let early = self.early.take();
-        let (call_id, stamp) = match early.as_ref().and_then(Early::sent) {
-            Some(early) => {
-                pipelined = true;
-                early
-            }
+        let pipelined = lists || early.is_some();
+        let (call_id, stamp) = match &early {
+            Some((early, stamp)) => (early.call_id, *stamp),
             None => {
                 let note = self.request.note.as_deref();
                 let create = creation(self.session, self.queue, contest, note, prefix);
@@ -52,7 +49,7 @@ impl Driver<'_, '_> {
                 return Ok(Step::Report(Event::Cancel));
             }
         };
-        if let Some(early) = early {
+        if let Some((early, _)) = early {
             early.finish();
         }
         match answered {
@@ -140,16 +137,14 @@ impl Driver<'_, '_> {
             Some(call_id) => self.answer(call_id),
             None => self.ask(Request::exists(&self.full(name))),
         };
+        if !matches!(answered, Ok(Ok(_))) {
+            self.looked = None;
+        }
         match answered {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
             Ok(Ok(Reply::Stat(stat))) => Ok(Step::Report(Event::Inspected(origin(stat)))),
-            Ok(answered) => {
-                self.looked = None;
-                match answered {
-                    Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
-                    answered => self.trouble(answered),
-                }
-            }
+            Ok(Err(Failure::Refused(ErrorCode::NO_NODE))) => Ok(Step::Report(Event::NoNode)),
+            Ok(answered) => self.trouble(answered),
         }
     }
 

@@ -26,6 +26,7 @@ use super::receive::{Connection, ConnectionReader};
 use super::resolver::{Found, Unresolved};
 use super::shared::Shared;
 use super::who_reads::LeaderFollowers;
+use crate::error::TLS_PORT;
 use crate::jute::{ConnectReply, ConnectRequest, Request, xid};
 use crate::time::clock::Moment;
 use crate::transport::Failure;
@@ -120,8 +121,7 @@ impl Io {
                 // The end of the connection was ours.
                 Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
                 Err(reason) if hung_up && self.may_lack_tls() => {
-                    let guess = crate::error::TLS_PORT;
-                    self.turned_away(&target, &format!("{reason}, {guess}"));
+                    self.turned_away(&target, &format!("{reason}, {TLS_PORT}"));
                 }
                 Err(reason) => self.turned_away(&target, &reason),
             }
