@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use raw::Raw;
-use zklock::{Client, LockOptions};
+use zklock::{Client, LockOptions, MutexGuard};
 
 const ROUND: Duration = Duration::from_millis(500);
 /// How long each in a queue has the lock.
@@ -273,6 +273,44 @@ fn floor_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     })
 }
 
+/// Waiters that have a lock once each.
+struct Drain {
+    count: usize,
+    over: Barrier,
+    /// When the last of them let go, and how long all of them held.
+    last: Mutex<(Instant, Duration)>,
+}
+
+impl Drain {
+    fn of(count: usize) -> Self {
+        Self {
+            count,
+            over: Barrier::new(count + 1),
+            last: Mutex::new((Instant::now(), Duration::ZERO)),
+        }
+    }
+
+    /// Holds for a while and lets go; returns when all have.
+    fn pass(&self, guard: MutexGuard) {
+        let held = hold();
+        drop(guard);
+        let mut last = self.last.lock().expect("no panic");
+        *last = (Instant::now(), last.1 + held);
+        drop(last);
+        // The end of a thread would be a part of the next one's wait.
+        self.over.wait();
+    }
+
+    /// Lets them in; returns grants a second.
+    fn begin(&self, gate: MutexGuard) -> f64 {
+        let begun = Instant::now();
+        drop(gate);
+        self.over.wait();
+        let (last, held) = *self.last.lock().expect("no panic");
+        self.count as f64 / (last - begun - held).as_secs_f64()
+    }
+}
+
 /// The clients queue one after the other, as the floor's sockets do, each with a thread of
 /// its own.
 fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
@@ -283,12 +321,11 @@ fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
     let clients: Vec<_> = (0..count)
         .map(|_| Client::connect(hosts).expect("a server"))
         .collect();
-    let over = Barrier::new(count + 1);
-    let last = Mutex::new((Instant::now(), Duration::ZERO));
+    let drain = Drain::of(count);
     thread::scope(|scope| {
         for client in &clients {
             let (tell, told) = mpsc::channel();
-            let (over, last) = (&over, &last);
+            let drain = &drain;
             let wait = move || {
                 let mutex = client.mutex(path).expect("a path");
                 // Nobody listens any more when the place has changed.
@@ -296,26 +333,15 @@ fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
                     let _ = tell.send(());
                 });
                 let guard = mutex.lock_with(options).expect("the lock");
-                let held = hold();
-                drop(guard);
-                let mut last = last.lock().expect("no panic");
-                *last = (Instant::now(), last.1 + held);
-                drop(last);
-                // The end of a thread would be a part of the next one's wait.
-                over.wait();
+                drain.pass(guard.expect("no limit"));
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
             small.spawn_scoped(scope, wait).expect("a thread");
             told.recv().expect("a place in the queue");
         }
         let each = resident().saturating_sub(before) / count as u64;
-        let begun = Instant::now();
-        drop(guard);
-        over.wait();
-        let (last, held) = *last.lock().expect("no panic");
-        let took = last - begun - held;
         eprintln!("{path}: {each} KiB a waiting client");
-        count as f64 / took.as_secs_f64()
+        drain.begin(guard)
     })
 }
 
@@ -328,20 +354,14 @@ fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
     let clients: Vec<_> = (0..CROWD).map(connect).collect();
     let locks = clients.iter().map(|client| client.mutex(path));
     let mutexes: Vec<_> = locks.map(|mutex| mutex.expect("a path")).collect();
-    let [start, over] = [(); 2].map(|()| Barrier::new(count + 1));
-    let last = Mutex::new((Instant::now(), Duration::ZERO));
+    let (start, drain) = (Barrier::new(count + 1), Drain::of(count));
     thread::scope(|scope| {
         for at in 0..count {
-            let (mutex, start, over, last) = (&mutexes[at % CROWD], &start, &over, &last);
+            let (mutex, start, drain) = (&mutexes[at % CROWD], &start, &drain);
             let wait = move || {
                 start.wait();
                 let guard = mutex.lock().expect("the lock");
-                let held = hold();
-                drop(guard);
-                let mut last = last.lock().expect("no panic");
-                *last = (Instant::now(), last.1 + held);
-                drop(last);
-                over.wait();
+                drain.pass(guard);
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
             small.spawn_scoped(scope, wait).expect("a thread");
@@ -353,11 +373,7 @@ fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
         }
         // The others are in line behind these, and all have set their watches.
         thread::sleep(Duration::from_millis(100));
-        let begun = Instant::now();
-        drop(guard);
-        over.wait();
-        let (last, held) = *last.lock().expect("no panic");
-        count as f64 / (last - begun - held).as_secs_f64()
+        drain.begin(guard)
     })
 }
 

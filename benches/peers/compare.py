@@ -52,7 +52,8 @@ def peer(*command):
     def measure(hosts, scenario):
         path = f"/zklock-peers/{uuid.uuid4()}"
         # At their best each waiter is a client of its own, whose node is there before.
-        out = run(*command, hosts, scenario.replace("crowd", "queue").replace("swarm", "handoff"), path)
+        scenario = scenario.replace("crowd", "queue").replace("swarm", "handoff")
+        out = run(*command, hosts, scenario, path)
         return out and float(out.split()[-1])
 
     return measure
@@ -87,6 +88,11 @@ def spread(rates):
     return (high - low) / 2
 
 
+def cells(rates):
+    """The medians, and their spreads, of a table's row."""
+    return [f"{statistics.median(r):.0f} ~{spread(r):.0f}" if r else "-" for r in rates.values()]
+
+
 def measure_all(scenario, hosts, rounds, all_of_them):
     scenario, _, delay = scenario.partition("@")
     if delay:
@@ -115,11 +121,9 @@ def main():
     for scenario in options.scenarios or SCENARIOS:
         rates = measure_all(scenario, options.hosts, options.rounds, all_of_them)
         table[scenario] = rates
-        cells = [f"{statistics.median(r):.0f} ~{spread(r):.0f}" if r else "-"
-                 for r in rates.values()]
         pairs = [ours / floor for ours, floor in zip(rates["ours"], rates["floor"])]
         ratio = f"{statistics.median(pairs):.2f}" if pairs else "-"
-        print(f"| {scenario} | " + " | ".join(cells) + f" | {ratio} |", flush=True)
+        print(f"| {scenario} | " + " | ".join(cells(rates)) + f" | {ratio} |", flush=True)
         if options.json:
             options.json.write_text(json.dumps(table, indent=1) + "\n")
 

@@ -16,12 +16,11 @@ import os
 import pathlib
 import shutil
 import socket
-import statistics
 import subprocess
 import tempfile
 import time
 
-from compare import ours, peer, spread, RUST
+from compare import RUST, cells, ours, peer
 
 SCENARIOS = ["alone", "threads-16", "handoff-2", "handoff-8"]
 POSTGRES = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
@@ -147,9 +146,7 @@ def main():
                     if at and rate:
                         rates[name].append(rate)
             table[scenario] = rates
-            cells = [f"{statistics.median(r):.0f} ~{spread(r):.0f}" if r else "-"
-                     for r in rates.values()]
-            print(f"| {scenario} | " + " | ".join(cells) + " |", flush=True)
+            print(f"| {scenario} | " + " | ".join(cells(rates)) + " |", flush=True)
             if options.json:
                 options.json.write_text(json.dumps(table, indent=1) + "\n")
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use zklock::{Client, Error, LockOptions, MutexGuard};
 
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, assert_nothing_left, children, op, wait_for_children};
+use crate::support::raw::{Raw, assert_nothing_left, children, op, owner, wait_for_children};
 use crate::support::{eventually, fresh_path};
-use crate::transport::{Place, SOON, Stoppable, expire_owner, on_every_server};
+use crate::transport::{Place, SOON, Stoppable, expire_owner, on_every_server, wait_for_line};
 
 on_every_server! {
     threads_of_several_clients_exclude_each_other_and_take_turns
@@ -106,7 +106,7 @@ fn a_thread_that_gave_up_after_its_create_was_sent_leaves_nothing(place: Place) 
     let short = Duration::from_millis(400);
     thread::scope(|scope| {
         let hurried = scope.spawn(|| mutex.try_lock_for(short).unwrap().is_none());
-        scene.wait_for_local(1);
+        wait_for_line(&scene.client, 1);
         scene.network.delay(Duration::from_millis(600));
         drop(guard);
         assert!(hurried.join().unwrap());
@@ -123,8 +123,9 @@ fn a_create_that_is_refused_releases_the_lock_all_the_same(place: Place) {
     let guard = scene.contended();
     thread::scope(|scope| {
         let next = scope.spawn(|| mutex.lock().map(drop));
-        scene.wait_for_local(1);
-        scene.forbid_creates();
+        wait_for_line(&scene.client, 1);
+        let mut raw = Raw::connect(&scene.server.hosts());
+        raw.forbid_creates(&scene.path).unwrap();
         drop(guard);
         let refused = next.join().unwrap();
         assert!(matches!(refused, Err(Error::NoAuth { .. })), "{refused:?}");
@@ -155,13 +156,13 @@ fn a_session_that_ends_after_the_create_was_sent_costs_the_place_only(place: Pla
     scene.with_one_in_line(|guard, _| {
         let node = guard.node().to_owned();
         scene.network.drop_next_reply_to(op::MULTI);
-        let session = crate::support::raw::owner(&scene.server.hosts(), &node);
+        let session = owner(&scene.server.hosts(), &node);
         assert_ne!(session, 0);
         drop(guard);
         eventually("the reply is lost", || scene.network.fired());
         for name in children(&scene.server.hosts(), &scene.path) {
             let node = format!("{}/{name}", scene.path);
-            if crate::support::raw::owner(&scene.server.hosts(), &node) == session {
+            if owner(&scene.server.hosts(), &node) == session {
                 expire_owner(scene.server, &node);
             }
         }
@@ -221,24 +222,10 @@ impl Scene {
                 assert_eq!(held.len(), 1, "one node: {held:?}");
                 guard.fencing_token()
             });
-            self.wait_for_local(1);
+            wait_for_line(&self.client, 1);
             act(guard, self);
             assert!(first < next.join().unwrap());
         });
         assert_nothing_left(&self.server.hosts(), &self.path);
-    }
-
-    /// Waits until so many threads stand in line.
-    fn wait_for_local(&self, count: usize) {
-        eventually("the threads are in line", || {
-            let line = format!("{:?}", self.client);
-            line.contains(&format!("waiting: {count}"))
-        });
-    }
-
-    /// Leaves all other rights to everybody.
-    fn forbid_creates(&self) {
-        let mut raw = Raw::connect(&self.server.hosts());
-        raw.forbid_creates(&self.path).unwrap();
     }
 }

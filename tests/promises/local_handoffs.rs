@@ -12,7 +12,9 @@ use zklock::{Client, Error, FencingToken, GuardEvent, GuardState, LockOptions, M
 use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, assert_nothing_left, op};
 use crate::support::{eventually, fresh_path, within};
-use crate::transport::{Place, SOON, Stoppable, expire_owner, on_every_server, wait_for};
+use crate::transport::{
+    Place, SOON, Stoppable, expire_owner, on_every_server, wait_for, wait_for_line,
+};
 
 on_every_server! {
     a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token
@@ -169,7 +171,7 @@ fn the_guards_of_a_row_hear_of_a_loss_each(place: Place) {
             wait_for(&guard, GuardEvent::Lost);
             assert!(guard.unlock().unwrap_err().is_lost());
         });
-        scene.wait_for_local(1);
+        wait_for_line(&scene.client, 1);
         drop(guard);
         next.join().unwrap();
     });
@@ -199,7 +201,7 @@ fn a_waiter_that_leaves_or_wants_a_node_of_its_own_is_respected(place: Place) {
             let options = LockOptions::new().note("mine");
             mutex.lock_with(options).unwrap().unwrap().fencing_token()
         });
-        scene.wait_for_local(1);
+        wait_for_line(&scene.client, 1);
         drop(guard);
         assert!(first < noted.join().unwrap());
     });
@@ -212,7 +214,7 @@ fn closing_the_client_ends_a_local_wait(place: Place) {
     let guard = mutex.lock().unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| mutex.lock().map(drop));
-        scene.wait_for_local(1);
+        wait_for_line(&scene.client, 1);
         scene.client.close().unwrap();
         assert_eq!(waiter.join().unwrap(), Err(Error::Closed));
     });
@@ -258,7 +260,7 @@ impl Scene {
                     tokens.lock().unwrap().push(guard.fencing_token());
                 });
             }
-            self.wait_for_local(threads);
+            wait_for_line(&self.client, threads);
             drop(guard);
         });
         tokens.into_inner().unwrap()
@@ -279,19 +281,11 @@ impl Scene {
                 guard.check().unwrap();
                 guard.fencing_token()
             });
-            self.wait_for_local(1);
+            wait_for_line(&self.client, 1);
             happens(&guard);
             drop(guard);
             (first, next.join().unwrap())
         })
-    }
-
-    /// Waits until so many threads stand in line.
-    fn wait_for_local(&self, count: usize) {
-        eventually("the threads are in line", || {
-            let line = format!("{:?}", self.client);
-            line.contains(&format!("waiting: {count}"))
-        });
     }
 }
 

@@ -351,6 +351,14 @@ pub(crate) fn wait_for_queue(client: &Client, dir: &str, count: usize) {
     });
 }
 
+/// Waits until `count` threads of the client stand in line for its locks.
+#[track_caller]
+pub(crate) fn wait_for_line(client: &Client, count: usize) {
+    eventually(&format!("{count} threads in line"), || {
+        format!("{client:?}").contains(&format!("waiting: {count}"))
+    });
+}
+
 /// Makes a test of each of these functions for each transport and each kind of server.
 macro_rules! in_every_place {
     ($($promise:ident)*) => {

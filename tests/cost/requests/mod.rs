@@ -19,7 +19,7 @@ use self::slow::{DELAY, ROUND_TRIP, Slow};
 use self::tap::Tap;
 use crate::support::raw::{Raw, op};
 use crate::support::{eventually, fresh_path};
-use crate::transport::wait_for_queue;
+use crate::transport::{wait_for_line, wait_for_queue};
 
 /// A short session, and a time after which it has to be proven again.
 const SHORT: Duration = Duration::from_secs(8);
@@ -396,9 +396,7 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
         scope.spawn(|| drop(lock(&other)));
         wait_for_queue(&scene.connect(), &scene.path, 3);
         let next = scope.spawn(|| lock(&scene.client).unlock().unwrap());
-        eventually("it is in line", || {
-            format!("{:?}", scene.client).contains("waiting: 1")
-        });
+        wait_for_line(&scene.client, 1);
         scene.tap.take();
         drop(guard);
         next.join().unwrap();
