@@ -23,6 +23,7 @@ pub(crate) mod port;
 pub(crate) mod proxy;
 pub(crate) mod python;
 pub(crate) mod raw;
+pub(crate) mod relay;
 #[cfg(feature = "tls")]
 pub(crate) mod secure;
 pub(crate) mod task;

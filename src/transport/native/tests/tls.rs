@@ -1,68 +1,16 @@
 //! Encrypted connections to a real ZooKeeper that asks for the client's certificate.
 
 use std::fs;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
-use std::{io, thread};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
 
 use super::*;
 use crate::Tls;
+use crate::support::relay::Relay;
 use crate::support::secure::{Keys, server};
 
 const LONG: Duration = Duration::from_secs(10);
-
-/// Passes bytes on, until it is told to cut.
-struct Relay {
-    port: u16,
-    sockets: Arc<Mutex<Vec<TcpStream>>>,
-    attempts: Arc<AtomicUsize>,
-}
-
-impl Relay {
-    fn start(server: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let sockets: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
-        let (open, server) = (Arc::clone(&sockets), server.to_owned());
-        let attempts = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&attempts);
-        // It ends with the test's process.
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                count.fetch_add(1, Ordering::SeqCst);
-                let server = TcpStream::connect(&server).unwrap();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    open.lock().unwrap().push(from.try_clone().unwrap());
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-            }
-        });
-        Self {
-            port,
-            sockets,
-            attempts,
-        }
-    }
-
-    fn attempts(&self) -> usize {
-        self.attempts.load(Ordering::SeqCst)
-    }
-
-    fn hosts(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    fn cut(&self) {
-        for socket in self.sockets.lock().unwrap().drain(..) {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
 
 fn secure(hosts: &str, tls: &Tls) -> Config {
     Config {
@@ -133,8 +81,8 @@ fn an_encrypted_session_works_and_survives_a_cut() {
     let (chain, key) = keys.sign("client", &[]);
     let (_zk, hosts) = server(&keys, &["127.0.0.1"]);
     let tls = Tls::new().ca_file(keys.ca()).client_cert(chain, key);
-    let relay = Relay::start(&hosts);
-    let rig = Rig::open(secure(&relay.hosts(), &tls));
+    let relay = Relay::start(vec![hosts]);
+    let rig = Rig::open(secure(&relay.hosts, &tls));
     rig.reconnected();
     let session = rig.session();
     rig.ask(create("/a", CreateMode::Ephemeral)).unwrap();
@@ -167,8 +115,8 @@ fn a_renewed_certificate_is_used_from_the_next_connection_on() {
     let (chain, key) = keys.sign("client", &[]);
     let (_zk, hosts) = server(&keys, &["127.0.0.1"]);
     let tls = Tls::new().ca_file(keys.ca()).client_cert(&chain, &key);
-    let relay = Relay::start(&hosts);
-    let rig = Rig::open(secure(&relay.hosts(), &tls));
+    let relay = Relay::start(vec![hosts]);
+    let rig = Rig::open(secure(&relay.hosts, &tls));
     rig.reconnected();
     let session = rig.session();
     let cut = || {
@@ -183,9 +131,9 @@ fn a_renewed_certificate_is_used_from_the_next_connection_on() {
     let (other_chain, other_key) = strange.sign("client", &[]);
     fs::copy(other_chain, &chain).unwrap();
     fs::copy(other_key, &key).unwrap();
-    let (connects, attempts) = (rig.status.snapshot().connects, relay.attempts());
+    let (connects, attempts) = (rig.status.snapshot().connects, relay.picked().len());
     cut();
-    let again = || attempts + 2 <= relay.attempts();
+    let again = || attempts + 2 <= relay.picked().len();
     assert!(crate::support::within(LONG, again));
     assert_eq!(rig.status.snapshot().connects, connects);
 
