@@ -19,10 +19,9 @@ use crate::token::FencingToken;
 /// A mutual exclusion lock that works across processes and machines.
 ///
 /// All clients that lock the same path on the same ensemble exclude each other, in the order
-/// of arrival. The threads of one client queue in the order of arrival too, with one node at a
-/// time on the server: however many wait, they have the share of one contender, and the next of them
-/// goes to the end of the queue when one of them leaves. The mutex is not reentrant: a thread that locks it twice gets
-/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+/// of arrival. So do the threads of one client, which have one node at a time on the server: they
+/// have the share of one contender, and the next of them goes to the end of the queue when one
+/// leaves. A thread that locks it twice gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
 ///
 /// Keep it, or a clone, for as long as you use it: it remembers when it was locked last, which
 /// saves a look at the queue if no other client has come since.

@@ -134,8 +134,9 @@ mod shared_server;
 mod builder;
 mod config;
 mod server;
-// Tests.
+// Tests; the one of `tests/embedded` speaks the library's codec.
 #[cfg(test)]
+#[path = "../../tests/embedded/differential/mod.rs"]
 mod differential;
 #[cfg(test)]
 mod tests;

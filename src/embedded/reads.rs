@@ -1,4 +1,4 @@
-//! What the requests are answered that read, or set and remove watches.
+//! What the requests are answered that read a node, or set and remove watches.
 
 use super::acl::Identity;
 use super::request::{Requester, Result};

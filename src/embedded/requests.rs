@@ -1,4 +1,4 @@
-//! What the requests that change something are answered; the others are in `reads`.
+//! Answers the requests of clients; those that only read, or set watches, are in `reads`.
 
 use super::acl::Identity;
 use super::request::{RequestAnswer, Requester, Result};

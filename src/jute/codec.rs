@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::names::Names;
+use super::child_names::Names;
 use super::types::{Access, Data, Permissions, Stat, WatchLists};
 
 /// The fewest bytes an [`Access`] takes.

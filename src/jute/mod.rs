@@ -5,11 +5,11 @@
 //! from the network, so none may cause a panic, and a length among them allocates no more
 //! than the bytes that follow can fill.
 
-mod code;
+mod child_names;
 mod codec;
 mod connect;
+mod error_code;
 mod multi;
-mod names;
 mod op_code;
 mod reply;
 mod request;
@@ -19,11 +19,11 @@ mod sasl;
 mod tests;
 mod types;
 
-pub(crate) use self::code::ErrorCode;
+pub use self::child_names::Names;
 pub(crate) use self::codec::Malformed;
 pub(crate) use self::connect::{ConnectReply, ConnectRequest};
+pub(crate) use self::error_code::ErrorCode;
 pub(crate) use self::multi::{Op, OpReply, culprit, failure};
-pub use self::names::Names;
 pub(crate) use self::op_code::OpCode;
 pub(crate) use self::reply::{Event, EventKind, Reply, ReplyHeader, xid};
 pub(crate) use self::request::Request;

@@ -1,8 +1,8 @@
 //! Several operations in one transaction, and their results.
 
-use super::code::ErrorCode;
+use super::child_names::Names;
 use super::codec::{Malformed, Reader, Writer};
-use super::names::Names;
+use super::error_code::ErrorCode;
 use super::op_code::OpCode;
 use super::types::{Access, CreateMode, Data, Stat};
 

@@ -1,9 +1,9 @@
 //! The replies and events of a server.
 
-use super::code::ErrorCode;
+use super::child_names::Names;
 use super::codec::{Malformed, Reader, Writer, frame};
+use super::error_code::ErrorCode;
 use super::multi::{OpReply, read_results, write_results};
-use super::names::Names;
 use super::op_code::OpCode;
 use super::types::{Access, Data, Stat};
 

@@ -1,7 +1,7 @@
 //! The frames of a SASL login, which come after the greeting and before any request.
 
-use super::code::ErrorCode;
 use super::codec::{Malformed, Reader, frame};
+use super::error_code::ErrorCode;
 use super::op_code::OpCode;
 use super::reply::ReplyHeader;
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use crate::local::process::Process;
+use crate::local::owning_process::Process;
 use crate::system::sync::Mutex;
 
 /// The threads, by path.

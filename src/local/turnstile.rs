@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
-use super::process::Process;
+use super::owning_process::Process;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;

@@ -9,23 +9,23 @@
 //! and goes through a [`Queue`](request::Queue) on the server with the driver; what it gets
 //! is a [`RawGuard`](raw_guard::RawGuard), the one thing that acts when it is dropped.
 
-pub(crate) mod closing;
-mod commit;
+mod abandonment;
 mod downgrade;
 mod driver;
 mod fresh_id;
-mod join;
-mod mark;
+mod guarded_writes;
+mod join_guards;
 mod multi;
-pub(crate) mod prepared;
+pub(crate) mod prepared_create;
 pub(crate) mod raw_guard;
+pub(crate) mod release_writes;
 pub(crate) mod request;
 mod verify;
 
 use std::fmt;
 use std::sync::Arc;
 
-use self::prepared::{Prepared, Wish};
+use self::prepared_create::{Prepared, Wish};
 use self::raw_guard::{Grant, RawGuard, Turn, Turnstile};
 use self::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ use crate::recipe::attempt::Patience;
 use crate::session::Session;
 use crate::transport::status::Subscription;
 
-pub(crate) use self::mark::{CLEAN, Tracking};
+pub(crate) use self::abandonment::{CLEAN, Tracking};
 
 /// What the locks of one client share.
 pub(crate) struct Locks {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::closing::Closing;
 use super::driver::{self, Reached};
-use super::prepared::{Prepared, Wish};
+use super::prepared_create::{Prepared, Wish};
+use super::release_writes::Closing;
 use super::request::{LockRequest, Queue};
 use crate::error::{LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
@@ -27,7 +27,7 @@ use crate::system::clock;
 use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::token::FencingToken;
 use crate::transport::mailbox::Mailbox;
-use crate::transport::slot::Slot;
+use crate::transport::mailbox_sender::Slot;
 
 /// How often to look whether a lock is lost that is held for some time more.
 const LOOK: Duration = Duration::from_millis(500);

@@ -18,9 +18,9 @@ use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::description::description;
 use crate::mysql::held::{Held, InTable, OwnRow};
 use crate::mysql::lease::RowLease;
+use crate::mysql::lock_table::{self, Holder, Key, RowState, Wait};
 use crate::mysql::renewal::Command;
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::{self, Holder, Key, RowState, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
 use crate::time::clock::Moment;
@@ -316,7 +316,7 @@ fn why_locked(
         name: &row.name,
         owner: &row.owner,
     };
-    match connection.run(|conn| statement::look_ahead(conn, key)) {
+    match connection.run(|conn| lock_table::look_ahead(conn, key)) {
         Ok(RowState::Taken(holder)) => AttemptOutcome::Taken(holder),
         _ => AttemptOutcome::Failed(error),
     }
@@ -344,17 +344,17 @@ fn take(
     }
     if !look_first {
         *sent = Moment::now();
-        if let Some(token) = statement::insert(conn, key, &row.description, lease)? {
+        if let Some(token) = lock_table::insert(conn, key, &row.description, lease)? {
             return Ok(Ok(token));
         }
     }
-    let found = statement::look(conn, key)?;
+    let found = lock_table::look(conn, key)?;
     *sent = Moment::now();
     let token = match found {
         RowState::Taken(holder) => return Ok(Err(holder)),
         RowState::Own => adopt(conn, key, lease)?,
-        RowState::Free => statement::insert(conn, key, &row.description, lease)?,
-        RowState::Expired => statement::take_over(conn, key, &row.description, lease)?,
+        RowState::Free => lock_table::insert(conn, key, &row.description, lease)?,
+        RowState::Expired => lock_table::take_over(conn, key, &row.description, lease)?,
     };
     // Without a token, somebody was faster.
     Ok(token.ok_or_else(Holder::default))
@@ -362,10 +362,10 @@ fn take(
 
 /// Returns the token of the row that an earlier statement may have left, and renews it.
 fn adopt(conn: &mut Conn, key: Key<'_>, lease: Duration) -> SqlResult<Option<i64>> {
-    let (ours, done) = statement::renew(conn, &[key], lease, Wait::Yes);
+    let (ours, done) = lock_table::renew(conn, &[key], lease, Wait::Yes);
     done?;
     match ours == [true] {
-        true => statement::token(conn, key),
+        true => lock_table::token(conn, key),
         false => Ok(None),
     }
 }

@@ -12,8 +12,8 @@ use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, Poole
 use log::debug;
 use parking_lot::Mutex;
 
+use crate::mysql::lock_table::{self, Destination};
 use crate::mysql::source::{Purpose, Source};
-use crate::mysql::statement::{self, Destination};
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
 /// After so long without use a connection is pinged first, because servers and firewalls
@@ -190,7 +190,7 @@ impl DatabaseConnection {
     fn prepare(&self, open: &mut OpenConnection) -> Result<()> {
         let is_pooled = matches!(open.conn, Connected::Pooled(_));
         if is_pooled {
-            if !statement::answers(open.conn())? {
+            if !lock_table::answers(open.conn())? {
                 return Err(io::Error::other(OTHER_ANSWER).into());
             }
             // In an XA transaction this is an error. MariaDB 10.11 carries out no write in a session that
@@ -204,7 +204,7 @@ impl DatabaseConnection {
             // This runs the pool's first statements.
             open.conn().reset()?;
         }
-        let to = statement::prepare(open.conn())?;
+        let to = lock_table::prepare(open.conn())?;
         open.can_reset = can_reset(open.conn(), &to);
         match &*self.source {
             Source::Pool(shared) if !shared.is_same(&to.schema) => {

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex as Lock;
 
 use crate::error::{Error, Result};
-use crate::local::process::Process;
+use crate::local::owning_process::Process;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Backlog, Deletion};
 use crate::mysql::renewal::{self, Command};

@@ -11,8 +11,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
 
 use crate::mysql::connection::DatabaseConnection;
-use crate::mysql::journals;
-use crate::mysql::statement::{self, Key};
+use crate::mysql::job_table;
+use crate::mysql::lock_table::{self, Key};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 
@@ -108,11 +108,11 @@ impl Deletion {
             owner: &owner,
         };
         if let Some(journal) = &self.journal {
-            let written = connection.run(|conn| journals::end(conn, key, journal))?;
+            let written = connection.run(|conn| job_table::end(conn, key, journal))?;
             self.journal = None;
             self.tell(written);
         }
-        connection.run(|conn| statement::delete(conn, key))
+        connection.run(|conn| lock_table::delete(conn, key))
     }
 
     fn tell(&mut self, ours: bool) {

@@ -38,14 +38,14 @@ mod shared_client;
 
 mod database;
 mod deletion;
-mod journals;
+mod job_table;
 mod lease;
 mod renewal;
 
 mod connection;
+mod lock_table;
 mod schema;
 mod source;
-mod statement;
 mod statement_error;
 mod worker;
 

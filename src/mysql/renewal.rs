@@ -17,7 +17,7 @@ use crate::error::LostReason;
 use crate::mysql::connection::DatabaseConnection;
 use crate::mysql::deletion::{Deletion, Retry};
 use crate::mysql::lease::RowLease;
-use crate::mysql::statement::{self, Key, Wait};
+use crate::mysql::lock_table::{self, Key, Wait};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::mysql::worker::WorkerPool;
 use crate::time::clock::Moment;
@@ -208,7 +208,7 @@ impl Renewal {
         // A waiter takes an expired row over at once; this is for names without waiters.
         let ago = self.lease;
         self.workers.submit(move |connection| {
-            match connection.run(|conn| statement::clean(conn, ago)) {
+            match connection.run(|conn| lock_table::clean(conn, ago)) {
                 Ok(0) => {}
                 Ok(rows) => debug!("deleted {rows} rows whose lease ended long ago"),
                 Err(error) => debug!("cannot delete rows whose lease ended long ago: {error}"),
@@ -332,7 +332,7 @@ fn renew_batch(
     let done = connection.run(|conn| {
         sent = Moment::now();
         leases.iter().for_each(|lease| lease.sending(sent));
-        let (ours, done) = statement::renew(conn, &keys, length, wait);
+        let (ours, done) = lock_table::renew(conn, &keys, length, wait);
         rows = ours;
         done
     });

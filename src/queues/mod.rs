@@ -2,7 +2,7 @@
 
 mod blockers;
 mod graph;
-mod kept;
+mod lock_node;
 mod queue;
 mod tree;
 

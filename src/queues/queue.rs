@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use super::kept::Kept;
+use super::lock_node::Kept;
 use crate::contender::Contender;
 use crate::path;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
-use super::kept::Kept;
+use super::lock_node::Kept;
 use super::queue::Queue;
 use crate::contender::{Contender, assemble};
 use crate::jute::{ErrorCode, Names, Reply, Request};

@@ -34,7 +34,7 @@
 //! has gone looks at the queue while the nearest holds, and not when its own turn has come.
 //! [`LastGrant`] says when nobody need look.
 
-pub mod terms;
+pub mod action_and_event;
 
 use std::mem;
 
@@ -44,7 +44,7 @@ use super::queue::{Blocked, Contest, Place, own};
 use super::skip_listing::LastGrant;
 use crate::jute::Names;
 
-pub use self::terms::{Action, Event, Origin, Orphan, Outcome, OwnNode, Patience};
+pub use self::action_and_event::{Action, Event, Origin, Orphan, Outcome, OwnNode, Patience};
 
 /// The state machine.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -14,10 +14,10 @@
 //! - [`permit_attempt`] gets one a permit, through the line in front of them,
 //! - [`downgrade`] makes a reader of a writer,
 //! - [`job`] runs something once, and [`journal`] says what was run,
-//! - [`mark`] tells a holder that its predecessor went without releasing,
+//! - [`abandonment`] tells a holder that its predecessor went without releasing,
 //! - [`overdue_holder`] says whom to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
-//! - [`belief`] what its holder is, from the last proof and what happened since,
+//! - [`guard_state`] what its holder is, from the last proof and what happened since,
 //! - [`cleanup`] takes what it left behind out of it.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
@@ -31,14 +31,14 @@
     clippy::disallowed_types
 )]
 
+pub mod abandonment;
 pub mod attempt;
-pub mod belief;
 pub mod cleanup;
 pub mod dialect;
 pub mod downgrade;
+pub mod guard_state;
 pub mod job;
 pub mod journal;
-pub mod mark;
 pub mod multi;
 pub mod name;
 pub mod overdue_holder;

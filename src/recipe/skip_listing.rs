@@ -10,7 +10,7 @@
 //! creates several children of one lock's directory in a single transaction, which no
 //! client does.
 
-use super::attempt::terms::{Origin, OwnNode};
+use super::attempt::action_and_event::{Origin, OwnNode};
 use super::name::NodeName;
 
 /// After so many times in a row it is expected that nobody comes the next time, either.

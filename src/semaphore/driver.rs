@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::wanted::Wanted;
+use super::wanted_permit::Wanted;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Op, Reply, Request};

@@ -1,7 +1,7 @@
 //! A counting semaphore for a whole cluster.
 
 mod driver;
-mod wanted;
+mod wanted_permit;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use self::driver::PermitDriver;
-use self::wanted::Wanted;
+use self::wanted_permit::Wanted;
 use crate::error::{Error, Result};
 use crate::guard::guard_methods;
 use crate::lock::raw_guard::RawGuard;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fmt, slice};
 
 use super::call_error::CallError;
-use super::silence::Silence;
+use super::silence_warning::Silence;
 use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request, failure};
 use crate::system::channel::Receiver;

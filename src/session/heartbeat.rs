@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::error::LostReason;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::metrics::Counters;
-use crate::recipe::belief::News;
+use crate::recipe::guard_state::News;
 use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
 use crate::session::leases::{Leases, WATCH_AFTER};

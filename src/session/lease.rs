@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::error::{Error, LossCell, LostReason, Result};
 use crate::guard::{GuardEvent, GuardState};
 use crate::metrics::Counters;
-use crate::recipe::belief::{Belief, News};
+use crate::recipe::guard_state::{Belief, News};
 use crate::recipe::validity::Stamp;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;

@@ -18,19 +18,19 @@
 //! `recipe`.
 
 pub(crate) mod background;
+mod batched_reads;
 pub(crate) mod call_error;
 pub(crate) mod caller;
 pub(crate) mod cleaner;
 mod cleanup_call;
 pub(crate) mod confirm_grant;
-mod each_call;
 pub(crate) mod early_create;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod proof;
 pub(crate) mod queries;
-pub(crate) mod silence;
+pub(crate) mod silence_warning;
 
 use std::mem;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use self::heartbeat::Heartbeat;
 use self::leases::Leases;
 use crate::acl::Acl;
 use crate::error::{Error, Result};
-use crate::local::process::Process;
+use crate::local::owning_process::Process;
 use crate::metrics::Counters;
 use crate::owner::Card;
 use crate::recipe::dialect::Dialect;

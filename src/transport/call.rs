@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::{fmt, iter};
 
-use super::slot::Slot;
+use super::mailbox_sender::Slot;
 use crate::error::Error;
 use crate::jute::{ErrorCode, EventKind, Reply, Request};
 use crate::recipe::validity::Stamp;

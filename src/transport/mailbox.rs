@@ -5,7 +5,7 @@
 //! keeps a processor busy.
 
 use super::Transport;
-use super::slot::Slot;
+use super::mailbox_sender::Slot;
 use crate::system::channel::{Receiver, unbounded};
 use crate::system::clock;
 use crate::system::thread;

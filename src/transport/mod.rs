@@ -19,12 +19,12 @@ mod call;
 pub(crate) mod counted;
 pub(crate) mod gather;
 pub(crate) mod mailbox;
+pub(crate) mod mailbox_sender;
 pub(crate) mod native;
 mod prefetch_on_deletion;
 pub(crate) mod session_key;
 pub(crate) mod session_state;
 pub(crate) mod session_validity;
-pub(crate) mod slot;
 pub(crate) mod status;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper_crate;
@@ -56,7 +56,7 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Blocks the calling thread until it is `awake`, for which it is unparked, or until the
     /// deadline; may return earlier. The thread may do the transport's work meanwhile.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
-        slot::park(until);
+        mailbox_sender::park(until);
     }
 
     /// Announces that the calling thread is about to wait for an answer without `rest`.

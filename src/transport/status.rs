@@ -3,12 +3,16 @@
 //! A transport reports to the status; waiting threads, the background thread and the user
 //! hear of it through channels. None of their code runs on the transport's thread.
 
+mod subscribers;
+
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use self::subscribers::Subscribers;
+pub(crate) use self::subscribers::{Changes, Subscription};
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
@@ -23,8 +27,6 @@ const UNREAD_EVENTS: usize = 1024;
 
 /// After this long without an answer, what a server said before says nothing any more.
 const OLD_NEWS: Duration = Duration::from_secs(1);
-/// Up to this many subscribers, those that have left are not looked for.
-const CROWD: usize = 64;
 
 /// The connection at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -44,41 +46,6 @@ impl Snapshot {
     /// Returns whether the client has ended: there will be no further connection.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, SessionState::AuthFailed | SessionState::Closed)
-    }
-}
-
-/// A channel that is filled after every change of the status.
-#[derive(Debug)]
-pub(crate) struct Changes {
-    receiver: Receiver<()>,
-    _subscription: Subscription,
-}
-
-/// Keeps a subscriber in the status's list.
-#[derive(Debug)]
-pub(crate) struct Subscription(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
-
-impl Changes {
-    pub(crate) fn receiver(&self) -> &Receiver<()> {
-        &self.receiver
-    }
-}
-
-/// What runs at every change, while the [`Subscription`] lives.
-struct Subscriber {
-    notify: Box<dyn Fn(&Snapshot) + Send>,
-    subscription: Weak<()>,
-}
-
-impl Subscriber {
-    fn is_subscribed(&self) -> bool {
-        self.subscription.strong_count() > 0
-    }
-}
-
-impl fmt::Debug for Subscriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").finish_non_exhaustive()
     }
 }
 
@@ -106,9 +73,7 @@ struct Inner {
     trouble: BTreeMap<String, String>,
     /// The server that is being asked for a session, how far that has come, and since when.
     asked: Option<(String, &'static str, Moment)>,
-    subscribers: Vec<Subscriber>,
-    /// The number of subscribers at which those that have left are looked for.
-    crowd: usize,
+    subscribers: Subscribers<Snapshot>,
     expiries: u64,
     refusal: Option<Error>,
     listeners: Vec<Sender<SessionEvent>>,
@@ -134,8 +99,7 @@ impl Status {
                 lifetime,
                 trouble: BTreeMap::new(),
                 asked: None,
-                subscribers: Vec::new(),
-                crowd: CROWD,
+                subscribers: Subscribers::new(),
                 expiries: 0,
                 refusal: None,
                 listeners: Vec::new(),
@@ -202,18 +166,7 @@ impl Status {
     ///
     /// It runs on the transport's thread, and may do nothing but fill a channel.
     pub(crate) fn on_change(&self, notify: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
-        let subscribed = Arc::new(());
-        let mut inner = self.inner.lock();
-        if inner.subscribers.len() >= inner.crowd {
-            // Changes are rare, and nothing else removes subscribers that have left.
-            inner.subscribers.retain(Subscriber::is_subscribed);
-            inner.crowd = CROWD.max(2 * inner.subscribers.len());
-        }
-        inner.subscribers.push(Subscriber {
-            notify: Box::new(notify),
-            subscription: Arc::downgrade(&subscribed),
-        });
-        Subscription(subscribed)
+        self.inner.lock().subscribers.add(notify)
     }
 
     /// Returns a channel with every event from now on.
@@ -387,10 +340,8 @@ impl Status {
             inner.trouble.clear();
             inner.asked = None;
         }
-        inner.subscribers.retain(Subscriber::is_subscribed);
-        for subscriber in &inner.subscribers {
-            (subscriber.notify)(&inner.snapshot);
-        }
+        let now = inner.snapshot;
+        inner.subscribers.tell(&now);
         inner
             .listeners
             .retain(|to| !matches!(to.try_send(event), Err(error) if error.is_disconnected()));

@@ -1,4 +1,6 @@
 //! The embedded server as its clients see it.
+//!
+//! `differential` is compiled with the library, whose codec it speaks to both servers with.
 
 mod abuse;
 mod clients;

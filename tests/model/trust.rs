@@ -11,7 +11,7 @@ use std::mem;
 use std::time::Duration;
 
 use zklock::GuardState;
-use zklock::recipe::belief::{Belief, News};
+use zklock::recipe::guard_state::{Belief, News};
 use zklock::recipe::validity::{LEAST_TIMEOUT, Lifetime, Stamp};
 
 use super::explore::Model;

@@ -62,14 +62,14 @@ MUTANTS = [
     (
         "slot-wakes-nobody",
         "whoever puts an answer into a mailbox does not wake its thread",
-        "src/transport/slot.rs",
+        "src/transport/mailbox_sender.rs",
         "            reader.unpark();\n",
         "",
     ),
     (
         "slot-wakes-too-early",
         "a thread is woken before its answer is in the mailbox",
-        "src/transport/slot.rs",
+        "src/transport/mailbox_sender.rs",
         "        if self.to.try_send(letter).is_err() {\n"
         "            return;\n"
         "        }\n"
@@ -148,7 +148,7 @@ MUTANTS = [
     (
         "lost-as-not-sent",
         "a request whose reply was lost counts as not sent",
-        "src/transport/native/queue.rs",
+        "src/transport/native/request_queue.rs",
         "            None if pending.start < self.handed => Failure::Lost,\n",
         "",
         "            None if !{mutant} && pending.start < self.handed => Failure::Lost,\n",
@@ -531,7 +531,7 @@ MUTANTS = [
     (
         "early-create-left",
         "the create of a thread that gave up, sent by another, is left in the queue",
-        "src/lock/prepared.rs",
+        "src/lock/prepared_create.rs",
         "            cleaner.add(&self.dir, sent.session, vec![node]);",
         "            drop((cleaner, sent.session, vec![node]));",
         "            if !{mutant} {{\n"
@@ -549,7 +549,7 @@ MUTANTS = [
     (
         "early-create-looked-for-too-soon",
         "a create that another thread may not have sent yet is looked for at once",
-        "src/lock/prepared.rs",
+        "src/lock/prepared_create.rs",
         "self.create.give_up()",
         "self.create.settle()",
         "(if {mutant} {{ self.create.settle() }} else {{ self.create.give_up() }})",
@@ -566,7 +566,7 @@ MUTANTS = [
     (
         "early-create-proves-later",
         "a create sent by another thread counts as a proof of when it is read",
-        "src/lock/prepared.rs",
+        "src/lock/prepared_create.rs",
         "then_some((self, sent.stamp))",
         "then(|| (self.session.status.stamp(), self)).map(|(now, early)| (early, now))",
         "then(|| (self.session.status.stamp(), self))\n"

@@ -17,7 +17,7 @@ use zklock::{
 use crate::args::Run;
 use crate::failure::Failure;
 use crate::helper::NODES;
-use crate::plain::plain;
+use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 

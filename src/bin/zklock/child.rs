@@ -13,7 +13,7 @@ use rustix::process::{
 };
 
 use crate::descendants;
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::helper::{self, DONE, EXEC, NODE, NODES, Started, WATCH};
 use crate::terminal_listener::TerminalListener;
 

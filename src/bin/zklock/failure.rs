@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use zklock::Error;
 
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::stderr::say;
 
 /// These are those of sysexits.h.

@@ -7,7 +7,7 @@ use zklock::Error;
 use crate::args::{Args, Forget};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::plain::plain;
+use crate::sanitize::plain;
 use crate::stderr::say;
 
 /// The exit status if nothing was known.

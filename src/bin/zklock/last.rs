@@ -9,7 +9,7 @@ use zklock::{Outcome, RunRecord};
 use crate::args::{Args, Last};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
-use crate::plain::{plain, plain_json};
+use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{brief, millis, who};
 

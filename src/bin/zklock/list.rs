@@ -11,7 +11,7 @@ use crate::args::{Args, List};
 use crate::connect::connect;
 use crate::failure::{Failure, USAGE, written};
 use crate::outage::Outage;
-use crate::plain::{plain, plain_json};
+use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{CLEAR, brief, json, table};
 use crate::values::absolute;

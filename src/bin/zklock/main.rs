@@ -3,13 +3,13 @@
 //! | File | What it does |
 //! |---|---|
 //! | `args`, `connect` | reads the command line, connects |
-//! | `misuse`, `failure`, `stderr`, `plain` | tells the user what happens |
+//! | `bad_arguments`, `failure`, `stderr`, `sanitize` | tells the user what happens |
 //! | `run`, `supervisor` | acquires a lock, runs the command, stops it in time |
 //! | `acquire`, `status_line`, `outage` | waits for a lock |
 //! | `stop_policy` | decides when a suspect lock stops the command |
 //! | `child`, `descendants`, `helper`, `terminal_listener` | processes |
-//! | `signals`, `terminal`, `ending` | passes signals on |
-//! | `once`, `standby`, `stage` | the same for a job, and for one active process |
+//! | `signals`, `terminal`, `exit` | passes signals on |
+//! | `once`, `standby`, `run_setup` | the same for a job, and for one active process |
 //! | `list`, `overview`, `why`, `doctor`, `table`, `last`, `forget`, `revoke`, `serve` | the other commands |
 //!
 //! It uses the library as any other program does.
@@ -19,6 +19,7 @@ compile_error!("the feature `cli` needs a Unix system");
 
 mod acquire;
 mod args;
+mod bad_arguments;
 mod check;
 mod child;
 mod command_line;
@@ -26,7 +27,7 @@ mod completions;
 mod connect;
 mod descendants;
 mod doctor;
-mod ending;
+mod exit;
 mod failure;
 mod forget;
 #[cfg(test)]
@@ -36,16 +37,15 @@ mod held;
 mod helper;
 mod last;
 mod list;
-mod misuse;
 mod once;
 mod outage;
 mod overview;
-mod plain;
 mod revoke;
 mod run;
+mod run_setup;
+mod sanitize;
 mod serve;
 mod signals;
-mod stage;
 mod standby;
 mod status_line;
 mod stderr;
@@ -62,7 +62,7 @@ use std::panic;
 use std::process::ExitCode;
 
 use crate::args::{Args, Task};
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
     let args = match command_line::parse() {
         Ok(args) => args,
-        Err(error) => return misuse::tell(&error),
+        Err(error) => return bad_arguments::tell(&error),
     };
     log_to_stderr(args.verbose);
     // The default hook could block on stderr while the command goes on.

@@ -8,10 +8,10 @@ use zklock::{Contender, Error, JobOptions, Once as Ran, RunRecord, SessionState}
 use crate::acquire::look_around;
 use crate::args::{Args, Once};
 use crate::child::Variables;
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::failure::{Failure, LOST, UNAVAILABLE};
-use crate::plain::plain;
-use crate::stage::{Stage, longest_connect};
+use crate::run_setup::{Stage, longest_connect};
+use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::who;
 

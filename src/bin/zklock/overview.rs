@@ -15,7 +15,7 @@ use crate::args::{Args, List};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
 use crate::outage::Outage;
-use crate::plain::{plain, plain_json};
+use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
 use crate::table::{CLEAR, brief, millis, one, who};
 

@@ -7,7 +7,7 @@ use zklock::{Client, Contender};
 use crate::args::{Args, Revoke};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::plain::plain;
+use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::who;
 

@@ -9,11 +9,11 @@ use zklock::{Client, SessionState};
 use crate::acquire::{AcquireRequest, HeldLock, WaitLimit};
 use crate::args::{Args, Run};
 use crate::child::Variables;
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::failure::{Failure, UNAVAILABLE};
-use crate::plain::plain;
+use crate::run_setup::{Stage, longest_connect};
+use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
-use crate::stage::{Stage, longest_connect};
 use crate::stderr::say;
 
 /// How often to look whether the lock is still held.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, Signal, raise};
 
-use crate::ending::Ending;
+use crate::exit::Ending;
 
 /// How long leaving the queue may take after a signal; otherwise the end of the session does
 /// it.

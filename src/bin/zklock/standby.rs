@@ -12,10 +12,10 @@ use zklock::Term;
 
 use crate::args::{Args, Restart, Standby};
 use crate::child::Variables;
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::plain::plain;
-use crate::stage::Stage;
+use crate::run_setup::Stage;
+use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::supervisor::Ended;
 use crate::table::who;

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use zklock::{Client, Waiting};
 
 use crate::outage::Outage;
-use crate::plain::plain;
+use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::{brief, who};
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use log::{LevelFilter, Log, Metadata, Record};
 
-use crate::plain::plain;
+use crate::sanitize::plain;
 
 /// How many lines wait to be written at most.
 const LINES: usize = 1_024;

@@ -13,7 +13,7 @@ use zklock::{GuardEvent, GuardState};
 
 use crate::args::{Guarded, OnLost};
 use crate::child::{Child, Variables};
-use crate::ending::Ending;
+use crate::exit::Ending;
 use crate::failure::{Failure, LOST};
 use crate::held::Held;
 use crate::signals::{Signals, ends};

@@ -8,7 +8,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 use zklock::{Contender, Owner, Role};
 
-use crate::plain::plain;
+use crate::sanitize::plain;
 
 const COLUMNS: [&str; 11] = [
     "PLACE", "STATE", "ROLE", "QUEUED", "HOST", "PID", "PROGRAM", "NOTE", "SESSION", "TOKEN",

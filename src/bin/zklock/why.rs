@@ -11,7 +11,7 @@ use crate::args::{Args, Why};
 use crate::connect::connect;
 use crate::failure::{Failure, written};
 use crate::overview::tell_what_was_not_read;
-use crate::plain::{plain, plain_json};
+use crate::sanitize::{plain, plain_json};
 use crate::table::{brief, millis, one, who};
 
 /// The exit statuses if nobody holds the lock, and if there is a deadlock.

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use self::watched::{Listing, Watched};
 use super::fresh_id::fresh_id;
-use super::prepared::{Early, Prepared};
+use super::prepared_create::{Early, Prepared};
 use super::request::{LockRequest, Queue};
 use crate::error::{Error, Result};
 use crate::jute::{Request, Stat};

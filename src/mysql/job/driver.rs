@@ -15,10 +15,10 @@ use crate::guard::GuardState;
 use crate::job::RunRecord;
 use crate::mysql::acquire::{Acquired, Until, acquire};
 use crate::mysql::held::{Held, OwnRow};
-use crate::mysql::journals::{self, Found, Written};
+use crate::mysql::job_table::{self, Found, Written};
 use crate::mysql::lease::RowLease;
+use crate::mysql::lock_table::{self, Key, RowState};
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::{self, Key, RowState};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::owner::Owner;
 use crate::recipe::job::{Action, Event, Once, Outcome, Wish};
@@ -166,7 +166,7 @@ impl<'a> JobDriver<'a> {
             let key = self.name.clone();
             let look = move |conn: &mut Conn| {
                 let (name, owner) = (&*key, "");
-                statement::look(conn, Key { name, owner })
+                lock_table::look(conn, Key { name, owner })
             };
             if let Some(RowState::Taken(holder)) = self.ask(look)? {
                 self.holder = Some(holder.owner);
@@ -190,7 +190,7 @@ impl<'a> JobDriver<'a> {
     }
 
     fn read(&self) -> Result<Option<Option<Found>>> {
-        self.ask_with_key(journals::read)
+        self.ask_with_key(job_table::read)
     }
 
     fn line(&mut self) -> Result<Event> {
@@ -200,7 +200,7 @@ impl<'a> JobDriver<'a> {
                 let token = held.lease.token;
                 self.lease = Some(held.lease.clone());
                 self.held = Some(held);
-                Ok(match self.ask_with_key(journals::create)? {
+                Ok(match self.ask_with_key(job_table::create)? {
                     Some(()) => Event::Granted(token),
                     None => Event::Cancel,
                 })
@@ -226,7 +226,7 @@ impl<'a> JobDriver<'a> {
         }
         let token = self.lease.as_ref().map_or(0, |lease| lease.token);
         let write = move |conn: &mut Conn, key: Key<'_>| {
-            journals::write(conn, (key, token), &journal, version)
+            job_table::write(conn, (key, token), &journal, version)
         };
         match self.ask_with_key(write)? {
             Some(Written::Yes) => Ok(Event::Written),

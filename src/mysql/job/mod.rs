@@ -15,9 +15,9 @@ pub use self::run::Run;
 use crate::error::{Error, Result};
 use crate::job::{JobOptions, Once, RunRecord, due_every, due_for};
 use crate::mysql::description::description;
-use crate::mysql::journals;
+use crate::mysql::job_table;
+use crate::mysql::lock_table::Key;
 use crate::mysql::shared_client::SharedClient;
-use crate::mysql::statement::Key;
 use crate::owner::Owner;
 use crate::recipe::job::{Due, Outcome as Ended, Wish};
 use crate::recipe::journal::{Journal, PastRun};
@@ -232,7 +232,7 @@ impl Job {
         let name = self.name.clone();
         let found = database.ask(deadline, WHAT, move |connection| {
             let (name, owner) = (&*name, "");
-            connection.run(|conn| journals::read(conn, Key { name, owner }))
+            connection.run(|conn| job_table::read(conn, Key { name, owner }))
         })?;
         let Some(found) = found else {
             return Ok(Journal::default());
@@ -254,7 +254,7 @@ impl Job {
         let deadline = Instant::now() + database.answer_limit();
         let (name, token) = (self.name.clone(), run.token);
         database.ask(deadline, WHAT, move |connection| {
-            connection.run(|conn| journals::is_held(conn, &name, token))
+            connection.run(|conn| job_table::is_held(conn, &name, token))
         })
     }
 }

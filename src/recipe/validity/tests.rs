@@ -12,7 +12,7 @@
 mod servers;
 
 use super::*;
-use crate::recipe::belief::Belief;
+use crate::recipe::guard_state::Belief;
 use servers::{Broken, run};
 
 const T: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::channel::{Channel, is_timeout};
-use super::inbox::{Frame, Inbox};
+use super::frame_reader::{Frame, Inbox};
 use crate::jute::{ConnectReply, Malformed};
 use crate::time::clock::Moment;
 

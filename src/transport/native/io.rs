@@ -15,11 +15,11 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::candidates::{Candidate, Resumption, candidates, dial_limit};
 use super::channel::Channel;
-use super::end::End;
+use super::connection_end::End;
+use super::frame_reader::Inbox;
 use super::greeting::{HUNG_UP, NOT_GREETED, greeting};
 use super::hosts::Target;
 use super::identity::Identity;
-use super::inbox::Inbox;
 #[cfg(feature = "sasl")]
 use super::log_in::{log_in, prepare};
 use super::receive::{Connection, ConnectionReader};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::Channel;
-use super::end::End;
+use super::connection_end::End;
+use super::frame_reader::Inbox;
 use super::greeting::{Complaint, NOT_GREETED, next_frame};
 use super::hosts::Target;
-use super::inbox::Inbox;
 use super::sasl::{Begun, LoginFailure, Refusal};
 use super::shared::{Shared, WRITE_AGAIN};
 use crate::error::Error;

@@ -20,25 +20,25 @@
 mod backoff;
 mod candidates;
 mod channel;
+mod chroot;
 #[cfg(feature = "tls")]
 mod cipher;
 #[cfg(not(feature = "tls"))]
-#[path = "plain.rs"]
+#[path = "no_tls.rs"]
 mod cipher;
 mod config;
-mod end;
+mod connection_end;
+mod frame_reader;
 mod greeting;
 mod hosts;
 mod identity;
-mod inbox;
 mod io;
 #[cfg(feature = "sasl")]
 mod log_in;
 mod lookup;
-mod queue;
 mod receive;
+mod request_queue;
 mod resolver;
-mod root;
 #[cfg(feature = "sasl")]
 mod sasl;
 mod server_features;
@@ -64,7 +64,7 @@ pub(crate) use self::sasl::{Digest, Login};
 pub(crate) use self::sasl::{Kerberos, Waiters};
 use self::shared::Shared;
 use self::who_reads::LeaderFollowers;
-use crate::local::process::Process;
+use crate::local::owning_process::Process;
 use crate::system::channel::{Receiver, Sender, bounded};
 use crate::system::sync::Mutex;
 use crate::system::thread::{self, JoinHandle};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::channel::{Channel, is_timeout};
-use super::end::End;
+use super::chroot::{below, strip};
+use super::connection_end::End;
+use super::frame_reader::{Frame, Inbox};
 use super::identity::Identity;
-use super::inbox::{Frame, Inbox};
-use super::queue::Pending;
-use super::root::{below, strip};
+use super::request_queue::Pending;
 use super::server_features::older;
 use super::shared::{Shared, Stage, path_of};
 use super::who_reads::Read;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::channel::{Channel, is_timeout};
 use super::config::Config;
 use super::lookup::Lookup;
-use super::queue::{Pending, RequestQueue};
+use super::request_queue::{Pending, RequestQueue};
 use super::server_features::Features;
 use super::watches::{Kind, Watches};
 use crate::jute::{ErrorCode, ReplyHeader, Request};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::system::clock;
 use crate::system::sync::{Condvar, Mutex, MutexGuard};
 use crate::system::thread::{self, Thread};
-use crate::transport::slot::park;
+use crate::transport::mailbox_sender::park;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than
 /// a server nearby takes to answer, or each answer would wake it.

@@ -66,7 +66,7 @@ fn who_leaves_in_the_middle_of_a_change_costs_the_others_nothing() {
         joined(leaves);
         // Whoever left is forgotten at the next change.
         status.disconnected();
-        assert!(status.inner.lock().subscribers.is_empty());
+        assert_eq!(status.inner.lock().subscribers.len(), 0);
         looks
     });
     assert_eq!(seen, [1, 2].into_iter().collect());

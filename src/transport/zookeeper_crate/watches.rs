@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use zookeeper::{WatchedEvent, WatchedEventType};
 
 use crate::jute::EventKind;
-use crate::transport::slot::Slot;
+use crate::transport::mailbox_sender::Slot;
 use crate::transport::{Fired, Watch, WatchId};
 
 /// A node and an id, because watches on several nodes may have one id.

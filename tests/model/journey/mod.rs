@@ -14,11 +14,11 @@ mod travel;
 
 use std::mem;
 
+use zklock::recipe::abandonment::{CLEAN, Mark};
 use zklock::recipe::attempt::{Attempt, Orphan, OwnNode, Patience};
 use zklock::recipe::cleanup::Cleanup;
 use zklock::recipe::dialect::{Dialect, Role};
 use zklock::recipe::downgrade::Downgrade;
-use zklock::recipe::mark::{CLEAN, Mark};
 use zklock::recipe::multi::Multi;
 use zklock::recipe::permit_attempt::Permit;
 use zklock::recipe::queue::Contest;

@@ -1,9 +1,9 @@
 //! How a client goes through its plan: it begins attempts, holds, gives up, enters.
 
+use zklock::recipe::abandonment::{self, Mark};
 use zklock::recipe::attempt::{Attempt, Origin, Orphan, Outcome, OwnNode};
 use zklock::recipe::dialect::Dialect;
 use zklock::recipe::downgrade::{self, Downgrade};
-use zklock::recipe::mark::{self, Mark};
 use zklock::recipe::multi::{self, Multi};
 use zklock::recipe::permit_attempt::{self, Permit, Wish};
 
@@ -80,11 +80,11 @@ impl Journey {
                 _ => self.travellers[i].stage = Stage::Ask,
             },
             Plan::Mark(mark) => match mark.action() {
-                mark::Action::Finish(mark::Outcome::Entered(abandoned)) => {
+                abandonment::Action::Finish(abandonment::Outcome::Entered(abandoned)) => {
                     self.travellers[i].told = abandoned;
                     self.go_inside(i);
                 }
-                mark::Action::Finish(_) => self.end(i),
+                abandonment::Action::Finish(_) => self.end(i),
                 _ => self.travellers[i].stage = Stage::Ask,
             },
         }
@@ -235,7 +235,7 @@ impl Journey {
         self.proceed(i);
     }
 
-    pub(crate) fn tell_mark(&mut self, i: usize, event: mark::Event) {
+    pub(crate) fn tell_mark(&mut self, i: usize, event: abandonment::Event) {
         if let Plan::Mark(mark) = &mut self.travellers[i].plan {
             mark.handle(event);
         }
@@ -290,8 +290,8 @@ impl Journey {
                 traveller.hold(dir, mine);
                 self.proceed(i);
                 if self.detour == Detour::MarksInTheQueue {
-                    self.tell_mark(i, mark::Event::Data(mark::CLEAN.to_vec()));
-                    self.tell_mark(i, mark::Event::IsSet);
+                    self.tell_mark(i, abandonment::Event::Data(abandonment::CLEAN.to_vec()));
+                    self.tell_mark(i, abandonment::Event::IsSet);
                 }
             }
         }

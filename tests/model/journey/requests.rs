@@ -4,7 +4,7 @@ use zklock::recipe::attempt::{Origin, OwnNode};
 use zklock::recipe::dialect::{Dialect, Role};
 use zklock::recipe::name::prefix;
 use zklock::recipe::permit_attempt::Look;
-use zklock::recipe::{downgrade, mark, multi, permit_attempt};
+use zklock::recipe::{abandonment, downgrade, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
@@ -63,12 +63,12 @@ impl Journey {
             }
             Plan::Mark(mark) => {
                 let action = mark.action();
-                let sets = matches!(action, mark::Action::Set(_));
+                let sets = matches!(action, abandonment::Action::Set(_));
                 if carried_out {
                     let _ = self.serve_mark(i, action);
                 }
                 if sets {
-                    self.tell_mark(i, mark::Event::ReplyLost);
+                    self.tell_mark(i, abandonment::Event::ReplyLost);
                 }
             }
         }
@@ -245,18 +245,18 @@ impl Journey {
         }
     }
 
-    fn serve_mark(&mut self, i: usize, action: mark::Action) -> mark::Event {
+    fn serve_mark(&mut self, i: usize, action: abandonment::Action) -> abandonment::Event {
         match action {
-            mark::Action::Read if self.detour == Detour::DoesNotRead => {
-                mark::Event::Data(mark::CLEAN.to_vec())
+            abandonment::Action::Read if self.detour == Detour::DoesNotRead => {
+                abandonment::Event::Data(abandonment::CLEAN.to_vec())
             }
-            mark::Action::Read => mark::Event::Data(self.data.clone()),
-            mark::Action::Pause(_) => mark::Event::Paused,
-            mark::Action::Set(data) => match self.set_mark(i, data) {
-                true => mark::Event::IsSet,
-                false => mark::Event::NoNode,
+            abandonment::Action::Read => abandonment::Event::Data(self.data.clone()),
+            abandonment::Action::Pause(_) => abandonment::Event::Paused,
+            abandonment::Action::Set(data) => match self.set_mark(i, data) {
+                true => abandonment::Event::IsSet,
+                false => abandonment::Event::NoNode,
             },
-            mark::Action::Finish(_) => unreachable!("nobody serves that"),
+            abandonment::Action::Finish(_) => unreachable!("nobody serves that"),
         }
     }
 

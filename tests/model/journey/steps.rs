@@ -4,7 +4,7 @@ use std::mem;
 
 use zklock::recipe::attempt::Action;
 use zklock::recipe::cleanup;
-use zklock::recipe::{downgrade, mark, multi, permit_attempt};
+use zklock::recipe::{abandonment, downgrade, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Plan, Stage, Traveller};
 use crate::explore::Model;
@@ -202,7 +202,7 @@ impl Traveller {
             Plan::Downgrade(downgrade) => {
                 matches!(downgrade.action(), downgrade::Action::Make(_))
             }
-            Plan::Mark(mark) => matches!(mark.action(), mark::Action::Set(_)),
+            Plan::Mark(mark) => matches!(mark.action(), abandonment::Action::Set(_)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What a traveller does, and what happens to it.
 
+use zklock::recipe::abandonment::CLEAN;
 use zklock::recipe::attempt::{Action, Attempt, Event, Outcome};
 use zklock::recipe::dialect::Role;
-use zklock::recipe::mark::CLEAN;
-use zklock::recipe::{cleanup, downgrade, mark, multi, permit_attempt};
+use zklock::recipe::{abandonment, cleanup, downgrade, multi, permit_attempt};
 
 use super::{Detour, Goal, Journey, Last, Plan, RawGuard, Seen, Stage, Step, Watch};
 use crate::property::Property;
@@ -296,7 +296,7 @@ impl Journey {
             Plan::Multi(_) => self.tell_multi(i, multi::Event::NewSession),
             Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::Lost),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Lost),
-            Plan::Mark(_) => self.tell_mark(i, mark::Event::NoNode),
+            Plan::Mark(_) => self.tell_mark(i, abandonment::Event::NoNode),
         }
     }
 
@@ -345,7 +345,7 @@ impl Journey {
             Plan::Multi(_) => self.tell_multi(i, multi::Event::Cancel),
             Plan::Permit(_) => self.tell_permit(i, permit_attempt::Event::TimeOut),
             Plan::Downgrade(_) => self.tell_downgrade(i, downgrade::Event::Cancel),
-            Plan::Mark(_) => self.tell_mark(i, mark::Event::Cancel),
+            Plan::Mark(_) => self.tell_mark(i, abandonment::Event::Cancel),
         }
     }
 

@@ -4,7 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use console::{StyledObject, style};
 use serde_json::{Value, json};
 
-use crate::plain::plain;
+use crate::sanitize::plain;
 
 /// How bad it is; its number is the exit status.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -18,7 +18,7 @@ use self::finding::{Finding, Level, table};
 use crate::args::{Args, Doctor};
 use crate::connect::{connect, hosts};
 use crate::failure::{Failure, written};
-use crate::plain::plain_json;
+use crate::sanitize::plain_json;
 
 /// How long each server may take for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use crate::system::channel::{Receiver, RecvTimeoutError, Sender, bounded, unboun
 use crate::system::simulated::{JoinHandle, all_orders, elapsed, spawn};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
-use crate::transport::slot::Slot;
+use crate::transport::mailbox_sender::Slot;
 use crate::transport::{Call, Capabilities, Transport, WatchId};
 
 /// What arrives on the connection.

@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use crate::system::channel::{Receiver, bounded};
 
 use super::super::channel::Channel;
-use super::super::end::End;
+use super::super::connection_end::End;
+use super::super::frame_reader::Inbox;
 use super::super::hosts::Target;
 use super::super::identity::Identity;
-use super::super::inbox::Inbox;
 use super::super::receive::{Connection, ConnectionReader};
 use super::super::shared::Shared;
 use super::super::{Config, FRAME_LIMIT};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::inbox::BadLength;
+use super::frame_reader::BadLength;
 use crate::error::Error;
 use crate::jute::Malformed;
 

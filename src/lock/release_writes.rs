@@ -1,6 +1,6 @@
 //! What the release of a lock writes besides deleting its node.
 
-use crate::recipe::mark::Mark;
+use crate::recipe::abandonment::Mark;
 
 /// What a release writes into the directory, in the transaction that deletes the node.
 #[derive(Debug)]

@@ -8,16 +8,16 @@
 
 use std::time::Duration;
 
-use super::closing::Closing;
 use super::raw_guard::RawGuard;
+use super::release_writes::Closing;
 use crate::error::{Error, Result};
 use crate::jute::{ErrorCode, Op, Reply, Request};
-use crate::recipe::mark::{Action, Event, Mark, Outcome};
+use crate::recipe::abandonment::{Action, Event, Mark, Outcome};
 use crate::session::call_error::{CallError, refused};
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
 
-pub(crate) use crate::recipe::mark::CLEAN;
+pub(crate) use crate::recipe::abandonment::CLEAN;
 
 /// What a mutex does about predecessors that went without releasing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

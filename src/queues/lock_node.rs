@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::contender::Contender;
+use crate::recipe::abandonment;
 use crate::recipe::journal::Journal;
-use crate::recipe::mark;
 use crate::recipe::permits::number;
 use crate::session::Session;
 use crate::session::call_error::CallError;
@@ -39,7 +39,9 @@ impl Kept {
         Self {
             permits: number(&seen.data),
             is_job: Journal::parse(&seen.data, seen.stat.mtime).is_some(),
-            marked: mark::parse(&seen.data).flatten().map(FencingToken::new),
+            marked: abandonment::parse(&seen.data)
+                .flatten()
+                .map(FencingToken::new),
         }
     }
 

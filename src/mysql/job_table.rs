@@ -7,7 +7,7 @@
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
-use crate::mysql::statement::{Key, text};
+use crate::mysql::lock_table::{Key, text};
 use crate::recipe::journal::Journal;
 
 /// What a database has of a job.
