@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use super::four_letter_words::FourLetterWord;
 use super::outbox::Outbox;
 use super::request::decode;
-use super::shared_server::SharedServer;
+use super::shared::SharedServer;
 use super::watches::ConnectionId;
 use crate::jute::ConnectRequest;
 

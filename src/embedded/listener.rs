@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::connection::ClientThread;
-use super::shared_server::SharedServer;
+use super::shared::SharedServer;
 
 /// Where a free port is looked for: below the ports that systems give to outgoing
 /// connections. A client that retries a refused port of that range can end up connected to

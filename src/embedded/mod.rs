@@ -129,7 +129,7 @@ mod state;
 mod connection;
 mod listener;
 mod outbox;
-mod shared_server;
+mod shared;
 // What users see.
 mod builder;
 mod config;

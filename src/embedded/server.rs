@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::config::ServerConfig;
 use super::faults::RequestKind;
 use super::listener::{self, Clients, Listener, reachable};
-use super::shared_server::SharedServer;
+use super::shared::SharedServer;
 use super::state::ServerState;
 
 /// How long [`Server::resume`] tries to get its port back.

@@ -360,7 +360,7 @@ impl RawGuard {
             waiter,
             closing: closing.and_then(|closing| closing.data(panics, lost)),
             not_before: self.at_least_until,
-            next: self.next_create().filter(|_| !lost),
+            next: (!lost).then(|| self.next_create()).flatten(),
         };
         self.session.leases.end(watched);
         self.session.cleaner.release(self.lease.nodes(), &release);

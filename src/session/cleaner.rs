@@ -301,6 +301,7 @@ impl Cleaner {
                 stamp: self.status.stamp(),
                 session: entry.session,
             };
+            debug_assert!(entry.closing.is_none(), "it would not be written");
             if let Some(calls) = next.take(sent) {
                 let (node, left) = (format!("{}/{name}", entry.dir), self.left(entry));
                 return join(node, calls, next, (self.answer(id), left));

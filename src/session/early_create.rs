@@ -2,8 +2,8 @@
 //!
 //! Both are one transaction then, and one write of the quorum. The requests are made ready before
 //! the waiting thread goes to sleep; the answers reach it as if it had sent them. A transaction is
-//! carried out as a whole: what is wrong with one part is told to the thread that it belongs to, and
-//! the other part counts as not sent.
+//! carried out as a whole: what is wrong with the deletion is told to its thread, and the create counts
+//! as not sent. What is wrong with the create is found out once more when it goes alone.
 //!
 //! A thread that gives up cannot know whether its requests have left: the thread before it may have
 //! taken them and not have written them yet. A look for the node would come too soon, so the answer
@@ -13,7 +13,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use crate::jute::{ErrorCode, Op, OpReply, Reply, Request};
+use crate::jute::{ErrorCode, Op, OpReply, Reply, Request, culprit};
 use crate::path;
 use crate::recipe::attempt::Orphan;
 use crate::recipe::validity::Stamp;
@@ -163,26 +163,35 @@ fn joined(delete: Op, create: Call, deleted: Answer) -> Call {
 
 /// What an answer to the transaction says of the deletion, and of the create.
 fn parts(answered: Answered) -> (Answered, Answered) {
+    let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
     let results = match answered.map_err(Failure::sorted) {
         Ok(Reply::Multi(results)) => results,
         // What is wrong with the whole need not be wrong with either: each goes alone.
-        Err(Failure::TooLong(_) | Failure::Refused(_)) => {
-            return (Err(Failure::NotSent), Err(Failure::NotSent));
-        }
+        Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
+        // A refusal of the whole that does not say how far it came.
+        Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
         Err(failure) => return (Err(failure), Err(failure)),
-        Ok(_) => return (Err(Failure::Lost), Err(Failure::Lost)),
     };
+    match culprit(&results) {
+        Some((0, code)) if is_verdict(code) => {
+            return (Err(Failure::Refused(code)), Err(Failure::NotSent));
+        }
+        // It may be refused for the node that was to go: a quota counts that one still.
+        Some(_) => return neither(),
+        None => {}
+    }
     let mut results = results.into_iter();
     match (results.next(), results.next()) {
         (Some(Ok(_)), Some(Ok(OpReply::Created { path, stat }))) => {
             (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))
         }
-        (Some(Err(ErrorCode::OK)), Some(Err(code))) => {
-            (Err(Failure::NotSent), Err(Failure::Refused(code)))
-        }
-        (Some(Err(code)), _) => (Err(Failure::Refused(code)), Err(Failure::NotSent)),
         _ => (Err(Failure::Lost), Err(Failure::Lost)),
     }
+}
+
+/// Whether this is said of one part, and not because another one has failed.
+fn is_verdict(code: ErrorCode) -> bool {
+    code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY
 }
 
 impl fmt::Debug for EarlyCreate {

@@ -8,7 +8,10 @@ use std::time::Duration;
 use zklock::{Client, Error, LockOptions, MutexGuard};
 
 use crate::support::proxy::Proxy;
-use crate::support::raw::{Raw, assert_nothing_left, children, op, owner, wait_for_children};
+use crate::support::raw::{
+    PERSISTENT, Raw, assert_nothing_left, children, op, owner, wait_for_children,
+};
+use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path};
 use crate::transport::{Place, SOON, Stoppable, expire_owner, on_every_server, wait_for_line};
 
@@ -22,6 +25,9 @@ on_every_server! {
     a_release_of_a_node_that_was_deleted_lets_the_next_thread_create_its_own
     a_session_that_ends_after_the_create_was_sent_costs_the_place_only
 }
+
+/// ZooKeeper's number of that error.
+const QUOTA_EXCEEDED: i32 = -125;
 
 const CLIENTS: usize = 3;
 const THREADS: usize = 4;
@@ -228,4 +234,41 @@ impl Scene {
         });
         assert_nothing_left(&self.server.hosts(), &self.path);
     }
+}
+
+/// The servers count the node that goes until its transaction is carried out. A create that follows at
+/// once may be refused, too, where they are slow: so it is tried a few times.
+#[test]
+#[ignore = "needs a ZooKeeper server"]
+fn a_create_at_the_limit_of_a_quota_takes_the_place_of_the_node_that_goes() {
+    let server = ZooKeeper::builder().property("zookeeper.enforceQuota", "true");
+    let server = server.fsync(false).start();
+    let hosts = server.hosts();
+    let taken = (0..20).any(|_| {
+        let (client, other) = (Client::connect(&hosts), Client::connect(&hosts));
+        let (client, path) = (client.unwrap(), fresh_path("quota"));
+        let mut ahead = Some(other.unwrap().mutex(&path).unwrap().lock().unwrap());
+        let options = LockOptions::new().on_wait(|_| drop(ahead.take()));
+        let mutex = client.mutex(&path).unwrap();
+        let guard = mutex.lock_with(options).unwrap().unwrap();
+        let mut raw = Raw::connect(&hosts);
+        let quota = format!("/zookeeper/quota{path}/zookeeper");
+        raw.create_all(&quota);
+        let limit = b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2";
+        raw.create(&format!("{quota}_limits"), limit, PERSISTENT)
+            .unwrap();
+        raw.create(&format!("{quota}_stats"), b"count=0,bytes=0", PERSISTENT)
+            .unwrap();
+        assert_eq!(
+            raw.create(&format!("{path}/more"), b"", PERSISTENT),
+            Err(QUOTA_EXCEEDED)
+        );
+        thread::scope(|scope| {
+            let next = scope.spawn(|| mutex.lock().map(drop));
+            wait_for_line(&client, 1);
+            guard.unlock().unwrap();
+            next.join().unwrap().is_ok()
+        })
+    });
+    assert!(taken, "the create was never carried out");
 }

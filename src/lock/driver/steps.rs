@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::jute::{ErrorCode, Reply, Request};
 use crate::lock::request::creation;
 use crate::path;
-use crate::recipe::attempt::Event;
+use crate::recipe::attempt::{Event, Patience};
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::queue::{Blocked, Place, strangers};
@@ -151,6 +151,9 @@ impl Driver<'_, '_> {
     /// If the listing that was sent with the create shows others ahead of this node, what has to
     /// be watched can be asked for together with the node.
     fn looks_ahead(&mut self, name: &str) -> Option<CallId> {
+        if self.request.patience == Patience::Tries {
+            return None;
+        }
         let Some(Listing::Asked(call_id)) = self.listing else {
             return None;
         };

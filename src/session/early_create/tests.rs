@@ -25,10 +25,14 @@ fn what_is_wrong_with_one_part_is_told_to_whom_it_belongs() {
         (multi(vec![Ok(OpReply::Deleted), Ok(created)]), (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))),
         (multi(vec![Err(no_node), Err(after)]), (refused(no_node), not_sent.clone())),
         (multi(vec![Err(no_auth), Err(after)]), (refused(no_auth), not_sent.clone())),
-        (multi(vec![Err(ok), Err(no_auth)]), (not_sent.clone(), refused(no_auth))),
+        // A quota counts the node that was to go.
+        (multi(vec![Err(ok), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
+        (multi(vec![Err(after), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
+        (multi(vec![Err(ok), Err(after)]), (not_sent.clone(), not_sent.clone())),
         // Neither pays for what is wrong with both together.
         (long, (not_sent.clone(), not_sent.clone())),
         (refused(ErrorCode::UNIMPLEMENTED), (not_sent.clone(), not_sent.clone())),
+        (refused(ErrorCode::MARSHALLING_ERROR), (lost.clone(), lost.clone())),
         (lost.clone(), (lost.clone(), lost.clone())),
         (not_sent.clone(), (not_sent.clone(), not_sent)),
         // What no server answers.

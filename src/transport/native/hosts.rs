@@ -212,10 +212,9 @@ fn root(chroot: &str) -> std::result::Result<String, String> {
 }
 
 #[cfg(test)]
-mod mistakes;
-
-#[cfg(test)]
 mod tests {
+    mod mistakes;
+
     use super::*;
 
     fn read(text: &str) -> (Vec<(String, u16)>, String) {
