@@ -3,6 +3,7 @@
 //! The events of a change leave before the answer to whoever asked for it, and before any
 //! later answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,6 +194,31 @@ impl Ensemble {
         all.extend(self.of_session(server, &transaction.ask));
         let changes = all.into_iter().map(|what| Change { at, zxid, what });
         self.history.extend(changes);
+    }
+
+    /// Notes the nodes that were there only because the leader had wrong data: it deleted one a second
+    /// time, in a transaction that also created these, and that fails where the data are right.
+    pub(super) fn record_losses(&mut self, server: usize) {
+        let node = &self.servers[server];
+        if node.applied < self.recorded {
+            return;
+        }
+        let mut there = BTreeMap::new();
+        for change in &self.history {
+            match &change.what {
+                What::Created { path, owner } => drop(there.insert(path.clone(), *owner)),
+                What::Deleted { path, .. } => drop(there.remove(path)),
+                _ => {}
+            }
+        }
+        there.retain(|path, _| node.view.tree.node(path).is_err());
+        let (at, zxid) = (self.now, node.view.zxid);
+        let lost = there.into_iter().map(|(path, owner)| Change {
+            at,
+            zxid,
+            what: What::Deleted { path, owner, by: 0 },
+        });
+        self.history.extend(lost);
     }
 
     fn of_session(&self, server: usize, ask: &Ask) -> Option<What> {

@@ -83,6 +83,7 @@ impl Ensemble {
         node.applied = 0;
         let committed = node.committed;
         self.apply_up_to(server, committed);
+        self.record_losses(server);
     }
 
     fn calm(&mut self) {

@@ -1,7 +1,7 @@
 //! What a client sees, and in which order.
 
-use super::lab::{Heard, Lab, check, config, create, delete, ms, sync, watch};
-use crate::jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Reply, Request};
+use super::lab::{Heard, Lab, check, config, create, delete, ms, open_acl, sync, watch};
+use crate::jute::{ConnectRequest, CreateMode, ErrorCode, EventKind, Op, Reply, Request};
 use crate::sim::ensemble::{Change, Fault, Output, SessionEnd, What};
 
 const LONG: std::time::Duration = ms(2000);
@@ -124,6 +124,39 @@ fn a_ghost_is_seen_through_its_server_alone() {
     let is_event = |heard: &Heard| matches!(heard, Heard::Event(..));
     assert!(!lab.heard(blind.connection).iter().any(is_event));
     assert!(lab.ensemble.nodes().is_empty());
+}
+
+#[test]
+fn what_a_leader_made_on_the_strength_of_a_ghost_goes_when_its_data_are_built_anew() {
+    let mut lab = Lab::new(config(), 13);
+    let (leader, _) = lab.roles();
+    let client = lab.client(leader, LONG);
+    lab.create(client.connection, "/kept", CreateMode::Persistent);
+    lab.fault(Fault::Ghost {
+        server: leader,
+        path: "/kept".to_owned(),
+    });
+    assert_eq!(lab.code(client.connection, &delete("/kept")), ErrorCode::OK);
+    let again = Op::Delete {
+        path: "/kept".to_owned(),
+        version: -1,
+    };
+    let made = Op::Create {
+        path: "/made".to_owned(),
+        data: Vec::new().into(),
+        acl: open_acl(),
+        mode: CreateMode::Persistent,
+        stat: false,
+    };
+    let both = Request::Multi(vec![again, made]);
+    assert_eq!(lab.code(client.connection, &both), ErrorCode::OK);
+    lab.fault(Fault::Rebuild { server: leader });
+    let ends = |what: &What| matches!(what, What::Deleted { path, .. } if path == "/made");
+    let history = lab.ensemble.history();
+    assert!(
+        history.iter().any(|change| ends(&change.what)),
+        "{history:#?}"
+    );
 }
 
 #[test]
