@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A session on a socket.
 pub(crate) struct Raw {
@@ -19,8 +20,12 @@ pub(crate) struct Raw {
 pub(crate) struct Frame(Vec<u8>);
 
 impl Raw {
+    /// Connects to one of the servers, in turn.
     pub(crate) fn connect(hosts: &str) -> Self {
-        let socket = TcpStream::connect(hosts).expect("a server");
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let hosts: Vec<_> = hosts.split(',').collect();
+        let host = hosts[NEXT.fetch_add(1, Ordering::Relaxed) % hosts.len()];
+        let socket = TcpStream::connect(host).expect("a server");
         socket.set_nodelay(true).expect("a socket");
         let mut raw = Self {
             socket,
@@ -58,19 +63,29 @@ impl Raw {
     }
 
     pub(crate) fn create(&mut self, op: i32, path: &str, mode: i32) {
-        let data = [b'.'; 100];
-        let world = [
-            &100i32.to_be_bytes()[..],
-            &data,
-            &1i32.to_be_bytes(),
-            &31i32.to_be_bytes(),
-            &5i32.to_be_bytes(),
-            b"world",
-            &6i32.to_be_bytes(),
-            b"anyone",
-            &mode.to_be_bytes(),
-        ];
-        self.request(op, path, &world.concat());
+        self.request(op, path, &new_node(mode));
+    }
+
+    /// One transaction that deletes nodes and creates one in each of some directories.
+    pub(crate) fn joined(&mut self, deleted: &[String], dirs: &[&str]) {
+        let mut body = Vec::new();
+        let mut op = |number: i32, path: &str, rest: &[u8]| {
+            body.extend(multi_header(number, false));
+            body.extend((path.len() as i32).to_be_bytes());
+            body.extend(path.as_bytes());
+            body.extend(rest);
+        };
+        for node in deleted {
+            op(2, node, &(-1i32).to_be_bytes());
+        }
+        for dir in dirs {
+            let name = format!("{dir}/_c_{}-lock-", uuid::Uuid::new_v4());
+            op(1, &name, &new_node(3));
+        }
+        body.extend(multi_header(-1, true));
+        self.xid += 1;
+        let head = [self.xid, 14].map(i32::to_be_bytes).concat();
+        self.put(&[head, body].concat());
     }
 
     pub(crate) fn delete(&mut self, path: &str) {
@@ -177,7 +192,41 @@ impl Raw {
     }
 }
 
+/// What follows the path of a node that is created.
+fn new_node(mode: i32) -> Vec<u8> {
+    let data = [b'.'; 100];
+    let world = [
+        &100i32.to_be_bytes()[..],
+        &data,
+        &1i32.to_be_bytes(),
+        &31i32.to_be_bytes(),
+        &5i32.to_be_bytes(),
+        b"world",
+        &6i32.to_be_bytes(),
+        b"anyone",
+        &mode.to_be_bytes(),
+    ];
+    world.concat()
+}
+
+fn multi_header(number: i32, last: bool) -> Vec<u8> {
+    let [number, error] = [number, -1].map(i32::to_be_bytes);
+    [&number[..], &[u8::from(last)], &error].concat()
+}
+
 impl Frame {
+    /// The nodes that a transaction created, after so many deletions.
+    pub(crate) fn joined(&self, deleted: usize) -> Vec<String> {
+        assert_eq!(self.code(), 0);
+        let (mut at, mut names) = (16 + 9 * deleted, Vec::new());
+        while self.0[at + 4] == 0 {
+            let name = self.string(at + 9);
+            at += 13 + name.len();
+            names.push(name.to_owned());
+        }
+        names
+    }
+
     fn int(&self, at: usize) -> i32 {
         i32::from_be_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
     }

@@ -6,7 +6,10 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
-/** One round of Curator: prints lock grants a second. Usage: HOSTS SCENARIO PATH. */
+/**
+ * One round of Curator: prints lock grants a second; `wait-N` prints nothing, see waiting.py.
+ * Usage: HOSTS SCENARIO PATH.
+ */
 public class CuratorPeer {
     /** The compiler needs its time. */
     static final long WARM_UP = 4000;
@@ -25,8 +28,13 @@ public class CuratorPeer {
         hosts = args[0];
         path = args[2];
         count = scenario.length > 1 ? Integer.parseInt(scenario[1]) : 1;
-        boolean queue = scenario[0].equals("queue");
-        System.out.println(queue ? queue() : rate(scenario[0].equals("handoff")));
+        if (scenario[0].equals("wait")) {
+            waitOnceEach();
+        } else if (scenario[0].equals("queue")) {
+            System.out.println(queue());
+        } else {
+            System.out.println(rate(scenario[0].equals("handoff")));
+        }
         System.exit(0);
     }
 
@@ -84,6 +92,22 @@ public class CuratorPeer {
             thread.join();
         }
         return System.nanoTime() - begun;
+    }
+
+    /** Threads of one client have the lock once each. */
+    static void waitOnceEach() throws Exception {
+        CuratorFramework shared = client();
+        List<Thread> waiting = new ArrayList<>();
+        for (int at = 0; at < count; at++) {
+            InterProcessMutex lock = new InterProcessMutex(shared, path);
+            waiting.add(start(() -> {
+                lock.acquire();
+                lock.release();
+            }));
+        }
+        for (Thread thread : waiting) {
+            thread.join();
+        }
     }
 
     static CuratorFramework client() {

@@ -59,26 +59,32 @@ def peer(*command):
     return measure
 
 
-def contenders():
-    yield "ours", ours("ours")
-    yield "floor", ours("floor")
+def commands():
+    """The peers that are there, and how each is started."""
     python = os.environ.get("KAZOO_PYTHON", sys.executable)
     if run(python, "-c", "import kazoo") is not None:
-        yield "kazoo", peer(python, HERE / "kazoo_peer.py")
+        yield "kazoo", (python, HERE / "kazoo_peer.py")
     jars = [jar for name in ("curator-client", "curator-framework", "curator-recipes",
                              "zookeeper", "guava", "slf4j-simple")
             for jar in glob.glob(f"/usr/share/java/{name}.jar")]
     classpath = os.environ.get("CURATOR_CLASSPATH", ":".join(jars))
     if "curator" in classpath:
-        yield "curator", peer("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-                              "-cp", classpath, HERE / "CuratorPeer.java")
+        yield "curator", ("java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                          "-cp", classpath, HERE / "CuratorPeer.java")
     gopath = os.environ.get("GOPATH", "/usr/share/gocode")
     if run("env", "GO111MODULE=off", f"GOPATH={gopath}",
            "go", "build", "-o", GO, HERE / "go/main.go") is not None:
-        yield "go-zookeeper", peer(GO)
+        yield "go-zookeeper", (GO,)
     for name in ("kezhuw", "textbook"):
         if (RUST / name).exists():
-            yield name, peer(RUST / name)
+            yield name, (RUST / name,)
+
+
+def contenders():
+    yield "ours", ours("ours")
+    yield "floor", ours("floor")
+    for name, command in commands():
+        yield name, peer(*command)
 
 
 def spread(rates):

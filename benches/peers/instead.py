@@ -103,6 +103,8 @@ class Servers(contextlib.ExitStack):
                        check=True, capture_output=True)
         self.start(port, "mariadbd", "--no-defaults", f"--datadir={folder}", f"--port={port}",
                    f"--socket={folder}/socket", "--bind-address=127.0.0.1", *user)
+        subprocess.run(["mariadb", f"--socket={folder}/socket", "-uroot",
+                        "-e", "CREATE DATABASE zklock"], check=True)
         return f"mysql://root@127.0.0.1:{port}"
 
 
@@ -123,6 +125,9 @@ def contenders(servers):
         if there:
             hosts = getattr(servers, name)(True)
             yield name, lambda scenario, hosts=hosts, name=name: peer(RUST / name)(hosts, scenario)
+            if name == "mariadb":
+                yield "zklock, MariaDB", lambda scenario, hosts=hosts: \
+                    peer(RUST / "zklock_mysql")(hosts, scenario)
 
 
 def main():

@@ -1,4 +1,4 @@
-"""One round of kazoo: prints lock grants a second.
+"""One round of kazoo: prints lock grants a second; `wait-N` prints nothing, see `waiting.py`.
 
     python kazoo_peer.py HOSTS SCENARIO PATH
 """
@@ -75,4 +75,19 @@ def queue():
     return COUNT / (time.monotonic() - begun)
 
 
-print(queue() if KIND == "queue" else rate())
+def wait():
+    """Threads of one client have the lock once each."""
+    shared = client()
+
+    def once():
+        with shared.Lock(PATH, "bench"):
+            pass
+
+    for thread in threads([once] * COUNT):
+        thread.join()
+
+
+if KIND == "wait":
+    wait()
+else:
+    print(queue() if KIND == "queue" else rate())

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Draws what `compare.py --json` has measured.
+"""Draws what `compare.py --json` and `instead.py --json` have measured.
 
     benches/peers/plots.py FILE.. FOLDER
 
 Writes FOLDER/performance-{clients,queue,delay}.svg: the time that a grant takes against
-the number of clients on one lock, the length of a queue and the delay of the network.
-Needs matplotlib.
+the number of clients on one lock, the length of a queue and the delay of the network; and
+FOLDER/performance-instead.svg: grants a second of what people would pick instead, told apart
+by whether a holder learns that it has lost the lock. Needs matplotlib.
 """
 import json
 import pathlib
@@ -58,11 +59,33 @@ def draw(table, name, prefix, mark, axis, folder):
     figure.savefig(folder / f"performance-{name}.svg", metadata={"Date": None})
 
 
+def draw_instead(table, folder):
+    panels = [("alone", "a free lock"), ("handoff-8", "a lock that 8 clients hand around")]
+    figure, all_axes = pyplot.subplots(2, figsize=(5.2, 6.4), sharex=True, layout="constrained")
+    for axes, (scenario, title) in zip(all_axes, panels):
+        rates = {who: statistics.median(r) for who, r in table[scenario].items() if r}
+        names = sorted(rates, key=rates.get)
+        is_ours = [name.startswith("zklock") for name in names]
+        colors = [STYLES["ours"]["color"] if ours else "#b8b8b8" for ours in is_ours]
+        bars = axes.barh(names, [rates[name] for name in names], color=colors)
+        axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+        axes.set_title(title, loc="left")
+        axes.set_xscale("log")
+        axes.set_xlim(30, 80_000)
+        axes.spines[["top", "right"]].set_visible(False)
+    all_axes[-1].set_xlabel("grants a second; blue: the holder is told before the next one holds")
+    figure.savefig(folder / "performance-instead.svg", metadata={"Date": None})
+
+
 def main():
     *sources, folder = map(pathlib.Path, sys.argv[1:])
     table = {}
     for source in sources:
-        table.update(json.loads(source.read_text()))
+        measured = json.loads(source.read_text())
+        if any("redis" in rates for rates in measured.values()):
+            draw_instead(measured, folder)
+        else:
+            table.update(measured)
     for plot in PLOTS:
         draw(table, *plot, folder)
 

@@ -1,4 +1,5 @@
-// One round of go-zookeeper: prints lock grants a second. Usage: HOSTS SCENARIO PATH.
+// One round of go-zookeeper: prints lock grants a second; `wait-N` prints nothing, see waiting.py.
+// Usage: HOSTS SCENARIO PATH.
 package main
 
 import (
@@ -30,9 +31,12 @@ func main() {
 	}
 	count, err := strconv.Atoi(number)
 	check(err)
-	if kind == "queue" {
+	switch kind {
+	case "wait":
+		waitOnceEach(count)
+	case "queue":
 		fmt.Println(queue(count))
-	} else {
+	default:
 		fmt.Println(rate(count, kind == "handoff"))
 	}
 }
@@ -86,6 +90,19 @@ func queue(count int) float64 {
 	check(gate.Unlock())
 	waiting.Wait()
 	return float64(count) / time.Since(begun).Seconds()
+}
+
+// Goroutines of one client have the lock once each.
+func waitOnceEach(count int) {
+	shared := client()
+	locks := make([]*zk.Lock, count)
+	for at := range locks {
+		locks[at] = lock(shared, path)
+	}
+	start(locks, func(lock *zk.Lock) {
+		check(lock.Lock())
+		check(lock.Unlock())
+	}).Wait()
 }
 
 func contenders(conn *zk.Conn) int {

@@ -1,4 +1,5 @@
-//! One round of a peer in Rust: prints lock grants a second. Usage: HOSTS SCENARIO PATH.
+//! One round of a peer in Rust: prints lock grants a second; `wait-N` prints nothing, see `waiting.py`.
+//! Usage: HOSTS SCENARIO PATH.
 
 use std::env;
 use std::sync::Arc;
@@ -43,13 +44,32 @@ pub fn run<P: Peer>() {
         .max_blocking_threads(count)
         .build()
         .expect("a runtime");
-    let rate = runtime.block_on(async {
+    runtime.block_on(async {
         match kind {
-            "queue" => queue::<P>(&hosts, count, &path).await,
-            _ => rate::<P>(&hosts, count, &path, kind == "handoff").await,
+            "wait" => wait::<P>(&hosts, count, &path).await,
+            "queue" => println!("{}", queue::<P>(&hosts, count, &path).await),
+            _ => println!(
+                "{}",
+                rate::<P>(&hosts, count, &path, kind == "handoff").await
+            ),
         }
     });
-    println!("{rate}");
+}
+
+/// Tasks of one client have the lock once each.
+async fn wait<P: Peer>(hosts: &str, count: usize, path: &str) {
+    let shared = Arc::new(P::connect(hosts).await);
+    let once = |_| {
+        let (client, dir) = (shared.clone(), path.to_owned());
+        P::spawn(async move {
+            let held = client.lock(&dir).await;
+            client.unlock(held).await;
+        })
+    };
+    let waiting: Vec<_> = (0..count).map(once).collect();
+    for task in waiting {
+        task.await.expect("a contender");
+    }
 }
 
 /// Grants a second while all lock and unlock as fast as they can.

@@ -1,0 +1,82 @@
+//! What a round is: threads that take a lock until it is over, or waiters that have it once each.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zklock::MutexGuard;
+
+const ROUND: Duration = Duration::from_millis(500);
+
+/// How long each in a queue has the lock.
+pub(crate) static HOLD_MS: AtomicU64 = AtomicU64::new(0);
+
+/// Runs a thread for each of `count`, until the round is over; returns events a second.
+pub(crate) fn in_threads(
+    count: usize,
+    once: impl Fn(usize, &AtomicBool, &AtomicU64) + Sync,
+) -> f64 {
+    let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for at in 0..count {
+            let (once, over, done) = (&once, &over, &done);
+            scope.spawn(move || once(at, over, done));
+        }
+        thread::sleep(ROUND / 5);
+        let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
+        thread::sleep(ROUND);
+        let events = done.load(Ordering::Relaxed) - before;
+        let rate = events as f64 / begun.elapsed().as_secs_f64();
+        over.store(true, Ordering::Relaxed);
+        rate
+    })
+}
+
+/// Waiters that have a lock once each.
+pub(crate) struct Drain {
+    count: usize,
+    over: Barrier,
+    /// When the last of them let go, and how long all of them held.
+    last: Mutex<(Instant, Duration)>,
+}
+
+impl Drain {
+    pub(crate) fn of(count: usize) -> Self {
+        Self {
+            count,
+            over: Barrier::new(count + 1),
+            last: Mutex::new((Instant::now(), Duration::ZERO)),
+        }
+    }
+
+    /// Holds for a while and lets go; returns when all have.
+    pub(crate) fn pass(&self, guard: MutexGuard) {
+        let held = hold();
+        drop(guard);
+        let mut last = self.last.lock().expect("no panic");
+        *last = (Instant::now(), last.1 + held);
+        drop(last);
+        // The end of a thread would be a part of the next one's wait.
+        self.over.wait();
+    }
+
+    /// Lets them in; returns grants a second.
+    pub(crate) fn begin(&self, gate: MutexGuard) -> f64 {
+        let begun = Instant::now();
+        drop(gate);
+        self.over.wait();
+        let (last, held) = *self.last.lock().expect("no panic");
+        self.count as f64 / (last - begun - held).as_secs_f64()
+    }
+}
+
+/// Has the lock for a while; returns for how long.
+pub(crate) fn hold() -> Duration {
+    let begun = Instant::now();
+    match HOLD_MS.load(Ordering::Relaxed) {
+        0 => return Duration::ZERO,
+        time => thread::sleep(Duration::from_millis(time)),
+    }
+    begun.elapsed()
+}

@@ -1,0 +1,206 @@
+//! What grows with the number of locks, clients and waiting threads, and how fast.
+//!
+//! ```text
+//! cargo bench --bench growth -- HOST:PORT [idle=N] [held=N] [clients=N] [waiting=N] [parked=N]
+//! cargo bench --bench growth -- HOST:PORT wait=N PATH
+//! ```
+//!
+//! Without a server to ask, as among all benches, it says this and ends. `idle` are mutexes that nobody uses, `held`
+//! locks of one client, `clients` those of one process, `waiting` threads of one client that wait for one lock. `parked`
+//! are threads that do nothing but sleep, for comparison. Memory is what this process has more of afterwards, divided by
+//! their number. Requests are counted for one session timeout. Run one after the other, what is freed by the one before
+//! is used again: ask for one at a time to know its memory.
+//!
+//! `wait` is a process for `peers/waiting.py`: threads of one client that have the lock once each.
+
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use zklock::{Client, Requests};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let Some((hosts, wanted)) = args.split_first() else {
+        println!(
+            "growth: needs a server: cargo bench --bench growth -- HOST:PORT [idle=N] [held=N] [..]"
+        );
+        return;
+    };
+    if let [wait, path] = wanted
+        && let Some(count) = wait.strip_prefix("wait=")
+    {
+        return wait_once_each(hosts, count.parse().expect("a number"), path);
+    }
+    let all = [
+        "idle=100000",
+        "held=1",
+        "held=100",
+        "held=10000",
+        "clients=1000",
+        "waiting=1000",
+        "parked=1000",
+    ];
+    let all = all.map(str::to_owned);
+    println!(
+        "{:<16} {:>10} {:>9} {:>12} {:>12}",
+        "", "bytes each", "threads", "descriptors", "requests a T"
+    );
+    for one in if wanted.is_empty() { &all } else { wanted } {
+        let (kind, count) = one.split_once('=').expect("what=how many");
+        let count = count.parse().expect("a number");
+        match kind {
+            "idle" => idle(hosts, one, count),
+            "held" => held(hosts, one, count),
+            "clients" => clients(hosts, one, count),
+            "waiting" => waiting(hosts, one, count),
+            "parked" => parked(one, count),
+            _ => panic!("{kind} is not known"),
+        }
+    }
+}
+
+fn idle(hosts: &str, name: &str, count: usize) {
+    let client = connect(hosts);
+    let before = Process::now();
+    let path = |at| format!("/zklock-growth/idle-{at:08}");
+    let mutexes: Vec<_> = (0..count)
+        .map(|at| client.mutex(&path(at)).expect("a path"))
+        .collect();
+    report(name, count, before, requests_in_a_timeout(&[client]));
+    drop(mutexes);
+}
+
+fn held(hosts: &str, name: &str, count: usize) {
+    let client = connect(hosts);
+    let path = |at| format!("/zklock-growth/held-{at:08}");
+    let mutexes: Vec<_> = (0..count)
+        .map(|at| client.mutex(&path(at)).expect("a path"))
+        .collect();
+    let before = Process::now();
+    let guards: Vec<_> = mutexes
+        .iter()
+        .map(|mutex| mutex.lock().expect("the lock"))
+        .collect();
+    report(name, count, before, requests_in_a_timeout(&[client]));
+    drop(guards);
+}
+
+fn clients(hosts: &str, name: &str, count: usize) {
+    let before = Process::now();
+    let clients: Vec<_> = (0..count).map(|_| connect(hosts)).collect();
+    report(name, count, before, requests_in_a_timeout(&clients));
+}
+
+fn waiting(hosts: &str, name: &str, count: usize) {
+    let (holder, client) = (connect(hosts), connect(hosts));
+    let path = format!("/zklock-growth/waiting-{}", std::process::id());
+    let guard = holder
+        .mutex(&path)
+        .expect("a path")
+        .lock()
+        .expect("the lock");
+    let mutex = client.mutex(&path).expect("a path");
+    thread::scope(|scope| {
+        let before = Process::now();
+        for _ in 0..count {
+            scope.spawn(|| drop(mutex.lock().expect("the lock")));
+        }
+        // One is in the queue, and the others are in line behind it.
+        while holder.contenders(&path).expect("the queue").len() < 2 {
+            thread::sleep(Duration::from_millis(20));
+        }
+        thread::sleep(Duration::from_secs(2));
+        report(
+            name,
+            count,
+            before,
+            requests_in_a_timeout(std::slice::from_ref(&client)),
+        );
+        drop(guard);
+    });
+}
+
+fn parked(name: &str, count: usize) {
+    let before = Process::now();
+    let threads: Vec<_> = (0..count)
+        .map(|_| {
+            let (over, told) = mpsc::channel::<()>();
+            (over, thread::spawn(move || told.recv().is_ok()))
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(1));
+    report(name, count, before, 0);
+    for (over, thread) in threads {
+        drop(over);
+        thread.join().expect("no panic");
+    }
+}
+
+/// Prints nothing: who counts the nodes sees that they wait.
+fn wait_once_each(hosts: &str, count: usize, path: &str) {
+    let client = connect(hosts);
+    let mutex = client.mutex(path).expect("a path");
+    thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| drop(mutex.lock().expect("the lock")));
+        }
+    });
+}
+
+fn connect(hosts: &str) -> Client {
+    let builder = Client::builder(hosts).session_timeout(TIMEOUT);
+    builder.connect().expect("a server")
+}
+
+/// Counts what is sent while nothing happens.
+fn requests_in_a_timeout(clients: &[Client]) -> u64 {
+    let all = |sent: Requests| {
+        sent.creates + sent.deletes + sent.listings + sent.reads + sent.multis + sent.others
+    };
+    let sent = || {
+        clients
+            .iter()
+            .map(|client| all(client.metrics().requests))
+            .sum::<u64>()
+    };
+    // What a lock that is held for a moment costs once does not count.
+    thread::sleep(Duration::from_secs(1));
+    let before = sent();
+    thread::sleep(TIMEOUT);
+    sent() - before
+}
+
+/// What the system says of this process.
+#[derive(Clone, Copy)]
+struct Process {
+    resident_kib: u64,
+    threads: u64,
+    descriptors: u64,
+}
+
+impl Process {
+    fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.split_whitespace().next());
+            number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        Self {
+            resident_kib: number("VmRSS:"),
+            threads: number("Threads:"),
+            descriptors: fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64),
+        }
+    }
+}
+
+fn report(name: &str, count: usize, before: Process, requests: u64) {
+    let now = Process::now();
+    let each = 1024 * now.resident_kib.saturating_sub(before.resident_kib) / count as u64;
+    let threads = now.threads.saturating_sub(before.threads);
+    let descriptors = now.descriptors.saturating_sub(before.descriptors);
+    println!("{name:<16} {each:>10} {threads:>9} {descriptors:>12} {requests:>12}");
+}

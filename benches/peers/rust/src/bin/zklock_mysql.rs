@@ -1,0 +1,41 @@
+//! Our locks over a table of MySQL or MariaDB, in a thread for each contender.
+
+use peers::Peer;
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, spawn_blocking};
+use zklock::mysql::{Client, SendGuard};
+
+struct Table(Client);
+
+/// Its calls block, as do the threads that make them.
+impl Peer for Table {
+    type Held = SendGuard;
+
+    async fn connect(hosts: &str) -> Self {
+        let client = Client::connect(&format!("{hosts}/zklock")).expect("a database");
+        client.create_table().expect("the right to make tables");
+        Self(client)
+    }
+
+    async fn lock(&self, dir: &str) -> SendGuard {
+        let mutex = self.0.mutex(dir).expect("a name");
+        mutex.lock().expect("the lock").into_send()
+    }
+
+    async fn unlock(&self, held: SendGuard) {
+        drop(held);
+    }
+
+    async fn contenders(&self, _: &str) -> usize {
+        unimplemented!("its queues are not measured")
+    }
+
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        let runtime = Handle::current();
+        spawn_blocking(move || runtime.block_on(task))
+    }
+}
+
+fn main() {
+    peers::run::<Table>();
+}
