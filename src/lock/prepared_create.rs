@@ -63,7 +63,7 @@ impl Prepared {
         if !(capabilities.multi && capabilities.resumes) {
             return None;
         }
-        let (id, contest) = (fresh_id(), session.contest(queue.role, 0));
+        let (id, contest) = (fresh_id(), queue.contest(session));
         let attempt = Attempt::enter(contest, &id, None, request.patience);
         let Action::Create(prefix) = attempt.action() else {
             return None;

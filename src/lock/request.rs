@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::jute::{CreateMode, Request, Stat};
 use crate::recipe::attempt::Patience;
-use crate::recipe::dialect::Role;
+use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::queue::Contest;
 use crate::recipe::skip_listing::LastGrant;
@@ -24,8 +24,12 @@ pub(crate) struct Queue<'a> {
     /// The directory of the queue's nodes.
     pub(crate) dir: &'a str,
     pub(crate) role: Role,
+    /// Whose names these are; `None` if they are those of the client's dialect.
+    pub(crate) dialect: Option<Dialect>,
     /// How many may hold at once, for permits.
     pub(crate) permits: u32,
+    /// Nodes in this directory that the same call holds.
+    pub(crate) held: &'a [String],
     /// What becomes of the directory when it is empty.
     pub(crate) lasting: Lasting<'a>,
     /// Another lock, which must be held all the while.
@@ -77,10 +81,21 @@ impl<'a> Queue<'a> {
             path,
             dir: path,
             role,
+            dialect: None,
             permits: 0,
+            held: &[],
             lasting: Lasting::WhileUsed,
             under: None,
             last: None,
+        }
+    }
+
+    /// The terms on which a client of this session queues here.
+    pub(super) fn contest(&self, session: &Session) -> Contest {
+        Contest {
+            dialect: self.dialect.unwrap_or(session.settings.dialect),
+            role: self.role,
+            permits: self.permits as usize,
         }
     }
 

@@ -15,6 +15,7 @@
 
 use std::time::Duration;
 
+use super::name::NodeName;
 use super::queue::Contest;
 use crate::jute::Names;
 
@@ -76,8 +77,9 @@ pub enum Action {
 pub enum Event<'a> {
     /// The time has passed.
     Elapsed,
-    /// The queue of this contest holds these names; ours among them, if we have a node.
-    Children(Contest, &'a Names, Option<&'a str>),
+    /// The queue of this contest holds these names; ours among them, if we have a node, and those
+    /// that the same call holds already.
+    Children(Contest, &'a Names, Option<&'a str>, &'a [String]),
     /// The node was created by this transaction; it is now so long since a fixed moment.
     Born(i64, Duration),
     /// It is done.
@@ -120,12 +122,16 @@ impl Overdue {
     pub fn handle(&mut self, event: Event<'_>) {
         self.state = match (&self.state, event) {
             (State::Sleep, Event::Elapsed) => State::List,
-            (State::List, Event::Children(contest, names, own)) => {
-                match contest.contenders(names).first() {
+            (State::List, Event::Children(contest, names, own, held)) => {
+                let contenders = contest.contenders(names);
+                // Numbers that are used up do not tell who came first.
+                let ordered = !contenders.iter().any(NodeName::is_exhausted);
+                let is_held = |name: &&NodeName<'_>| held.iter().any(|held| held == name.text);
+                match contenders.iter().find(|name| !is_held(name)) {
                     // Who is ahead of us is no contender, or has just gone.
                     Some(head) if own == Some(head.text) => State::Sleep,
-                    Some(head) => State::Look(head.text.to_owned()),
-                    None => State::Sleep,
+                    Some(head) if ordered => State::Look(head.text.to_owned()),
+                    _ => State::Sleep,
                 }
             }
             (State::Look(node), Event::Born(born, now)) => {
@@ -201,7 +207,12 @@ mod tests {
         for (time, born, expected) in story {
             assert_eq!(overdue.action(), sleep);
             overdue.handle(Event::Elapsed);
-            overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000002")));
+            overdue.handle(Event::Children(
+                contest,
+                &names,
+                Some("a-lock-0000000002"),
+                &[],
+            ));
             assert_eq!(overdue.action(), Action::Look(head.clone()));
             overdue.handle(Event::Born(born, time * second));
             assert_eq!(overdue.action(), *expected, "at {time}");
@@ -223,7 +234,52 @@ mod tests {
         let mut overdue = Overdue::new(rule);
         overdue.handle(Event::Elapsed);
         let names: Names = ["a-lock-0000000001"].iter().collect();
-        overdue.handle(Event::Children(contest, &names, Some("a-lock-0000000001")));
+        overdue.handle(Event::Children(
+            contest,
+            &names,
+            Some("a-lock-0000000001"),
+            &[],
+        ));
+        assert!(matches!(overdue.action(), Action::Sleep(_)));
+    }
+
+    #[test]
+    fn permits_of_the_same_call_are_passed_over_and_numbers_that_are_used_up_tell_nothing() {
+        let rule = Rule {
+            held_longer_than: Duration::ZERO,
+            grace: Duration::ZERO,
+        };
+        let kazoo = |names: [u32; 2], held: Option<u32>| {
+            let contest = Contest {
+                dialect: Dialect::Kazoo,
+                role: Role::Permit,
+                permits: 2,
+            };
+            let name = |number| format!("{number:032x}");
+            let (names, held) = (names.map(name).iter().collect(), held.map(name));
+            let mut overdue = Overdue::new(rule);
+            overdue.handle(Event::Elapsed);
+            overdue.handle(Event::Children(contest, &names, None, held.as_slice()));
+            overdue.action()
+        };
+        let look = |number: u32| Action::Look(format!("{number:032x}"));
+        assert_eq!(kazoo([1, 2], None), look(1));
+        assert_eq!(
+            kazoo([2, 1], None),
+            look(1),
+            "in whatever order they are listed"
+        );
+        assert_eq!(kazoo([1, 2], Some(1)), look(2));
+
+        let contest = Contest {
+            dialect: Dialect::Curator,
+            role: Role::Exclusive,
+            permits: 0,
+        };
+        let names: Names = ["b-lock-2147483647", "a-lock-2147483647"].iter().collect();
+        let mut overdue = Overdue::new(rule);
+        overdue.handle(Event::Elapsed);
+        overdue.handle(Event::Children(contest, &names, None, &[]));
         assert!(matches!(overdue.action(), Action::Sleep(_)));
     }
 }

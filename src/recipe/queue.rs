@@ -159,7 +159,8 @@ impl Contest {
             )
         };
         let mut names: Vec<_> = names.filter(ours).collect();
-        names.sort_by_key(|name| name.sequence);
+        // Names without numbers keep an order of their own, however they are listed.
+        names.sort_by_key(|name| (name.sequence, name.text));
         names
     }
 

@@ -15,7 +15,7 @@ use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
 use crate::recipe::Names;
 use crate::recipe::attempt::{Origin, OwnNode, Patience};
-use crate::recipe::dialect::Role;
+use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
 use crate::recipe::permit_attempt::{Action, Event, Look, Others, Outcome, Permit, Wish};
 use crate::session::Session;
@@ -115,7 +115,13 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Reads the number and lists the permits.
     fn look(&self) -> Result<Event> {
         let (path, leases) = (self.semaphore.path, self.semaphore.leases());
-        let mut requests = vec![Request::get(path), Request::list(path)];
+        let mut requests = Vec::new();
+        if self.first.is_some() {
+            // Another server may not have heard what the one before us in the line has done.
+            requests.push(self.session().transport.capabilities().sync(path));
+        }
+        let synced = requests.len();
+        requests.extend([Request::get(path), Request::list(path)]);
         if !self.semaphore.speaks_kazoo() {
             requests.push(Request::list(&leases));
         }
@@ -124,24 +130,25 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Ok(answers) => answers,
             Err(error) => return error.or(path, Event::Cancel),
         };
-        let mut answers = answers.into_iter();
+        let mut answers = answers.into_iter().skip(synced);
         let (number, absent) = match answers.next() {
             Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
             Some(Err(ErrorCode::NO_NODE)) => (None, true),
             Some(Err(code)) if code != ErrorCode::NO_AUTH => return Err(refused(path, code)),
             _ => (None, false),
         };
-        let mut names = |dir: &str| match answers.next() {
+        // Of who may not list the permits, none may be taken to be out.
+        let mut names = |dir: &str, permits: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(names),
-            Some(Err(code)) if !matches!(code, ErrorCode::NO_NODE | ErrorCode::NO_AUTH) => {
-                Err(refused(dir, code))
-            }
+            Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(Names::default()),
+            Some(Err(code)) if code != ErrorCode::NO_NODE => Err(refused(dir, code)),
             _ => Ok(Names::default()),
         };
-        let own = names(path)?;
-        let out = match self.semaphore.speaks_kazoo() {
+        let kazoo = self.semaphore.speaks_kazoo();
+        let own = names(path, kazoo)?;
+        let out = match kazoo {
             true => own.clone(),
-            false => names(&leases)?,
+            false => names(&leases, true)?,
         };
         Ok(Event::Looked(Look {
             number,
@@ -170,8 +177,14 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             true => Lasting::WhileUsed,
             false => Lasting::WhileUsedIn(self.number.as_bytes()),
         };
+        // Curator's semaphore is in one line with its latches' clients.
+        let dialect = match self.session().settings.dialect {
+            Dialect::LeaderLatch => Dialect::Curator,
+            dialect => dialect,
+        };
         let line = Queue {
             dir: &locks,
+            dialect: Some(dialect),
             lasting,
             ..Queue::of(self.semaphore.path, Role::Exclusive)
         };
@@ -278,6 +291,11 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         self.request.patience = self.patience;
         self.request.overdue.clone_from(&self.overdue);
         let (leases, number) = (self.semaphore.leases(), self.number.as_bytes());
+        let names = self
+            .held
+            .iter()
+            .map(|held| path::name(held.node()).to_owned());
+        let held: Vec<_> = names.collect();
         let queue = Queue {
             dir: &leases,
             permits: self.semaphore.permits,
@@ -285,6 +303,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 true => Lasting::Always(number),
                 false => Lasting::WhileUsedIn(number),
             },
+            held: &held,
             under: self.first.as_ref().map(RawGuard::lease),
             ..Queue::of(self.semaphore.path, Role::Permit)
         };

@@ -6,8 +6,8 @@ use super::call_error::{CallError, Refusal, not_made, refused};
 use crate::error::{Error, Result};
 use crate::jute::{CreateMode, ErrorCode, Reply, Request, Stat};
 use crate::path;
-use crate::recipe::dialect::{Dialect, Role};
-use crate::recipe::queue::{Contest, Foreign, strangers};
+use crate::recipe::dialect::Dialect;
+use crate::recipe::queue::{Foreign, strangers};
 use crate::session::Session;
 use crate::session::caller::Caller;
 use crate::time::limit::{Limit, LimitReached};
@@ -20,15 +20,6 @@ const LIMIT: Duration = Duration::from_secs(15);
 const AT_A_TIME: usize = 500;
 
 impl Session {
-    /// The terms on which this client queues.
-    pub(crate) fn contest(&self, role: Role, permits: usize) -> Contest {
-        Contest {
-            dialect: self.settings.dialect,
-            role,
-            permits,
-        }
-    }
-
     /// The error of a queue with a contender that would not wait for this client.
     pub(crate) fn foreign(&self, dir: &str, foreign: Foreign) -> Error {
         let node = format!("{dir}/{}", foreign.node);

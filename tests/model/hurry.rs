@@ -170,7 +170,8 @@ impl Hurry {
             permits: 0,
         };
         let own = (self.haste != Haste::AsksItself).then_some(OWN);
-        self.overdue.handle(Event::Children(contest, &names, own));
+        self.overdue
+            .handle(Event::Children(contest, &names, own, &[]));
         if self.haste == Haste::AsksItself && self.overdue.action() == Action::Look(OWN.to_owned())
         {
             self.blame(Property::Ownership, "it hurries itself");

@@ -40,9 +40,12 @@ impl Driver<'_, '_> {
             };
             event = match &answered {
                 Err(LimitReached) => return Ok(Step::Report(attempt::Event::Cancel)),
-                Ok(Ok(Reply::Children { names, .. })) => {
-                    Event::Children(self.attempt.contest(), names, self.attempt.node())
-                }
+                Ok(Ok(Reply::Children { names, .. })) => Event::Children(
+                    self.attempt.contest(),
+                    names,
+                    self.attempt.node(),
+                    self.queue.held,
+                ),
                 Ok(Ok(Reply::Stat(stat))) => Event::Born(stat.czxid, Moment::now().since_boot()),
                 Ok(_) => Event::Failed,
             };

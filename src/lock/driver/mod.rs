@@ -68,7 +68,7 @@ pub(super) fn acquire(
         if queue.is_pointless() {
             return Ok(None);
         }
-        let contest = session.contest(queue.role, queue.permits as usize);
+        let contest = queue.contest(session);
         let resumes = session.transport.capabilities().resumes;
         let known = resumes.then_some(snapshot.session);
         let early = early
@@ -99,7 +99,7 @@ pub(super) fn stand(
     (mine, snapshot, stamp): (OwnNode, Snapshot, Stamp),
 ) -> Result<Progress> {
     let mut caller = session.caller();
-    let contest = session.contest(queue.role, queue.permits as usize);
+    let contest = queue.contest(session);
     let attempt = Attempt::queued(contest, mine, request.patience);
     let mut driver = Driver::new(session, queue, request, attempt, &mut caller, snapshot);
     driver.proof.stamp = Some(stamp);
