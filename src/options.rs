@@ -165,7 +165,8 @@ impl<'a> LockOptions<'a> {
     /// While this thread waits, a contender that is at the head of the queue for longer than
     /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
     /// deleted. The time counts from when this thread first saw it there. Both sides log the
-    /// eviction.
+    /// eviction. Permits that the same call holds are passed over. Where the numbers of the
+    /// directory are used up, nobody is evicted.
     ///
     /// **Dangerous**: a holder that does not watch its guard goes on, beside the next one. Use it
     /// where the holder checks its guard, or where what the lock protects checks fencing
