@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench floor -- HOST:PORT [SCENARIO..] [rounds=N] [hold=MS]
-//!     [only=ours|floor|bare|joined]
+//!     [only=ours|floor|bare|joined|told]
 //! ```
 //!
 //! Without a server to ask, as among all benches, it says this and ends.
@@ -23,7 +23,7 @@
 //! not wait for the reply to its delete. It keeps no session alive, proves nothing,
 //! survives nothing. Who comes back to a free lock need not list for ever: `bare` is the
 //! same socket where it never does, and `joined` the same where half of the locks are let go and taken again in one
-//! transaction.
+//! transaction. `told` looks at each of these nodes, too, for the fencing token.
 
 mod ours;
 mod raw;
@@ -37,7 +37,9 @@ use std::time::{Duration, Instant};
 use ours::{our_crowd, our_cycles, our_hand_offs, our_queue, our_swarm};
 use raw::Raw;
 use rounds::HOLD_MS;
-use sockets::{bare_cycles, floor_cycles, floor_hand_offs, floor_queue, joined_cycles};
+use sockets::{
+    bare_cycles, floor_cycles, floor_hand_offs, floor_queue, joined_cycles, told_cycles,
+};
 use zklock::Client;
 
 /// How many cycles the tail is taken of.
@@ -82,8 +84,8 @@ fn main() {
         return;
     };
     println!(
-        "{:<12} {:>9} {:>9} {:>6} {:>9} {:>9}",
-        "", "ours/s", "floor/s", "ratio", "bare/s", "joined/s"
+        "{:<12} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}",
+        "", "ours/s", "floor/s", "ratio", "bare/s", "joined/s", "told/s"
     );
     if wanted.is_empty() {
         wanted.extend(SCENARIOS.map(str::to_owned));
@@ -159,7 +161,7 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
         let path = format!("/zklock-floor/{side}-{name}-{at}-{}", std::process::id());
         wanted.then(|| f(hosts, count, &path))
     };
-    let [mut ours, mut floor, mut bare, mut joined] = [const { Vec::new() }; 4];
+    let [mut ours, mut floor, mut bare, mut joined, mut told] = [const { Vec::new() }; 5];
     for at in 0..rounds {
         match kind {
             "handoff" => {
@@ -183,18 +185,20 @@ fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only:
                 floor.extend(run("floor", floor_cycles, at));
                 bare.extend(run("bare", bare_cycles, at));
                 joined.extend(run("joined", joined_cycles, at));
+                told.extend(run("told", told_cycles, at));
             }
         }
     }
-    let [ours, floor, bare, joined] = [ours, floor, bare, joined].map(median);
+    let [ours, floor, bare, joined, told] = [ours, floor, bare, joined, told].map(median);
     let ratio = ours.zip(floor).map(|(ours, floor)| ours / floor);
     println!(
-        "{name:<12} {:>9} {:>9} {:>6} {:>9} {:>9}",
+        "{name:<12} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}",
         shown(ours, 0),
         shown(floor, 0),
         shown(ratio, 2),
         shown(bare, 0),
-        shown(joined, 0)
+        shown(joined, 0),
+        shown(told, 0)
     );
 }
 

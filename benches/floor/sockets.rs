@@ -66,6 +66,16 @@ fn raw_cycles(hosts: &str, count: usize, path: &str, lists: bool) -> f64 {
 /// As [`bare_cycles`], where what is deleted and created at the same time is one transaction: in each burst of
 /// replies, half of the locks are let go and taken again.
 pub(crate) fn joined_cycles(hosts: &str, count: usize, path: &str) -> f64 {
+    transactions(hosts, count, path, false)
+}
+
+/// As [`joined_cycles`], with a look at each node: the reply to the transaction does not tell the zxid of its creation,
+/// which is the fencing token.
+pub(crate) fn told_cycles(hosts: &str, count: usize, path: &str) -> f64 {
+    transactions(hosts, count, path, true)
+}
+
+fn transactions(hosts: &str, count: usize, path: &str, looks: bool) -> f64 {
     in_threads(1, |_, over, done| {
         let mut raw = Raw::connect(hosts);
         let dirs: Vec<_> = (0..count).map(|at| format!("{path}-{at}")).collect();
@@ -78,23 +88,39 @@ pub(crate) fn joined_cycles(hosts: &str, count: usize, path: &str) -> f64 {
         let mut due = VecDeque::new();
         for half in &halves {
             raw.joined(&[], half);
-            due.push_back((*half, 0));
+            due.push_back((*half, Answer::Joined(0)));
         }
         raw.flush();
         while !over.load(Ordering::Relaxed) {
             let frame = raw.frame();
-            let Some((half, deleted)) = due.pop_front() else {
-                continue;
+            let (half, names, looks) = match due.pop_front() {
+                None | Some((_, Answer::Look)) => continue,
+                Some((half, Answer::Joined(deleted))) => (half, frame.joined(deleted), looks),
+                Some((half, Answer::LastLook(names))) => (half, names, false),
             };
-            let names = frame.joined(deleted);
-            done.fetch_add(names.len() as u64, Ordering::Relaxed);
-            raw.joined(&names, half);
-            due.push_back((half, names.len()));
+            if looks {
+                for name in &names {
+                    raw.request(3, name, &[0]);
+                }
+                due.extend((1..names.len()).map(|_| (half, Answer::Look)));
+                due.push_back((half, Answer::LastLook(names)));
+            } else {
+                done.fetch_add(names.len() as u64, Ordering::Relaxed);
+                raw.joined(&names, half);
+                due.push_back((half, Answer::Joined(names.len())));
+            }
             if !raw.has_frame() {
                 raw.flush();
             }
         }
     })
+}
+
+/// What is answered next: a transaction with so many deletions, or a look at a node.
+enum Answer {
+    Joined(usize),
+    Look,
+    LastLook(Vec<String>),
 }
 
 #[derive(Clone, Copy, PartialEq)]

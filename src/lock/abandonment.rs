@@ -16,6 +16,7 @@ use crate::recipe::abandonment::{Action, Event, Mark, Outcome};
 use crate::session::call_error::{CallError, refused};
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
+use crate::transport::barrier;
 
 pub(crate) use crate::recipe::abandonment::CLEAN;
 
@@ -89,12 +90,11 @@ impl RawGuard {
         }
     }
 
-    /// Reads the mark on a server that has caught up: a grant comes with the event of a deletion,
-    /// which another server may not have heard of, nor of the mark that was cleared with it.
     fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
-        let sync = self.session().transport.capabilities().sync(dir);
+        let waited = self.has_waited().then(|| barrier(dir));
+        let requests: Vec<_> = waited.into_iter().chain([Request::get(dir)]).collect();
         let mut caller = self.session().caller();
-        let mut answers = match caller.call_all(&[sync, Request::get(dir)], dir, limit) {
+        let mut answers = match caller.call_all(&requests, dir, limit) {
             Ok(answers) => answers,
             Err(error) => return error.or(dir, Event::Cancel),
         };

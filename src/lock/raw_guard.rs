@@ -49,8 +49,8 @@ pub(crate) struct RawGuard {
     at_least_until: Option<Instant>,
     /// Where the next threads wait, and how many may inherit it in a row.
     heirs: Option<(Turnstile, u32)>,
-    /// Other clients were ahead in the queue.
-    contended: bool,
+    /// See [`has_waited`](Self::has_waited).
+    has_waited: bool,
     /// A transaction under it may be carried out later, as long as the nodes are there.
     in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
@@ -87,7 +87,7 @@ impl RawGuard {
             closing: None,
             at_least_until: None,
             heirs: None,
-            contended: false,
+            has_waited: false,
             in_doubt: AtomicBool::new(false),
             since: None,
         }
@@ -124,7 +124,7 @@ impl RawGuard {
             raw.granted(request.limit.spent());
         }
         raw.at_least_until = at_least.map(from_now);
-        raw.contended = waited;
+        raw.has_waited = waited;
         Ok(Some(raw))
     }
 
@@ -207,7 +207,7 @@ impl RawGuard {
                 closing: None,
                 at_least_until: None,
                 heirs: self.heirs.clone(),
-                contended: self.contended,
+                has_waited: self.has_waited,
                 in_doubt: AtomicBool::new(false),
                 since: None,
             })
@@ -218,6 +218,16 @@ impl RawGuard {
             self.count_time();
         }
         handed
+    }
+
+    /// Other clients were ahead in the queue.
+    ///
+    /// Its grant may have come with the event of a deletion, and another server need not have
+    /// heard of that, nor of what was written with it: whoever reads what the one before has left
+    /// puts a [`barrier`](crate::transport::barrier) before it. What a listing grants has a reply,
+    /// and no server that is behind that takes the session over.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -369,7 +379,7 @@ impl RawGuard {
     /// What the next thread in line may have sent with the release.
     fn next_create(&self) -> Option<Arc<EarlyCreate>> {
         let plain = self.closing.is_none() && self.at_least_until.is_none();
-        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.contended)?;
+        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited)?;
         turnstile.next_wish(self.lease.path(), |wish| wish.create.clone())?
     }
 

@@ -22,6 +22,7 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
+use crate::transport::barrier;
 
 /// One way to a permit.
 pub(super) struct PermitDriver<'a, 'q> {
@@ -115,12 +116,9 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     /// Reads the number and lists the permits.
     fn look(&self) -> Result<Event> {
         let (path, leases) = (self.semaphore.path, self.semaphore.leases());
-        let mut requests = Vec::new();
-        if self.first.is_some() {
-            // Another server may not have heard what the one before us in the line has done.
-            requests.push(self.session().transport.capabilities().sync(path));
-        }
-        let synced = requests.len();
+        let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
+        let mut requests: Vec<_> = waited.then(|| barrier(path)).into_iter().collect();
+        let behind = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);
         if !self.semaphore.speaks_kazoo() {
             requests.push(Request::list(&leases));
@@ -130,7 +128,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Ok(answers) => answers,
             Err(error) => return error.or(path, Event::Cancel),
         };
-        let mut answers = answers.into_iter().skip(synced);
+        let mut answers = answers.into_iter().skip(behind);
         let (number, absent) = match answers.next() {
             Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
             Some(Err(ErrorCode::NO_NODE)) => (None, true),

@@ -84,7 +84,51 @@ fn who_tracks_abandonment_looks_whether_its_own_last_node_has_gone() {
     come_back_often(&mutex);
     scene.tap.take();
     lock(&mutex);
-    assert_eq!(scene.tap.take()[0], ENTER);
+    let mark = [vec![op::GET_DATA], vec![op::MULTI], vec![op::MULTI]];
+    assert_eq!(scene.tap.take(), [&[ENTER.to_vec()], &mark[..]].concat());
+}
+
+#[test]
+fn who_has_waited_reads_behind_a_write_what_the_holder_before_has_left() {
+    let scene = Scene::new("left");
+    let path = format!("{}-tracked", scene.path);
+    let tracked = |client: &Client| client.mutex(&path).unwrap().track_abandonment();
+    let other = scene.connect();
+    let guard = tracked(&other).lock().unwrap();
+    let mutex = tracked(&scene.client);
+    thread::scope(|scope| {
+        scope.spawn(|| lock(&mutex));
+        // It watches the holder's node.
+        scene.tap.wait_for(op::GET_DATA);
+        scene.tap.take();
+        drop(guard);
+    });
+    let mark = [
+        vec![op::DELETE, op::GET_DATA],
+        vec![op::MULTI],
+        vec![op::MULTI],
+    ];
+    assert_eq!(scene.tap.take(), mark);
+}
+
+#[test]
+fn who_has_waited_in_the_line_of_a_semaphore_looks_behind_a_write() {
+    let scene = Scene::new("line");
+    let [first, second] = [scene.connect(), scene.connect()];
+    let one = |client: &Client| client.semaphore(&scene.path, 1).unwrap();
+    let give_back = |client: &Client| one(client).acquire().unwrap().unlock().unwrap();
+    let permit = one(&first).acquire().unwrap();
+    thread::scope(|scope| {
+        for (client, contenders) in [(&second, 2), (&scene.client, 3)] {
+            scope.spawn(|| give_back(client));
+            wait_for_queue(&first, &scene.path, contenders);
+        }
+        scene.tap.wait_for(op::GET_DATA);
+        scene.tap.take();
+        drop(permit);
+    });
+    let sent = scene.tap.take();
+    assert_eq!(sent[0][..2], [op::DELETE, op::GET_DATA], "{sent:?}");
 }
 
 fn lock(mutex: &Mutex) {

@@ -18,6 +18,7 @@ use zklock::{Acl, Client, Error, FencingToken, GuardState, LockGuard, LockOption
 use crate::fenced::{self, Told, Write};
 use crate::history::{Entry, Kind, Process, What, nanos};
 use crate::jobs::Call;
+use crate::marks::{self, Heard};
 use crate::ops::TIMEOUT;
 use crate::plan::{ClientEnd, ClientPlan, Lock, Plan, Release, Step};
 use crate::troubles;
@@ -45,6 +46,8 @@ pub(crate) struct Journal {
     calls: Arc<Mutex<Vec<Call>>>,
     /// What was written under a lock.
     writes: Arc<Mutex<Vec<Write>>>,
+    /// What the holders of the lock with marks were told.
+    heard: Arc<Mutex<Vec<Heard>>>,
     /// The nodes that were given up while the guard was suspect, and until when it was valid.
     suspects: Arc<Mutex<HashMap<String, Duration>>>,
 }
@@ -118,6 +121,10 @@ impl Journal {
 
     pub(crate) fn writes(&self) -> std::sync::MutexGuard<'_, Vec<Write>> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn heard(&self) -> std::sync::MutexGuard<'_, Vec<Heard>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn nodes(&self) -> Vec<Held> {
@@ -242,7 +249,7 @@ impl Actor {
         sim::sleep(ms(step.rest));
         match step.lock {
             Lock::Mutex(number) => self.mutex(&format!("/sim/m{number}"), false, step),
-            Lock::Tracked => self.mutex("/sim/tracked", true, step),
+            Lock::Tracked => self.mutex(marks::LOCK, true, step),
             Lock::Reentrant => self.reentrant(step),
             Lock::Read => self.read(step),
             Lock::Write => self.write(step),
@@ -263,6 +270,12 @@ impl Actor {
         let Some(guard) = self.granted(op, taken, token_and_node) else {
             return;
         };
+        if tracked {
+            let heard = guard.abandoned().map(FencingToken::get);
+            self.journal
+                .heard()
+                .push((guard.fencing_token().get(), heard));
+        }
         match step.end {
             Release::Sent => {
                 let guard = guard.into_send();

@@ -261,6 +261,7 @@ impl Plan {
             3 => Self::standbys(seed),
             5 => Self::crowd(seed),
             7 => Self::late(seed),
+            9 => Self::marks(seed),
             11 => Self::jobs(seed),
             15 => Self::hard(seed),
             _ => Self::mixed(seed),
@@ -365,6 +366,47 @@ impl Plan {
             plan.troubles.push(Trouble {
                 at: rng.u64(0..6 * timeout),
                 lasts: rng.u64(timeout / 2..4 * timeout),
+                what,
+            });
+        }
+        plan.troubles.sort_by_key(|trouble| trouble.at);
+        plan
+    }
+
+    /// A few clients that take one lock with marks in turn, and go from server to server while one
+    /// of these is behind the others.
+    fn marks(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x3a4c);
+        let mut plan = Self::mixed(seed);
+        plan.servers = 3;
+        plan.clients.truncate(3);
+        let timeout = plan.timeout;
+        let steps = |rng: &mut Rng| Step {
+            rest: rng.u64(0..timeout / 8),
+            lock: Lock::Tracked,
+            limit: None,
+            cancel: None,
+            hold: rng.u64(0..timeout / 8),
+            end: *pick(rng, &[Release::Drop, Release::Unlock, Release::Panic]),
+            panics_in_on_wait: false,
+        };
+        for client in &mut plan.clients {
+            client.threads = vec![(0..rng.usize(3..12)).map(|_| steps(&mut rng)).collect()];
+        }
+        plan.troubles.clear();
+        for _ in 0..rng.usize(10..40) {
+            let (client, server) = (rng.usize(..plan.clients.len()), rng.usize(..3));
+            let what = match rng.u8(..8) {
+                0 => What::Lag {
+                    server,
+                    by: timeout / 4,
+                },
+                1 => What::CutServer { server },
+                _ => What::Cut { client },
+            };
+            plan.troubles.push(Trouble {
+                at: rng.u64(0..3 * timeout),
+                lasts: rng.u64(1..timeout / 2),
                 what,
             });
         }

@@ -12,6 +12,7 @@ use crate::fenced;
 use crate::history::{Entry, NOBODY, Process, Time, What, nanos};
 use crate::jobs;
 use crate::judge::judge;
+use crate::marks;
 use crate::plan::{ClientEnd, Plan, Trouble};
 use crate::sight::{self, Revoked};
 use crate::troubles::{self, Processes, contenders, ensemble};
@@ -112,6 +113,7 @@ fn carry_out(plan: &Plan) -> Seen {
     let entries = seen(plan, &processes, &journal);
     let jobs = jobs::judge(plan, &journal);
     let jobs = jobs.and_then(|jobs| fenced::judge(plan, &journal).map(|()| jobs));
+    let jobs = jobs.and_then(|jobs| marks::judge(plan, &journal).map(|()| jobs));
     (entries, sight::revoked(&journal), jobs)
 }
 
@@ -149,7 +151,7 @@ fn counters(plan: &Plan) -> BTreeMap<String, i32> {
     const QUEUES: [&str; 8] = [
         "/sim/m0",
         "/sim/m1",
-        "/sim/tracked",
+        marks::LOCK,
         "/sim/reentrant",
         "/sim/rw",
         "/sim/job",

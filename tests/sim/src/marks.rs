@@ -1,0 +1,57 @@
+//! Judges who was told of an abandoned lock, by what the servers have carried out.
+
+use std::collections::HashMap;
+
+use zklock::recipe::abandonment::parse;
+use zklock::sim::ensemble::What;
+
+use crate::client::Journal;
+use crate::plan::{Plan, What as Trouble};
+use crate::troubles::ensemble;
+
+/// The lock whose holders leave marks.
+pub(crate) const LOCK: &str = "/sim/tracked";
+
+/// A holder's token, and that of the one of whom it was told that it went without releasing.
+pub(crate) type Heard = (i64, Option<i64>);
+
+/// Everybody is told of the mark that its own took the place of, and of no other.
+pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
+    // A leader that keeps a deleted node takes its holder for one.
+    let differ = |trouble: &crate::plan::Trouble| matches!(trouble.what, Trouble::Ghost { .. });
+    if plan.troubles.iter().any(differ) {
+        return Ok(());
+    }
+    let replaced = replaced();
+    for (token, heard) in journal.heard().iter() {
+        match replaced.get(token) {
+            None => return Err(format!("{token} entered {LOCK} and has left no mark")),
+            Some(before) if before == heard => {}
+            Some(before) => {
+                return Err(format!(
+                    "{token} was told that {heard:?} abandoned {LOCK}, and it was {before:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of each mark that was set, the one that was there before.
+fn replaced() -> HashMap<i64, Option<i64>> {
+    let (mut now, mut replaced) = (None, HashMap::new());
+    ensemble(|ensemble, _| {
+        for change in ensemble.history() {
+            let mark = match &change.what {
+                What::Set { path, data } if path == LOCK => parse(data).flatten(),
+                What::Created { path, .. } if path == LOCK => None,
+                _ => continue,
+            };
+            if let Some(token) = mark {
+                replaced.entry(token).or_insert(now);
+            }
+            now = mark;
+        }
+    });
+    replaced
+}
