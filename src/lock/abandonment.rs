@@ -16,7 +16,6 @@ use crate::recipe::abandonment::{Action, Event, Mark, Outcome};
 use crate::session::call_error::{CallError, refused};
 use crate::time::limit::{Limit, LimitReached};
 use crate::token::FencingToken;
-use crate::transport::barrier;
 
 pub(crate) use crate::recipe::abandonment::CLEAN;
 
@@ -91,8 +90,9 @@ impl RawGuard {
     }
 
     fn read_mark(&self, dir: &str, limit: &Limit) -> Result<Event> {
-        let waited = self.has_waited().then(|| barrier(dir));
-        let requests: Vec<_> = waited.into_iter().chain([Request::get(dir)]).collect();
+        let capabilities = self.session().transport.capabilities();
+        let sync = self.has_waited().then(|| capabilities.sync(dir));
+        let requests: Vec<_> = sync.into_iter().chain([Request::get(dir)]).collect();
         let mut caller = self.session().caller();
         let mut answers = match caller.call_all(&requests, dir, limit) {
             Ok(answers) => answers,

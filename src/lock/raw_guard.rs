@@ -224,8 +224,8 @@ impl RawGuard {
     ///
     /// Its grant may have come with the event of a deletion, and another server need not have
     /// heard of that, nor of what was written with it: whoever reads what the one before has left
-    /// puts a [`barrier`](crate::transport::barrier) before it. What a listing grants has a reply,
-    /// and no server that is behind that takes the session over.
+    /// asks for a [`sync`](crate::transport::Capabilities::sync) first. What a listing grants has
+    /// a reply, and no server that is behind that takes the session over.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited
     }

@@ -22,7 +22,6 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
-use crate::transport::barrier;
 
 /// One way to a permit.
 pub(super) struct PermitDriver<'a, 'q> {
@@ -117,8 +116,12 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     fn look(&self) -> Result<Event> {
         let (path, leases) = (self.semaphore.path, self.semaphore.leases());
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
-        let mut requests: Vec<_> = waited.then(|| barrier(path)).into_iter().collect();
-        let behind = requests.len();
+        let capabilities = self.session().transport.capabilities();
+        // In the line's directory a refusal is not the access list's, which a server that checks it
+        // early answers by itself: whoever stands there may delete there.
+        let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
+        let mut requests: Vec<_> = sync.into_iter().collect();
+        let synced = requests.len();
         requests.extend([Request::get(path), Request::list(path)]);
         if !self.semaphore.speaks_kazoo() {
             requests.push(Request::list(&leases));
@@ -128,7 +131,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Ok(answers) => answers,
             Err(error) => return error.or(path, Event::Cancel),
         };
-        let mut answers = answers.into_iter().skip(behind);
+        let mut answers = answers.into_iter().skip(synced);
         let (number, absent) = match answers.next() {
             Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
             Some(Err(ErrorCode::NO_NODE)) => (None, true),

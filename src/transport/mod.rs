@@ -86,16 +86,17 @@ pub(crate) const NO_VERSION: i32 = i32::MIN;
 pub(crate) struct Capabilities {
     /// `Request::Multi` works.
     pub(crate) multi: bool,
-    /// `Request::Sync` waits for all that the session has asked for.
+    /// `Request::Sync` waits for all that the session has asked for, and is a refused write.
     pub(crate) sync: bool,
     /// After a break the same session may go on, and the transport says whether it does.
     pub(crate) resumes: bool,
 }
 
 impl Capabilities {
-    /// The request whose answer makes the next listing of `dir` up to date.
+    /// The request behind whose answer a read in `dir` is up to date: a write that is refused.
     ///
-    /// Otherwise a write that fails does the same: a refusal comes through the quorum too.
+    /// A refusal comes through the quorum, too. ZooKeeper's own sync is answered by a leader that
+    /// has been deposed and does not know it.
     pub(crate) fn sync(self, dir: &str) -> Request {
         match self.sync {
             true => Request::Sync {

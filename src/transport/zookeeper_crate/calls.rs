@@ -129,7 +129,7 @@ fn failure(error: ZkError) -> Failure {
 }
 
 fn expected(version: i32) -> Option<i32> {
-    (0 <= version).then_some(version)
+    (version != -1).then_some(version)
 }
 
 fn create_mode(mode: jute::CreateMode) -> CreateMode {
