@@ -73,7 +73,8 @@ def draw_instead(table, folder):
         axes.set_xscale("log")
         axes.set_xlim(30, 80_000)
         axes.spines[["top", "right"]].set_visible(False)
-    all_axes[-1].set_xlabel("grants a second; blue: the holder is told before the next one holds")
+    figure.supxlabel("grants a second; blue: the holder is told before the next one holds",
+                     fontsize="medium")
     figure.savefig(folder / "performance-instead.svg", metadata={"Date": None})
 
 

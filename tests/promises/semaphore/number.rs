@@ -70,7 +70,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
         let three = connect(place, dialect).semaphore(&path, 3).unwrap();
         let permit = two.acquire().unwrap();
         // Long enough to find out.
-        let shortly = Duration::from_secs(1);
+        let shortly = Duration::from_secs(3);
         for refused in [
             three.acquire().map(Some),
             three.try_acquire(),
