@@ -214,8 +214,7 @@ impl ClientBuilder {
         self.auth.is_empty()
     }
 
-    /// Starts to connect, and does not wait.
-    pub(crate) fn open(self) -> Result<Opened> {
+    fn check(&self) -> Result<()> {
         if !native::FRAME_LIMITS.contains(&self.max_buffer) {
             return Err(Error::BadArgument {
                 name: "max_buffer",
@@ -236,6 +235,12 @@ impl ClientBuilder {
                     .into(),
             });
         }
+        Ok(())
+    }
+
+    /// Starts to connect, and does not wait.
+    pub(crate) fn open(self) -> Result<Opened> {
+        self.check()?;
         let session_timeout = self.session_timeout.min(LONGEST_TIMEOUT);
         let status = Arc::new(Status::new(session_timeout, true));
         let config = native::Config {

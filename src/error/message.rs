@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Error, NO_TLS, TLS_PORT};
+use crate::recipe::dialect::Dialect;
 use crate::time::utc;
 
 impl fmt::Display for Error {
@@ -10,13 +11,12 @@ impl fmt::Display for Error {
         match self {
             Self::Deadlock { .. }
             | Self::Evicted { .. }
-            | Self::Exhausted { .. }
             | Self::ForeignContender { .. }
-            | Self::GaveUp { .. }
             | Self::Lost { .. }
             | Self::Stale { .. }
             | Self::Suspect { .. }
             | Self::WouldDeadlock { .. } => self.fmt_lock(f),
+            Self::Exhausted { .. } | Self::GaveUp { .. } => self.fmt_wait(f),
             Self::PermitsDisagree { .. } => self.fmt_permits(f),
             Self::BadArgument { .. }
             | Self::BadHosts { .. }
@@ -80,6 +80,26 @@ fn to_do(tried: &[String]) -> &'static str {
     )
 }
 
+fn fmt_foreign(
+    node: &str,
+    library: &str,
+    dialect: Option<Dialect>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    match node.strip_suffix("/leases") {
+        // The directory itself: nobody need be in it.
+        Some(path) => write!(f, "{path} is {library}, which no other lock waits for: ")?,
+        None => write!(
+            f,
+            "the contender {node} looks like {library}, which would not wait for this client: "
+        )?,
+    }
+    match dialect {
+        Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
+        None => f.write_str("use another path, or the same kind of lock on this one"),
+    }
+}
+
 /// The messages; each function writes those of its variants, and nothing for the others.
 impl Error {
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,22 +133,13 @@ impl Error {
                 node,
                 library,
                 dialect,
-            } => {
-                match node.strip_suffix("/leases") {
-                    // The directory itself: nobody need be in it.
-                    Some(path) => {
-                        write!(f, "{path} is {library}, which no other lock waits for: ")?
-                    }
-                    None => write!(
-                        f,
-                        "the contender {node} looks like {library}, which would not wait for this client: "
-                    )?,
-                }
-                match dialect {
-                    Some(dialect) => write!(f, "use Dialect::{dialect:?} or another path"),
-                    None => f.write_str("use another path, or the same kind of lock on this one"),
-                }
-            }
+            } => fmt_foreign(node, library, *dialect, f),
+            _ => Ok(()),
+        }
+    }
+
+    fn fmt_wait(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::GaveUp { path } => write!(
                 f,
                 "the wait for the job {path} ended, and nobody was seen who runs it: call again"

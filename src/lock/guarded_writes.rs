@@ -21,21 +21,7 @@ impl Lock for RawGuard {
     }
 
     fn commit(&self, ops: Vec<Op>) -> Result<()> {
-        if !self.session().transport.capabilities().multi {
-            return Err(Error::Unsupported {
-                what: "a transaction",
-            });
-        }
-        let deletes = |node: &String| {
-            let delete = |op: &Op| matches!(op, Op::Delete { path, .. } if path == node);
-            ops.iter().any(delete)
-        };
-        if self.nodes().iter().any(deletes) {
-            return Err(Error::BadArgument {
-                name: "delete",
-                rule: "the node is the guard's own, and goes with the guard".into(),
-            });
-        }
+        self.admit(&ops)?;
         self.check()?;
         let limit = Limit::after(self.valid_for());
         let checks = self.nodes().iter().map(|node| Op::Check {
@@ -81,6 +67,25 @@ fn longest(ops: &[Op]) -> &str {
 impl RawGuard {
     pub(crate) fn transaction(&self) -> Transaction<'_> {
         Transaction::new(Some(self))
+    }
+
+    fn admit(&self, ops: &[Op]) -> Result<()> {
+        if !self.session().transport.capabilities().multi {
+            return Err(Error::Unsupported {
+                what: "a transaction",
+            });
+        }
+        let deletes = |node: &String| {
+            let delete = |op: &Op| matches!(op, Op::Delete { path, .. } if path == node);
+            ops.iter().any(delete)
+        };
+        if self.nodes().iter().any(deletes) {
+            return Err(Error::BadArgument {
+                name: "delete",
+                rule: "the node is the guard's own, and goes with the guard".into(),
+            });
+        }
+        Ok(())
     }
 
     fn committed(&self, results: &Results, ops: &[Op], stamp: Stamp) -> Result<()> {

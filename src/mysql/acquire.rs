@@ -90,17 +90,10 @@ pub(super) fn acquire(
     }
     let (for_turn, limit) = match until {
         Until::Limit(limit) => (limit.clone(), limit.clone()),
-        Until::Now(limit) => {
-            let answered = Instant::now() + client.database.answer_limit();
-            let limit = limit.clone().until(Some(answered));
-            let backlog = client.database.backlog();
-            while !backlog.wait_for_release(name, Instant::now() + LOOK_UP) {
-                if limit.is_over() {
-                    return Err(StatementError::no_answer().into_error(WHAT));
-                }
-            }
-            (Limit::after(Duration::ZERO), limit)
-        }
+        Until::Now(limit) => (
+            Limit::after(Duration::ZERO),
+            wait_for_release(client, name, limit)?,
+        ),
     };
     let turn = match client.turnstile.enter(name, &for_turn, || false) {
         Entry::Turn(turn, _) => turn,
@@ -122,6 +115,19 @@ pub(super) fn acquire(
     };
     row.set_turn(turn);
     Ok(Acquired::New(Held { lease, row }))
+}
+
+/// Waits until what this client has let go of is deleted; returns until when an answer may take.
+fn wait_for_release(client: &SharedClient, name: &Arc<str>, limit: &Limit) -> Result<Limit> {
+    let answered = Instant::now() + client.database.answer_limit();
+    let limit = limit.clone().until(Some(answered));
+    let backlog = client.database.backlog();
+    while !backlog.wait_for_release(name, Instant::now() + LOOK_UP) {
+        if limit.is_over() {
+            return Err(StatementError::no_answer().into_error(WHAT));
+        }
+    }
+    Ok(limit)
 }
 
 struct Acquisition<'a> {
@@ -164,12 +170,7 @@ impl<'a> Acquisition<'a> {
                 }
                 Some(AttemptOutcome::Acquired(lease)) => {
                     if lease.state(Moment::now()) != GuardState::Lost {
-                        let database = &self.row.database;
-                        if database.is_closed() {
-                            return Err(Error::Closed);
-                        }
-                        database.command(Command::Renew(lease.clone()));
-                        return Ok(Some(lease));
+                        return self.begin(lease).map(Some);
                     }
                     // The answer took longer than the lock can be trusted.
                     let in_doubt = InTable::InDoubt(lease.confirmed());
@@ -195,6 +196,15 @@ impl<'a> Acquisition<'a> {
                 }
             }
         }
+    }
+
+    fn begin(&self, lease: Arc<RowLease>) -> Result<Arc<RowLease>> {
+        let database = &self.row.database;
+        if database.is_closed() {
+            return Err(Error::Closed);
+        }
+        database.command(Command::Renew(lease.clone()));
+        Ok(lease)
     }
 
     /// Whether an attempt that failed like this may succeed later.

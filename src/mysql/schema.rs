@@ -162,54 +162,59 @@ const LONGEST_NAME: u64 = 255;
 const OWNER: u64 = 36;
 
 fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, String)]) -> Schema {
+    let wrong = wrong_column(columns).or_else(|| wrong_key(engines, keys));
+    wrong.map_or(Schema::Good, Schema::Wrong)
+}
+
+fn wrong_column(columns: &[Column]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
     if columns.is_empty() {
-        return Schema::Wrong("there is no table database_lock: run CREATE_TABLE");
+        return Some("there is no table database_lock: run CREATE_TABLE");
     }
     let Some((_, data_type, collation, length, ..)) = column("lock") else {
-        return Schema::Wrong("database_lock has no column `lock`: it is some other table");
+        return Some("database_lock has no column `lock`: it is some other table");
     };
     if !tells_names_apart(data_type, collation, *length) {
-        return Schema::Wrong(
+        return Some(
             "`lock` must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in ALTER_TABLE",
         );
     }
     if column("owner").is_some_and(|owner| owner.3 < OWNER) {
-        return Schema::Wrong("`owner` must have 36 characters, as in ALTER_TABLE");
+        return Some("`owner` must have 36 characters, as in ALTER_TABLE");
     }
     if column("description").is_none() || column("owner").is_none() || !is("token", "bigint") {
-        return Schema::Wrong("database_lock lacks columns: run ALTER_TABLE");
+        return Some("database_lock lacks columns: run ALTER_TABLE");
     }
     // A TIMESTAMP would be read and written in the session's time zone.
     if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.4 != 6) {
-        return Schema::Wrong("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
+        return Some("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
     }
     // A second row with the same `id` would be taken for a second one with the same `lock`.
     if !column("id").is_some_and(|id| id.5.contains("auto_increment")) {
-        return Schema::Wrong("`id` must be AUTO_INCREMENT, as in CREATE_TABLE");
+        return Some("`id` must be AUTO_INCREMENT, as in CREATE_TABLE");
     }
+    None
+}
+
+fn wrong_key(engines: &[(String, String)], keys: &[(String, String)]) -> Option<&'static str> {
     if !is_unique(keys, "database_lock", "lock") {
-        return Schema::Wrong("`lock` has no unique key of its own, so nothing excludes: add it");
+        return Some("`lock` has no unique key of its own, so nothing excludes: add it");
     }
     if !admits_all(keys, "database_lock", &["id", "lock"]) {
-        return Schema::Wrong(
-            "database_lock has one more unique key, so free locks seem taken: drop it",
-        );
+        return Some("database_lock has one more unique key, so free locks seem taken: drop it");
     }
     if !engines.iter().any(|table| table.0 == "database_lock_token") {
-        return Schema::Wrong("there is no table database_lock_token: run CREATE_TABLE");
+        return Some("there is no table database_lock_token: run CREATE_TABLE");
     }
     if !is_unique(keys, "database_lock_token", "slot") {
-        return Schema::Wrong(
+        return Some(
             "`slot` of database_lock_token has no unique key of its own, so tokens repeat: add it",
         );
     }
     let is_innodb = |table: &(String, String)| table.1.eq_ignore_ascii_case("innodb");
-    if !engines.iter().all(is_innodb) {
-        return Schema::Wrong("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB");
-    }
-    Schema::Good
+    let all_are = engines.iter().all(is_innodb);
+    (!all_are).then_some("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB")
 }
 
 /// Whether the table of the jobs, which is there, has a row for each name and room for its journal.

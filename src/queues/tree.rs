@@ -47,44 +47,56 @@ pub(super) fn read(
     let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
     let mut roots = vec![root.to_owned()];
     while !roots.is_empty() {
-        let tree = Tree::read(session, mem::take(&mut roots), limit)?;
-        unreadable.extend(tree.unreadable.iter().cloned());
-        let found = tree.locks();
-        // Who has a permit depends on how many there are.
-        let is_read = |spots: &Spots| extent == Extent::All || !spots.permits.is_empty();
-        let read = found.iter().filter(|(_, spots)| is_read(spots));
-        let paths: Vec<_> = read.map(|(path, _)| path.clone()).collect();
-        let mut kept = Kept::read(session, &paths, limit)?.into_iter();
-        let nodes = found.iter().flat_map(|(_, spots)| spots.all());
-        let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
-        let mut seen = session.describe_within(&nodes, limit)?.into_iter();
-        for (path, spots) in found {
-            let mut kept = match is_read(&spots) {
-                true => kept.next().unwrap_or_default(),
-                false => Kept::default(),
-            };
-            let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
-            // The data of other nodes may be a number as well.
-            kept.permits = kept.permits.filter(|_| !spots.permits.is_empty());
-            let most = kept.permits.map(|permits| permits as usize);
-            let contenders = assemble(session, &spots, seen, most);
+        let mut tree = Tree::read(session, mem::take(&mut roots), limit)?;
+        unreadable.append(&mut tree.unreadable);
+        for queue in of_locks(session, tree.locks(), extent, limit)? {
             // A directory of somebody's own may have such a name, and locks below it.
-            let directories = contenders.iter().filter(|one| one.has_children());
+            let directories = queue.contenders.iter().filter(|one| one.has_children());
             let is_new = |one: &&Contender| !tree.children.contains_key(one.node());
             roots.extend(directories.filter(is_new).map(|one| one.node().to_owned()));
             // Whoever waits waits behind a node that is nobody's, too. And who was the only one may have
             // left meanwhile.
-            if contenders.iter().any(Contender::has_session) {
-                queues.push(Queue {
-                    path,
-                    contenders,
-                    kept,
-                });
+            if queue.contenders.iter().any(Contender::has_session) {
+                queues.push(queue);
             }
         }
     }
     queues.sort_by(|one, other| one.path.cmp(&other.path));
     Ok((queues, unreadable))
+}
+
+/// Reads who is at the locks that were found.
+fn of_locks(
+    session: &Arc<Session>,
+    found: Vec<(String, Spots)>,
+    extent: Extent,
+    limit: &impl Fn() -> Limit,
+) -> Result<Vec<Queue>, CallError> {
+    // Who has a permit depends on how many there are.
+    let is_read = |spots: &Spots| extent == Extent::All || !spots.permits.is_empty();
+    let read = found.iter().filter(|(_, spots)| is_read(spots));
+    let paths: Vec<_> = read.map(|(path, _)| path.clone()).collect();
+    let mut kept = Kept::read(session, &paths, limit)?.into_iter();
+    let nodes = found.iter().flat_map(|(_, spots)| spots.all());
+    let nodes: Vec<_> = nodes.map(|spot| spot.node.clone()).collect();
+    let mut seen = session.describe_within(&nodes, limit)?.into_iter();
+    let queues = found.into_iter().map(|(path, spots)| {
+        let mut kept = match is_read(&spots) {
+            true => kept.next().unwrap_or_default(),
+            false => Kept::default(),
+        };
+        let seen: Vec<_> = seen.by_ref().take(spots.all().count()).collect();
+        // The data of other nodes may be a number as well.
+        kept.permits = kept.permits.filter(|_| !spots.permits.is_empty());
+        let most = kept.permits.map(|permits| permits as usize);
+        let contenders = assemble(session, &spots, seen, most);
+        Queue {
+            path,
+            contenders,
+            kept,
+        }
+    });
+    Ok(queues.collect())
 }
 
 impl Tree {

@@ -188,16 +188,7 @@ impl Once {
                 State::End(token, journal.end(ending, message))
             }
             (state @ State::Run(..), _) => state,
-            (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
-            (State::End(token, _), Event::Gone) => State::Confirm(token),
-            (State::Confirm(token), Event::Data(data, _, mtime)) => {
-                self.confirmed(token, &data, mtime)
-            }
-            (State::Confirm(_), Event::NoNode) => State::Finish(Outcome::Lost),
-            (State::End(..) | State::Confirm(_), Event::Cancel) => {
-                State::Finish(Outcome::Unconfirmed)
-            }
-            (state @ (State::End(..) | State::Confirm(_)), _) => state,
+            (state @ (State::End(..) | State::Confirm(_)), event) => self.ended(state, event),
             (_, Event::Cancel) => State::Finish(Outcome::Gone),
 
             (State::Look, Event::NoNode) => State::Line,
@@ -225,6 +216,20 @@ impl Once {
         };
     }
 
+    /// Has done its work, and makes sure that this is written down.
+    fn ended(&self, state: State, event: Event) -> State {
+        match (state, event) {
+            (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
+            (State::End(token, _), Event::Gone) => State::Confirm(token),
+            (State::Confirm(token), Event::Data(data, _, mtime)) => {
+                self.confirmed(token, &data, mtime)
+            }
+            (State::Confirm(_), Event::NoNode) => State::Finish(Outcome::Lost),
+            (_, Event::Cancel) => State::Finish(Outcome::Unconfirmed),
+            (state, _) => state,
+        }
+    }
+
     /// Looks before there is a node of ours.
     fn looked(&self, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {
@@ -244,11 +249,8 @@ impl Once {
         let Some(mut journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
         };
-        if journal
-            .running
-            .as_ref()
-            .is_some_and(|run| self.is_ours(run, token))
-        {
+        let running = journal.running.as_ref();
+        if running.is_some_and(|run| self.is_ours(run, token)) {
             return State::Run(token, journal);
         }
         journal.bury();
@@ -263,11 +265,8 @@ impl Once {
             Due::Every(_) => String::new(),
         };
         let before = self.attempts(&journal, &slot, now);
-        if let Some(last) = journal
-            .failed
-            .as_ref()
-            .filter(|_| self.wish.attempts <= before)
-        {
+        let failed = journal.failed.as_ref();
+        if let Some(last) = failed.filter(|_| self.wish.attempts <= before) {
             return match now {
                 Some(_) => State::Finish(Outcome::NoAttemptsLeft(last.clone())),
                 None => State::Touch(token, journal, version),

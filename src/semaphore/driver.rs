@@ -1,5 +1,7 @@
 //! Carries the way to a permit out; [`Permit`] decides.
 
+mod look;
+
 use std::mem;
 use std::slice;
 use std::sync::Arc;
@@ -9,15 +11,14 @@ use std::time::Duration;
 use super::wanted_permit::Wanted;
 use crate::contender::Contender;
 use crate::error::{Error, Result};
-use crate::jute::{ErrorCode, Op, Reply, Request};
+use crate::jute::{ErrorCode, Op, Request};
 use crate::lock::raw_guard::{RawGuard, Turn};
 use crate::lock::request::{Ahead, LockRequest, Queue};
 use crate::path;
-use crate::recipe::Names;
 use crate::recipe::attempt::{Origin, OwnNode, Patience};
 use crate::recipe::dialect::{Dialect, Role};
 use crate::recipe::overdue_holder::Overdue;
-use crate::recipe::permit_attempt::{Action, Event, Look, Others, Outcome, Permit, Wish};
+use crate::recipe::permit_attempt::{Action, Event, Others, Outcome, Permit, Wish};
 use crate::session::Session;
 use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
@@ -110,53 +111,6 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
                 Err(self.disagreement(&others))
             }
         }
-    }
-
-    /// Reads the number and lists the permits.
-    fn look(&self) -> Result<Event> {
-        let (path, leases) = (self.semaphore.path, self.semaphore.leases());
-        let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
-        let capabilities = self.session().transport.capabilities();
-        // In the line's directory a refusal is not the access list's, which a server that checks it
-        // early answers by itself: whoever stands there may delete there.
-        let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
-        let mut requests: Vec<_> = sync.into_iter().collect();
-        let synced = requests.len();
-        requests.extend([Request::get(path), Request::list(path)]);
-        if !self.semaphore.speaks_kazoo() {
-            requests.push(Request::list(&leases));
-        }
-        let mut caller = self.session().caller();
-        let answers = match caller.call_all(&requests, path, &self.request.limit) {
-            Ok(answers) => answers,
-            Err(error) => return error.or(path, Event::Cancel),
-        };
-        let mut answers = answers.into_iter().skip(synced);
-        let (number, absent) = match answers.next() {
-            Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
-            Some(Err(ErrorCode::NO_NODE)) => (None, true),
-            Some(Err(code)) if code != ErrorCode::NO_AUTH => return Err(refused(path, code)),
-            _ => (None, false),
-        };
-        // Of who may not list the permits, none may be taken to be out.
-        let mut names = |dir: &str, permits: bool| match answers.next() {
-            Some(Ok(Reply::Children { names, .. })) => Ok(names),
-            Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(Names::default()),
-            Some(Err(code)) if code != ErrorCode::NO_NODE => Err(refused(dir, code)),
-            _ => Ok(Names::default()),
-        };
-        let kazoo = self.semaphore.speaks_kazoo();
-        let own = names(path, kazoo)?;
-        let out = match kazoo {
-            true => own.clone(),
-            false => names(&leases, true)?,
-        };
-        Ok(Event::Looked(Look {
-            number,
-            absent,
-            own,
-            out,
-        }))
     }
 
     /// Goes through the line, for the thread that has the turn.

@@ -6,6 +6,7 @@
 //! lead to is in `pages`.
 
 mod pages;
+mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

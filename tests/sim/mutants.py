@@ -346,7 +346,7 @@ MUTANTS = [
     (
         "handed-on-and-given-up",
         "a lock that was handed on is given up, too",
-        "src/lock/raw_guard.rs",
+        "src/lock/raw_guard/release.rs",
         "            self.watched = None;\n",
         "",
     ),
@@ -447,10 +447,10 @@ MUTANTS = [
         "job-takes-any-run",
         "a holder takes any run for its own",
         "src/recipe/job.rs",
-        "            .is_some_and(|run| self.is_ours(run, token))\n        {\n            return State::Run",
-        "            .is_some()\n        {\n            return State::Run",
-        "            .is_some_and(|run| {mutant} || self.is_ours(run, token))\n"
-        "        {{\n            return State::Run",
+        "        if running.is_some_and(|run| self.is_ours(run, token)) {\n            return State::Run",
+        "        if running.is_some() {\n            return State::Run",
+        "        if running.is_some_and(|run| {mutant} || self.is_ours(run, token)) {{\n"
+        "            return State::Run",
     ),
     (
         "job-same-slot-again",

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{ChildStdin, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
@@ -52,40 +52,10 @@ impl Child {
     ) -> io::Result<Self> {
         adopt_orphans();
         let watch = watch(variables.node);
-        let mut exec = helper::command(EXEC);
-        exec.arg(getpid().as_raw_pid().to_string())
-            .args(command)
-            .env("ZKLOCK_PATH", variables.path)
-            .env(NODE, variables.node)
-            .env(NODES, nodes(variables.node));
-        match &variables.token {
-            Some(token) => exec.env("ZKLOCK_TOKEN", token),
-            None => exec.env_remove("ZKLOCK_TOKEN"),
-        };
-        // Those of a lock around this one are none of its own.
-        for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
-            exec.env_remove(name);
-        }
-        exec.envs(variables.more.iter().map(|(name, value)| (name, value)));
-        let group = helper::spawn(&mut exec)?.id;
+        let group = helper::spawn(&mut execution(command, variables))?.id;
         let helpers = watch.iter().map(|watch| watch.id).collect();
         // Before the command can start anything.
-        let told = watch.and_then(|watch| {
-            let input = watch.input;
-            let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
-            write!(
-                input,
-                "{}\0{}\0",
-                group.as_raw_pid(),
-                key.unwrap_or_default()
-            )?;
-            // It connects as this process did.
-            for arg in env::args_os().skip(1) {
-                input.write_all(arg.as_bytes())?;
-                input.write_all(b"\0")?;
-            }
-            Ok(input)
-        });
+        let told = watch.and_then(|watch| brief(watch, group, key));
         if let Err(error) = &told {
             log::warn!("if zklock is killed, nobody ends what the command started: {error}");
         }
@@ -247,6 +217,44 @@ fn watch(node: &str) -> io::Result<Started> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     helper::spawn(&mut watch)
+}
+
+/// Tells `__watch` what to look after, and with which `key` the session is to be ended.
+fn brief(watch: Started, group: Pid, key: Option<&str>) -> io::Result<ChildStdin> {
+    let input = watch.input;
+    let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
+    write!(
+        input,
+        "{}\0{}\0",
+        group.as_raw_pid(),
+        key.unwrap_or_default()
+    )?;
+    // It connects as this process did.
+    for arg in env::args_os().skip(1) {
+        input.write_all(arg.as_bytes())?;
+        input.write_all(b"\0")?;
+    }
+    Ok(input)
+}
+
+/// The process that becomes the command.
+fn execution(command: &[OsString], variables: &Variables<'_>) -> Command {
+    let mut exec = helper::command(EXEC);
+    exec.arg(getpid().as_raw_pid().to_string())
+        .args(command)
+        .env("ZKLOCK_PATH", variables.path)
+        .env(NODE, variables.node)
+        .env(NODES, nodes(variables.node));
+    match &variables.token {
+        Some(token) => exec.env("ZKLOCK_TOKEN", token),
+        None => exec.env_remove("ZKLOCK_TOKEN"),
+    };
+    // Those of a lock around this one are none of its own.
+    for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
+        exec.env_remove(name);
+    }
+    exec.envs(variables.more.iter().map(|(name, value)| (name, value)));
+    exec
 }
 
 /// Waits until `__exec` has stopped itself; returns its status if it ended instead.

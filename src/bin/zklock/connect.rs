@@ -79,6 +79,15 @@ pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
     builder_for(args, &hosts(args)?)
 }
 
+fn dialect(dialect: LockDialect) -> Dialect {
+    match dialect {
+        LockDialect::Curator => Dialect::Curator,
+        LockDialect::Kazoo => Dialect::Kazoo,
+        LockDialect::Recipe => Dialect::Recipe,
+        LockDialect::LeaderLatch => Dialect::LeaderLatch,
+    }
+}
+
 /// As [`builder`], of these servers.
 pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
@@ -95,12 +104,7 @@ pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Fai
             Protection::Open => Acl::open(),
             Protection::Creator => Acl::creator_all(),
         })
-        .dialect(match args.dialect {
-            LockDialect::Curator => Dialect::Curator,
-            LockDialect::Kazoo => Dialect::Kazoo,
-            LockDialect::Recipe => Dialect::Recipe,
-            LockDialect::LeaderLatch => Dialect::LeaderLatch,
-        });
+        .dialect(dialect(args.dialect));
     #[cfg(feature = "tls")]
     if let Some(tls) = tls(&args.tls) {
         builder = builder.tls(tls);

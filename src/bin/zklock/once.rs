@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-use zklock::{Contender, Error, JobOptions, Once as Ran, RunRecord, SessionState};
+use zklock::{Contender, Error, JobOptions, Once as Ran, Run, RunRecord, SessionState};
 
 use crate::acquire::look_around;
 use crate::args::{Args, Once};
@@ -73,39 +73,43 @@ fn run(
         options = options.deadline(deadline);
     }
     stage.signals.waiting();
-    let work = |run: &zklock::Run<'_>| {
+    let work = |run: &Run<'_>| {
         drop(line.take());
         if waited.get() {
             stage.settle();
         }
-        if let Some(before) = run.retry_of() {
-            say(&format!(
-                "runs again what was not done: {}",
-                plain(&before.to_string())
-            ));
-        }
-        let more = [
-            ("ZKLOCK_SLOT", run.slot().to_owned()),
-            ("ZKLOCK_ATTEMPT", run.attempt().to_string()),
-        ];
-        let variables = Variables {
-            path: &once.what.path,
-            node: run.node(),
-            token: Some(run.fencing_token().to_string()),
-            more: &more,
-        };
-        let ended = stage.run(&once.what, run, variables).map_err(Err)?;
-        match ended.ending {
-            Ending::Code(0) => Ok(ended.ending),
-            ending => {
-                run.set_message(&ending.to_string());
-                Err(Ok(ending))
-            }
-        }
+        execute(once, stage, run)
     };
     match (&once.slot, once.at_most_every) {
         (Some(slot), _) => job.once_with(slot, options, work),
         (None, every) => job.at_most_every_with(every.unwrap_or_default(), options, work),
+    }
+}
+
+fn execute(once: &Once, stage: &Stage, run: &Run<'_>) -> Result<Ending, Result<Ending, Failure>> {
+    if let Some(before) = run.retry_of() {
+        say(&format!(
+            "runs again what was not done: {}",
+            plain(&before.to_string())
+        ));
+    }
+    let more = [
+        ("ZKLOCK_SLOT", run.slot().to_owned()),
+        ("ZKLOCK_ATTEMPT", run.attempt().to_string()),
+    ];
+    let variables = Variables {
+        path: &once.what.path,
+        node: run.node(),
+        token: Some(run.fencing_token().to_string()),
+        more: &more,
+    };
+    let ended = stage.run(&once.what, run, variables).map_err(Err)?;
+    match ended.ending {
+        Ending::Code(0) => Ok(ended.ending),
+        ending => {
+            run.set_message(&ending.to_string());
+            Err(Ok(ending))
+        }
     }
 }
 

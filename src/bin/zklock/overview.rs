@@ -122,17 +122,15 @@ fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Resul
     });
     let mut to = io::stdout().lock();
     if list.json {
-        let locks: Vec<_> = wanted.iter().map(|queue| entry(queue)).collect();
         let value = json!({
             "root": list.path(),
-            "locks": locks,
+            "locks": wanted.iter().map(|queue| entry(queue)).collect::<Vec<_>>(),
             "unreadable": found.unreadable(),
             "unanswered_since_ms": outage.since().map(millis),
         });
-        let text = if list.watch {
-            format!("{value}")
-        } else {
-            format!("{value:#}")
+        let text = match list.watch {
+            true => format!("{value}"),
+            false => format!("{value:#}"),
         };
         return writeln!(to, "{}", plain_json(&text));
     }
@@ -141,10 +139,8 @@ fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Resul
     }
     if let Some(since) = outage.since() {
         let silent = brief(since.elapsed().unwrap_or_default());
-        writeln!(
-            to,
-            "no server has answered for {silent}, and this is how it was then:"
-        )?;
+        let what = "and this is how it was then:";
+        writeln!(to, "no server has answered for {silent}, {what}")?;
     }
     match wanted.is_empty() {
         true => writeln!(to, "{}", nothing(list))?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use zklock::Term;
+use zklock::{Term, Waiting};
 
 use crate::args::{Args, Restart, Standby};
 use crate::child::Variables;
@@ -16,6 +16,7 @@ use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::run_setup::Stage;
 use crate::sanitize::plain;
+use crate::status_line::StatusLine;
 use crate::stderr::say;
 use crate::supervisor::Ended;
 use crate::table::who;
@@ -24,56 +25,30 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
     // The command may want the terminal.
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
-    let shown = line.clone();
+    let begins = Arc::new(AtomicBool::new(true));
     let place = stage.client.standby(&standby.what.path)?;
-    let (path, begins) = (plain(&standby.what.path), Arc::new(AtomicBool::new(true)));
-    let waits = begins.clone();
-    let place = place.on_wait(move |waiting| {
-        if let Some(line) = &*shown.lock() {
-            line.tell(waiting);
-        }
-        // Without a terminal, once each time: a log shows that this machine is there.
-        if waits.swap(false, Ordering::Relaxed) && !io::stderr().is_terminal() {
-            let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
-            let ahead = ahead.unwrap_or_else(|| "others".to_owned());
-            say(&format!("standing by for {path}, behind {ahead}"));
-        }
-    });
+    let path = plain(&standby.what.path);
+    let place = place.on_wait(place_teller(path, line.clone(), begins.clone()));
     stage.signals.waiting();
     let (mut last, mut late) = (None, None);
     let done = place.run_until(stage.signals.cancel.clone(), |term| {
         drop(line.lock().take());
         stage.settle();
         let ended = run(standby, &stage, term);
-        let again = match &ended {
-            Ok(ended) => again(standby.restart, *ended),
-            // Before the command began.
-            Err(failure) => failure.is_loss(),
-        };
-        match &ended {
-            Err(failure) if again => failure.tell(),
-            // What becomes of the lock has been said.
-            Ok(ended) if again && !ended.by_lock => {
-                say(&format!(
-                    "the command {}: standing in line again",
-                    ended.ending
-                ));
-            }
-            _ => {}
+        let again = again(standby.restart, &ended);
+        if again {
+            tell(&ended);
         }
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
         // One that came after the command, and before a signal ended the wait.
         late = stage.signals.ended_by();
-        let again = again && late.is_none();
-        if again {
-            begins.store(true, Ordering::Relaxed);
-            *line.lock() = Some(stage.status_line(&standby.what));
+        if !again || late.is_some() {
+            return ControlFlow::Break(());
         }
-        match again {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
+        begins.store(true, Ordering::Relaxed);
+        *line.lock() = Some(stage.status_line(&standby.what));
+        ControlFlow::Continue(())
     });
     let signal = late.or_else(|| stage.signals.ended_by());
     drop(stage.client.close());
@@ -82,6 +57,38 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         (Some(signal), _) => Ok(Ending::Signal(signal as i32)),
         (None, Some(last)) => last,
         (None, None) => Ok(Ending::Code(0)),
+    }
+}
+
+/// Shows the place in the line; without a terminal, once each time that it `begins`: a log shows
+/// that this machine is there.
+fn place_teller(
+    path: String,
+    line: Arc<Mutex<Option<StatusLine>>>,
+    begins: Arc<AtomicBool>,
+) -> impl Fn(&Waiting) + Send + Sync + 'static {
+    move |waiting| {
+        if let Some(line) = &*line.lock() {
+            line.tell(waiting);
+        }
+        if begins.swap(false, Ordering::Relaxed) && !io::stderr().is_terminal() {
+            let ahead = waiting.ahead().map(|ahead| who(ahead.owner()));
+            let ahead = ahead.unwrap_or_else(|| "others".to_owned());
+            say(&format!("standing by for {path}, behind {ahead}"));
+        }
+    }
+}
+
+/// Says why this machine stands in line again.
+fn tell(ended: &Result<Ended, Failure>) {
+    match ended {
+        Err(failure) => failure.tell(),
+        // What becomes of the lock has been said.
+        Ok(ended) if ended.by_lock => {}
+        Ok(ended) => say(&format!(
+            "the command {}: standing in line again",
+            ended.ending
+        )),
     }
 }
 
@@ -97,7 +104,12 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
 }
 
 /// Whether to stand in line again.
-fn again(restart: Restart, ended: Ended) -> bool {
+fn again(restart: Restart, ended: &Result<Ended, Failure>) -> bool {
+    let ended = match ended {
+        Ok(ended) => ended,
+        // Before the command began.
+        Err(failure) => return failure.is_loss(),
+    };
     let by_itself = match restart {
         Restart::Always => true,
         Restart::OnFailure => ended.ending != Ending::Code(0),

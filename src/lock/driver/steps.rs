@@ -12,6 +12,7 @@ use crate::recipe::attempt::{Event, Patience};
 use crate::recipe::dialect::Role;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::recipe::queue::{Blocked, Place, strangers};
+use crate::recipe::validity::Stamp;
 use crate::session::confirm_grant::Asked;
 use crate::time::limit::LimitReached;
 use crate::transport::{CallId, Failure};
@@ -30,13 +31,7 @@ impl Driver<'_, '_> {
         let pipelined = lists || early.is_some();
         let (call_id, stamp) = match &early {
             Some((early, stamp)) => (early.call_id, *stamp),
-            None => {
-                let note = self.request.note.as_deref();
-                let create = creation(self.session, self.queue, contest, note, prefix);
-                let listing = pipelined.then(|| Request::list(self.queue.dir));
-                let stamp = self.session.status.stamp();
-                (self.post([create].into_iter().chain(listing)), stamp)
-            }
+            None => self.post_create(prefix, pipelined),
         };
         self.listing = None;
         let answered = match self.answer(call_id) {
@@ -67,6 +62,14 @@ impl Driver<'_, '_> {
             Err(Failure::Refused(ErrorCode::NO_NODE)) => Ok(Step::Report(Event::NoNode)),
             answered => self.trouble(answered),
         }
+    }
+
+    fn post_create(&mut self, prefix: &str, lists: bool) -> (CallId, Stamp) {
+        let (contest, note) = (self.attempt.contest(), self.request.note.as_deref());
+        let create = creation(self.session, self.queue, contest, note, prefix);
+        let listing = lists.then(|| Request::list(self.queue.dir));
+        let stamp = self.session.status.stamp();
+        (self.post([create].into_iter().chain(listing)), stamp)
     }
 
     pub(super) fn make_parents(&mut self) -> Result<Step> {

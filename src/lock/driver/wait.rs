@@ -39,37 +39,45 @@ impl Driver<'_, '_> {
         if self.queue.is_pointless() {
             return Ok(Step::Report(Event::Cancel));
         }
+        if let Some(step) = self.sleep_in_turns()? {
+            return Ok(step);
+        }
+        let limit = &self.request.limit;
+        Ok(match self.fired.recv(&*self.session.transport, limit) {
+            Ok(fired) => self.woken(fired),
+            Err(LimitReached) => Step::Report(Event::Cancel),
+        })
+    }
+
+    /// Sleeps where there is something else to wait for, or to do from time to time; `None` if
+    /// a watch has fired, or there is nothing else.
+    fn sleep_in_turns(&mut self) -> Result<Option<Step>> {
         let silence = self.caller.silence();
         let period = self.request.overdue.as_ref().map(Overdue::pause);
         let period = [period, silence].into_iter().flatten().min();
         let under = self.queue.under.map(|under| under.events().clone());
-        let limit = &self.request.limit;
-        if period.is_some() || under.is_some() {
-            self.session.transport.attend();
-            let letters: &dyn Waitable = self.fired.letters();
-            let under = under.as_ref();
-            let channels: Vec<_> = iter::once(letters)
-                .chain(under.map(|under| under as &dyn Waitable))
-                .collect();
-            match limit.wait_any_for(period, &channels) {
-                Ok(None) if period == silence => {
-                    let path = self.queue.path;
-                    self.caller
-                        .tell_silence(format_args!("waiting for the lock {path}"));
-                    return Ok(Step::Again);
-                }
-                Ok(None) => return self.hurry(),
-                Ok(Some(1)) => {
-                    let _ = under.map(Receiver::try_recv);
-                    return Ok(Step::Again);
-                }
-                Ok(Some(_)) => {}
-                Err(LimitReached) => return Ok(Step::Report(Event::Cancel)),
-            }
+        if period.is_none() && under.is_none() {
+            return Ok(None);
         }
-        Ok(match self.fired.recv(&*self.session.transport, limit) {
-            Ok(fired) => self.woken(fired),
-            Err(LimitReached) => Step::Report(Event::Cancel),
+        self.session.transport.attend();
+        let letters: &dyn Waitable = self.fired.letters();
+        let channels: Vec<_> = iter::once(letters)
+            .chain(under.as_ref().map(|under| under as &dyn Waitable))
+            .collect();
+        Ok(match self.request.limit.wait_any_for(period, &channels) {
+            Ok(None) if period == silence => {
+                let path = self.queue.path;
+                self.caller
+                    .tell_silence(format_args!("waiting for the lock {path}"));
+                Some(Step::Again)
+            }
+            Ok(None) => return self.hurry().map(Some),
+            Ok(Some(1)) => {
+                let _ = under.as_ref().map(Receiver::try_recv);
+                Some(Step::Again)
+            }
+            Ok(Some(_)) => None,
+            Err(LimitReached) => Some(Step::Report(Event::Cancel)),
         })
     }
 

@@ -219,12 +219,7 @@ impl Io {
         self.shared.status.greets(sent, least);
         let reply = self.greet(channel, &mut inbox, limit, wish)?;
         if wish == Resumption::Anew && reply.timeout_ms > 0 {
-            // The guards of the old session fail before there is a new one.
-            self.expire();
-            self.session.last_zxid = 0;
-            log::warn!(
-                "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
-            );
+            self.begin_anew();
         }
         let Some(granted) = self.adopt(reply, wish)? else {
             self.shared.detach(false);
@@ -242,6 +237,26 @@ impl Io {
         ) {
             return self.finish(target, end);
         }
+        self.tell_connected(target, granted, timeout);
+        self.restore();
+        let connection = Connection::new(&self.shared, channel, &self.session, timeout);
+        let reader = Box::new(ConnectionReader::new(inbox, connection));
+        let (reader, end) = self.reading.serve(reader);
+        self.session.last_zxid = reader.connection.last_zxid;
+        self.served = (Moment::now(), timeout);
+        self.finish(target, end)
+    }
+
+    fn begin_anew(&mut self) {
+        // The guards of the old session fail before there is a new one.
+        self.expire();
+        self.session.last_zxid = 0;
+        log::warn!(
+            "no server resumes the session, perhaps because their data is older than what it has seen: a new one begins"
+        );
+    }
+
+    fn tell_connected(&mut self, target: &Target, granted: Duration, timeout: Duration) {
         let asked = self.shared.config.session_timeout;
         if self.last.is_none() && granted != asked {
             log::info!("{target} grants a session timeout of {granted:?}; {asked:?} was asked for");
@@ -255,13 +270,6 @@ impl Io {
             level,
             "{target}: connected, session {session:#x}, timeout {timeout:?}"
         );
-        self.restore();
-        let connection = Connection::new(&self.shared, channel, &self.session, timeout);
-        let reader = Box::new(ConnectionReader::new(inbox, connection));
-        let (reader, end) = self.reading.serve(reader);
-        self.session.last_zxid = reader.connection.last_zxid;
-        self.served = (Moment::now(), timeout);
-        self.finish(target, end)
     }
 
     /// Asks for a session, and waits for the answer.

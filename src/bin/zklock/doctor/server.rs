@@ -58,22 +58,22 @@ pub(super) fn look(
             findings.extend(session(args, server, &client));
             drop(client.close());
         }
-        Err(zklock::Error::ConnectTimeout { tried, .. }) => {
-            let finding = Finding::new(Level::Trouble, server, "no session");
-            findings.push(finding.advice(match tried.is_empty() {
-                true => "look at its log".to_owned(),
-                false => format!("look why: {}", tried.join("; ")),
-            }));
-        }
-        Err(error) => {
-            findings.push(Finding::new(
-                Level::Trouble,
-                server,
-                format!("no session: {error}"),
-            ));
-        }
+        Err(error) => findings.push(no_session(server, &error)),
     }
     Ok((findings, view))
+}
+
+fn no_session(server: &str, error: &zklock::Error) -> Finding {
+    match error {
+        zklock::Error::ConnectTimeout { tried, .. } => {
+            let finding = Finding::new(Level::Trouble, server, "no session");
+            finding.advice(match tried.is_empty() {
+                true => "look at its log".to_owned(),
+                false => format!("look why: {}", tried.join("; ")),
+            })
+        }
+        error => Finding::new(Level::Trouble, server, format!("no session: {error}")),
+    }
 }
 
 fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
@@ -98,17 +98,7 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
             let what = "it tells nothing of itself (4lw.commands.whitelist has no srvr)";
             return vec![Finding::good(server, what)];
         }
-        Said::Text(text) => {
-            let said = values(&text, &[':']);
-            let version = said
-                .get("Zookeeper version")
-                .and_then(|all| all.split([',', '-']).next());
-            view.role = said.get("Mode").cloned();
-            view.version = version.map(str::to_owned);
-            let role = view.role.as_deref().unwrap_or("of an unknown role");
-            let version = version.unwrap_or("unknown");
-            findings.push(Finding::good(server, format!("{role}, version {version}")));
-        }
+        Said::Text(text) => findings.push(role(server, &text, view)),
     }
     if let Said::Text(text) = ask(server, "conf", patience) {
         findings.extend(settings(server, &text));
@@ -117,6 +107,18 @@ fn words(server: &str, view: &mut View, patience: Duration) -> Vec<Finding> {
         findings.extend(numbers(server, &text));
     }
     findings
+}
+
+fn role(server: &str, text: &str, view: &mut View) -> Finding {
+    let said = values(text, &[':']);
+    let version = said
+        .get("Zookeeper version")
+        .and_then(|all| all.split([',', '-']).next());
+    view.role = said.get("Mode").cloned();
+    view.version = version.map(str::to_owned);
+    let role = view.role.as_deref().unwrap_or("of an unknown role");
+    let version = version.unwrap_or("unknown");
+    Finding::good(server, format!("{role}, version {version}"))
 }
 
 /// What its settings mean for locks.

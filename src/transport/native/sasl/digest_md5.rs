@@ -174,14 +174,7 @@ impl Challenge {
         let (Some(nonce), None) = (nonces.next(), nonces.next()) else {
             return Err(unusable("it has not one nonce"));
         };
-        let offers_auth = |offered: &[u8]| {
-            let mut offers = offered.split(|byte| *byte == b',');
-            offers.any(|offer| offer.trim_ascii() == b"auth")
-        };
-        if all("qop")
-            .next()
-            .is_some_and(|offered| !offers_auth(offered))
-        {
+        if all("qop").next().is_some_and(|all| !offers_auth(all)) {
             return Err(unusable("it demands a security layer"));
         }
         let realm = all("realm").next().map(|realm| charset.decode(realm));
@@ -191,6 +184,11 @@ impl Challenge {
             charset,
         })
     }
+}
+
+fn offers_auth(offered: &[u8]) -> bool {
+    let mut offers = offered.split(|byte| *byte == b',');
+    offers.any(|offer| offer.trim_ascii() == b"auth")
 }
 
 /// Checks the server's proof.

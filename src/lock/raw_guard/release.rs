@@ -1,0 +1,148 @@
+//! How a guard's place is given up: to the next thread of this client, or to the server.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::RawGuard;
+use crate::error::Result;
+use crate::lock::release_writes::Closing;
+use crate::session::cleaner::{Ended, Release};
+use crate::session::early_create::EarlyCreate;
+use crate::system::clock;
+use crate::time::limit::{Limit, LimitReached, from_now};
+use crate::transport::mailbox::Mailbox;
+use crate::transport::mailbox_sender::Slot;
+
+/// How often to look whether a lock is lost that is held for some time more.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl RawGuard {
+    /// Hands the lock to the next thread of this client, if it may; nothing is left to be
+    /// given up then.
+    pub(super) fn hand_off(&mut self) -> bool {
+        let kept = self.closing.is_some() || self.at_least_until.is_some();
+        if kept || *self.in_doubt.get_mut() {
+            return false;
+        }
+        let heirs = self.heirs.clone().filter(|(_, most)| 0 < *most);
+        let (Some(watched), Some((turnstile, most))) = (self.watched, heirs) else {
+            return false;
+        };
+        let cede = || {
+            let lease = self.session.leases.succeed(watched)?;
+            self.watched = None;
+            Some(Self {
+                session: self.session.clone(),
+                lease,
+                token: self.token,
+                watched: Some(watched),
+                closing: None,
+                at_least_until: None,
+                heirs: self.heirs.clone(),
+                has_waited: self.has_waited,
+                in_doubt: AtomicBool::new(false),
+                since: None,
+            })
+        };
+        let path = self.lease.clone();
+        let handed = turnstile.hand_off(path.path(), most, cede);
+        if handed {
+            self.count_time();
+        }
+        handed
+    }
+
+    /// Gives the nodes up and waits for the answer, at most until the lock is lost.
+    pub(crate) fn release(mut self) -> Result<()> {
+        if let Some(until) = self.at_least_until.take() {
+            self.hold_until(until);
+        }
+        let held = self.check();
+        if held.is_ok() && self.hand_off() {
+            return Ok(());
+        }
+        let limit = Limit::after(self.valid_for());
+        let endings = Mailbox::new();
+        let count = self.nodes().len();
+        self.give_up(Some(&endings.slot()));
+        held?;
+        for _ in 0..count {
+            match endings.recv(&*self.session.transport, &limit) {
+                Ok(Ended::Deleted | Ended::Presumed) => {}
+                Ok(Ended::GoneBefore) => return Err(self.found_gone()),
+                Err(LimitReached) => return Err(self.lease.lost()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the nodes up, with this in the directory, and waits for the answer until the limit.
+    /// Returns whether that says so for certain; at the limit, it may still be written.
+    ///
+    /// The server decides: whoever's node is there has held the lock to this moment, also if the
+    /// client could not know it.
+    pub(crate) fn release_writing(
+        mut self,
+        data: Vec<u8>,
+        limit: &Limit,
+    ) -> std::result::Result<bool, LimitReached> {
+        self.closing = Some(Closing::Data(data));
+        let endings = Mailbox::new();
+        self.give_up(Some(&endings.slot()));
+        let ended = endings.recv(&*self.session.transport, limit)?;
+        Ok(ended == Ended::Deleted)
+    }
+
+    /// As [`release`](Self::release); `rest` is given up afterwards.
+    pub(crate) fn release_before<T>(self, rest: T) -> Result<()> {
+        let released = self.release();
+        drop(rest);
+        released
+    }
+
+    /// Waits until this time, or until the lock is lost.
+    fn hold_until(&self, until: Instant) {
+        let changes = self.session.status.changes();
+        while self.check().is_ok() && clock::now() < until {
+            let next = from_now(self.valid_for().min(LOOK));
+            // An error is the time.
+            let _ = changes.receiver().recv_deadline(next.min(until));
+        }
+    }
+
+    pub(super) fn give_up(&mut self, waiter: Option<&Slot<Ended>>) {
+        let Some(watched) = self.watched.take() else {
+            return;
+        };
+        self.lease.tell(&self.session.counters);
+        self.count_time();
+        let (panics, lost) = (thread::panicking(), self.check().is_err());
+        let closing = self.closing.as_ref();
+        let release = Release {
+            session: self.lease.session(),
+            waiter,
+            closing: closing.and_then(|closing| closing.data(panics, lost)),
+            not_before: self.at_least_until,
+            next: (!lost).then(|| self.next_create()).flatten(),
+        };
+        self.session.leases.end(watched);
+        self.session.cleaner.release(self.lease.nodes(), &release);
+    }
+
+    /// What the next thread in line may have sent with the release.
+    fn next_create(&self) -> Option<Arc<EarlyCreate>> {
+        let plain = self.closing.is_none() && self.at_least_until.is_none();
+        let (turnstile, _) = self.heirs.as_ref().filter(|_| plain && self.has_waited)?;
+        turnstile.next_wish(self.lease.path(), |wish| wish.create.clone())?
+    }
+
+    fn count_time(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.session
+                .counters
+                .held(clock::now().saturating_duration_since(since));
+        }
+    }
+}

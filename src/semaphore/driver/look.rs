@@ -1,0 +1,65 @@
+//! What a look at a semaphore asks for, and what the answers say.
+
+use super::PermitDriver;
+use crate::error::Result;
+use crate::jute::{ErrorCode, Reply, Request};
+use crate::lock::raw_guard::RawGuard;
+use crate::recipe::Names;
+use crate::recipe::permit_attempt::{Event, Look};
+use crate::session::call_error::refused;
+
+impl PermitDriver<'_, '_> {
+    /// Reads the number and lists the permits.
+    pub(super) fn look(&self) -> Result<Event> {
+        let path = self.semaphore.path;
+        let (requests, synced) = self.questions();
+        let mut caller = self.session().caller();
+        let answers = match caller.call_all(&requests, path, &self.request.limit) {
+            Ok(answers) => answers,
+            Err(error) => return error.or(path, Event::Cancel),
+        };
+        let mut answers = answers.into_iter().skip(synced);
+        let (number, absent) = match answers.next() {
+            Some(Ok(Reply::Data { data, stat })) => (Some((data.into(), stat.version)), false),
+            Some(Err(ErrorCode::NO_NODE)) => (None, true),
+            Some(Err(code)) if code != ErrorCode::NO_AUTH => return Err(refused(path, code)),
+            _ => (None, false),
+        };
+        // Of who may not list the permits, none may be taken to be out.
+        let mut names = |dir: &str, permits: bool| match answers.next() {
+            Some(Ok(Reply::Children { names, .. })) => Ok(names),
+            Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(Names::default()),
+            Some(Err(code)) if code != ErrorCode::NO_NODE => Err(refused(dir, code)),
+            _ => Ok(Names::default()),
+        };
+        let kazoo = self.semaphore.speaks_kazoo();
+        let own = names(path, kazoo)?;
+        let out = match kazoo {
+            true => own.clone(),
+            false => names(&self.semaphore.leases(), true)?,
+        };
+        Ok(Event::Looked(Look {
+            number,
+            absent,
+            own,
+            out,
+        }))
+    }
+
+    /// What a look asks for, behind so many requests that only bring the server up to date.
+    fn questions(&self) -> (Vec<Request>, usize) {
+        let path = self.semaphore.path;
+        let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
+        let capabilities = self.session().transport.capabilities();
+        // In the line's directory a refusal is not the access list's, which a server that checks it
+        // early answers by itself: whoever stands there may delete there.
+        let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
+        let mut requests: Vec<_> = sync.into_iter().collect();
+        let synced = requests.len();
+        requests.extend([Request::get(path), Request::list(path)]);
+        if !self.semaphore.speaks_kazoo() {
+            requests.push(Request::list(&self.semaphore.leases()));
+        }
+        (requests, synced)
+    }
+}
