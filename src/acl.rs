@@ -4,9 +4,9 @@ use crate::jute::{Access, Permissions};
 
 /// The access control list of the nodes that a client creates.
 ///
-/// A lock needs CREATE, DELETE and READ on its directory. A waiter needs READ on its own node;
-/// of the nodes ahead it needs READ, or at least to see that they exist. The list applies to
-/// the nodes, and to the directories that are created for them.
+/// A lock needs CREATE, DELETE and READ on its directory. A waiter needs READ on its own node; on
+/// the nodes ahead it needs READ, or at least a way to see that they exist. The list applies to the
+/// nodes, and to the directories that are created for them.
 ///
 /// # Example
 ///
@@ -50,7 +50,7 @@ impl Acl {
         Self(vec![access(Permissions::ALL, "world", "anyone")])
     }
 
-    /// Allows every client to read, and nothing else; extend it by [`with`](Self::with).
+    /// Allows every client to read, and nothing else; extend it using [`with`](Self::with).
     pub fn read_only() -> Self {
         Self(vec![access(Permissions::READ, "world", "anyone")])
     }
@@ -64,9 +64,9 @@ impl Acl {
         Self(vec![access(Permissions::ALL, "auth", "")])
     }
 
-    /// Allows everything to clients that have logged in by SASL as this user.
+    /// Allows everything to clients that have logged in with SASL as this user.
     ///
-    /// The user is what the servers make of the login: the name, for DIGEST-MD5.
+    /// The user is the name that the servers derive from the login: the user name, for DIGEST-MD5.
     ///
     /// # Example
     ///
@@ -79,7 +79,7 @@ impl Acl {
         Self(vec![access(Permissions::ALL, "sasl", user)])
     }
 
-    /// Also allows this to what `scheme` knows as `id`: `digest` and `user:hash`, for example.
+    /// Also grants this to what `scheme` knows as `id`: `digest` and `user:hash`, for example.
     #[must_use]
     pub fn with(mut self, allowed: &[Permission], scheme: &str, id: &str) -> Self {
         let bits = allowed.iter().map(|permission| permission.bits().0);
@@ -88,7 +88,7 @@ impl Acl {
         self
     }
 
-    /// Whether it is for the creator's credentials.
+    /// Whether the list names the creator's credentials.
     pub(crate) fn needs_credentials(&self) -> bool {
         self.0.iter().any(|access| access.scheme == "auth")
     }

@@ -59,7 +59,7 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// A builder with a default for everything but the servers.
+    /// Returns a builder with a default for everything but the servers.
     pub(crate) fn new(hosts: &str) -> Self {
         Self {
             hosts: hosts.to_owned(),
@@ -80,27 +80,27 @@ impl ClientBuilder {
         }
     }
 
-    /// Asks for a session that the server ends after this long without a message of the client.
+    /// Asks for a session that the server ends after this long without a message from the client.
     ///
     /// The server has limits, by default 2 to 20 of its ticks;
-    /// [`Client::session_timeout`](crate::Client::session_timeout) returns what it granted. A
-    /// short timeout frees the locks of a dead process soon, and leaves less time to survive a
-    /// disconnect. More than the protocol can express counts as the most it can, 24 days.
-    /// Defaults to 20 s.
+    /// [`Client::session_timeout`](crate::Client::session_timeout) returns what it granted. A short
+    /// timeout frees the locks of a dead process soon, and leaves less time to survive a
+    /// disconnect. A time longer than the protocol can express counts as the longest it can, 24
+    /// days. Defaults to 20 s.
     pub fn session_timeout(mut self, asked: Duration) -> Self {
         self.session_timeout = asked;
         self
     }
 
-    /// States the least `maxSessionTimeout` of the servers, which is twenty of their ticks unless
-    /// they are configured otherwise.
+    /// States the smallest `maxSessionTimeout` among the servers, which is twenty of their ticks
+    /// unless they are configured otherwise.
     ///
-    /// It matters when a server takes a client's request to go on with its session, and goes away
-    /// without an answer, as a server does that starts or stops: it may have shortened the session
-    /// to what its own limits allow. From then on guards are trusted for this long, or for the session
-    /// timeout if that is shorter, until a server answers and commits. A maximum that some server does not
-    /// grant breaks the promise of exclusion. Defaults to 4 s, which servers grant under their default limits
-    /// whatever they are asked for.
+    /// It matters when a server accepts a client's request to resume its session and disconnects
+    /// without an answer, as a server does while it starts or stops: it may have shortened the
+    /// session to its own limit. From then on, guards trust the session for this long, or for the
+    /// session timeout if that is shorter, until a server answers and commits. If some server does
+    /// not grant this maximum, the promise of exclusion is broken. Defaults to 4 s, which servers
+    /// with default limits grant whatever a client asks for.
     #[doc(alias = "maxSessionTimeout")]
     pub fn server_maximum(mut self, least: Duration) -> Self {
         self.server_maximum = least;
@@ -116,11 +116,11 @@ impl ClientBuilder {
 
     /// Limits requests to this many bytes, and replies to 64 KiB more.
     ///
-    /// It is the `jute.maxbuffer` of ZooKeeper's own client and servers. Servers cut the
-    /// connection of a client that sends more, so set all to the same value. A request or a reply
-    /// that is too long fails alone, with [`Error::RequestTooLong`] or [`Error::ReplyTooLong`],
-    /// and the connection goes on. From 256 KiB to 512 MiB, or connecting fails with
-    /// [`Error::BadArgument`]. Defaults to 1,048,575, as there.
+    /// This is the `jute.maxbuffer` of ZooKeeper's own client and servers. A server disconnects a
+    /// client that sends more, so set all of them to the same value. A request or a reply that is
+    /// too long fails with [`Error::RequestTooLong`] or [`Error::ReplyTooLong`]; the connection
+    /// survives. Connecting fails with [`Error::BadArgument`] unless the value is from 256 KiB to
+    /// 512 MiB. Defaults to 1,048,575, as in ZooKeeper.
     #[doc(alias = "jute.maxbuffer")]
     pub fn max_buffer(mut self, bytes: usize) -> Self {
         self.max_buffer = bytes;
@@ -132,7 +132,7 @@ impl ClientBuilder {
     /// May be called several times. The credentials appear in no log and no `Debug` output.
     /// Defaults to none.
     ///
-    /// The scheme `sasl` takes no credentials, as `ClientBuilder::sasl` logs in without sending the
+    /// The scheme `sasl` is not accepted, because `ClientBuilder::sasl` logs in without sending the
     /// password: connecting with it fails with [`Error::BadArgument`].
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Vec<u8>>) -> Self {
         self.auth.push(Credentials {
@@ -142,37 +142,37 @@ impl ClientBuilder {
         self
     }
 
-    /// Protects the nodes that this client creates by this list. Defaults to [`Acl::open`].
+    /// Protects the nodes that this client creates with this list. Defaults to [`Acl::open`].
     pub fn acl(mut self, acl: Acl) -> Self {
         self.acl = acl;
         self
     }
 
-    /// Uses this dialect, which decides with which libraries' locks this client's exclude.
-    /// Defaults to [`Dialect::Curator`].
+    /// Uses this dialect, which decides which other libraries' locks and this client's exclude each
+    /// other. Defaults to [`Dialect::Curator`].
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// Shows this text, its first 512 characters, to clients that wait for this one. Defaults to
+    /// Shows the first 512 characters of this text to clients that wait for this one. Defaults to
     /// none.
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
         self
     }
 
-    /// Lets a mutex pass from thread to thread of this client up to `most` times in a row
-    /// without the server.
+    /// Lets a mutex pass from thread to thread of this client up to `most` times in a row without
+    /// the server.
     ///
     /// Such a hand-off costs no request, only a check that the lock is held. It serves the threads
-    /// in the order of their arrival, but before other processes that came earlier: those wait
-    /// for up to `most` critical sections more. All guards of such a row have the node and the
-    /// fencing token of the first one.
+    /// in order of arrival, but ahead of other processes that came earlier: those wait for up to
+    /// `most` more critical sections. All guards in such a row have the node and the fencing token
+    /// of the first one.
     ///
-    /// The lock goes back to the server early when it is suspect, when another client asks for
-    /// it ([`Contender::revoke`](crate::Contender::revoke)), and when the next thread needs a
-    /// node of its own: for a note, a minimum time to hold, or to track abandonment. Applies to
+    /// The lock goes back to the server early when it is suspect, when another client asks for it
+    /// ([`Contender::revoke`](crate::Contender::revoke)), and when the next thread needs a node of
+    /// its own: for a note, a minimum hold time, or to track abandonment. Applies to
     /// [`Mutex`](crate::Mutex) and [`ReentrantMutex`](crate::ReentrantMutex). Defaults to 0: strict
     /// order among processes.
     pub fn local_handoffs(mut self, most: u32) -> Self {
@@ -187,21 +187,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Logs in to each server by SASL, before anything else is asked of it. Defaults to no login.
+    /// Logs in to each server with SASL, before any other request. Defaults to no login.
     #[cfg(feature = "sasl")]
     pub fn sasl(mut self, sasl: crate::sasl::Sasl) -> Self {
         self.sasl = Some(sasl);
         self
     }
 
-    /// Goes on with the session of another process, for the program: see `Client::session_key`.
+    /// Resumes the session of another process, for the program: see `Client::session_key`.
     #[doc(hidden)]
     pub fn resume(mut self, key: &str) -> Self {
         self.resume = SessionKey::parse(key);
         self
     }
 
-    /// Whether the servers learn nothing of who this is. A certificate may tell them.
+    /// Whether the client gives the servers no identity. A certificate may carry one.
     fn is_anonymous(&self) -> bool {
         #[cfg(feature = "sasl")]
         if self.sasl.is_some() {
@@ -273,7 +273,7 @@ impl ClientBuilder {
         })
     }
 }
-/// A session that is being made.
+/// A session that is being opened.
 pub(crate) struct Opened {
     pub(crate) session: Session,
     pub(crate) connect_timeout: Duration,

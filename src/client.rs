@@ -25,37 +25,36 @@ use crate::transport::session_state::{SessionEvent, SessionState};
 
 /// A session with ZooKeeper, shared by all clones.
 ///
-/// The client reconnects by itself, to any server of the list, and keeps its session as long as
-/// the ensemble does. Dropping the last of its clones, locks and guards sends the end of the
-/// session and does not wait for the answer (only for the time of
-/// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close)
-/// does. After [`std::process::exit`] or an abort, its locks are free when the session has
-/// timed out.
+/// The client reconnects by itself, to any server of the list, and keeps its session as long as the
+/// ensemble does. Dropping the last of its clones, locks and guards sends the end of the session
+/// and does not wait for the answer (only for the time of
+/// [`LockOptions::hold_at_least`](crate::LockOptions::hold_at_least)); [`close`](Self::close) waits
+/// for it. After [`std::process::exit`] or an abort, its locks are free once the session has timed
+/// out.
 ///
 /// # When the ensemble was set up anew or restored
 ///
-/// Servers hang up on a client that has seen newer data than theirs. If none of them serves it
-/// for longer than the session timeout, the client asks for a new session:
+/// A server disconnects a client that has seen newer data than its own. If no server serves the
+/// client for longer than the session timeout, the client asks for a new session:
 /// [`SessionEvent::Expired`] and [`SessionEvent::Connected`] report it, its guards are lost, and
-/// its waiters queue again. Guards trust the servers to keep what they committed: a guard that
-/// was confirmed just before passes [`check`](crate::MutexGuard::check) for up to half a
-/// session timeout, even if the servers have forgotten its node.
+/// its waiters queue again. Guards trust the servers to keep what they committed: a guard that was
+/// confirmed just before passes [`check`](crate::MutexGuard::check) for up to half a session
+/// timeout, even if the servers have forgotten its node.
 ///
 /// # Requirements on the servers
 ///
-/// `minSessionTimeout` must be two ticks or more, which is the default. A server counts a
-/// session's time in whole ticks, and a follower tells the leader every half tick which
-/// sessions it has heard of; with a shorter timeout a lock may be granted to another client
-/// before its holder can know it.
+/// `minSessionTimeout` must be two ticks or more, which is the default. A server counts a session's
+/// time in whole ticks, and a follower tells the leader every half tick which sessions it has heard
+/// of. With a shorter timeout, a lock may be granted to another client before its holder can know.
 ///
 /// # After a fork
 ///
-/// A session belongs to the process that made it. A forked child must not use its clients and
-/// guards: a request fails with [`Error::Closed`], or hangs if another thread of the parent
-/// was in the middle of one at the fork. Dropping them there releases nothing, because the locks
-/// are the parent's. A guard's `check`, which does no I/O, may pass there for up to half a
-/// session timeout after the parent has released the lock. Starting a program with
-/// [`std::process::Command`] is no such fork.
+/// A session belongs to the process that opened it. A forked child must not use the clients and
+/// guards of its parent: a request fails with [`Error::Closed`], or hangs if another thread of the
+/// parent was in the middle of one at the fork. Dropping them in the child releases nothing,
+/// because the locks are the parent's. A guard's `check`, which does no I/O, may pass in the child
+/// for up to half a session timeout after the parent has released the lock. Starting a program with
+/// [`std::process::Command`] is not such a fork.
 ///
 /// # Example
 ///
@@ -80,17 +79,16 @@ pub struct Client {
 impl Client {
     /// Connects to the first server of `hosts` that answers.
     ///
-    /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, an IPv6 address is in
-    /// brackets, and all paths are below the chroot, if there is one, which must exist: the log
-    /// says so if it does not, and locking fails. Blocks until there is a session, at most for
-    /// 15 s.
+    /// `hosts` is `host:port,host:port/chroot`. The port defaults to 2181, and an IPv6 address is
+    /// in brackets. All paths are below the chroot, if there is one. It must exist: otherwise the
+    /// log says so, and locking fails. Blocks until there is a session, for at most 15 s.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadHosts`] if the list cannot be read, with
-    /// [`Error::ConnectTimeout`], which says why each server gave no session, with
-    /// [`Error::AuthFailed`] or [`Error::SaslRefused`] if the server refuses the credentials, and
-    /// with [`Error::NoThread`] if the system cannot start another thread.
+    /// Fails with [`Error::BadHosts`] if the list cannot be parsed, with [`Error::ConnectTimeout`],
+    /// which says why each server gave no session, with [`Error::AuthFailed`] or
+    /// [`Error::SaslRefused`] if the server refuses the credentials, and with [`Error::NoThread`]
+    /// if the system cannot start another thread.
     pub fn connect(hosts: &str) -> Result<Self> {
         Self::builder(hosts).connect()
     }
@@ -102,19 +100,19 @@ impl Client {
 
     /// Uses a handle of the `zookeeper` crate, for programs that own one already.
     ///
-    /// `session_timeout` is the timeout that the handle was connected with, which the handle does
-    /// not tell. Nor does it tell what the server granted. So guards rely on at most 4 s of it,
-    /// which servers grant under their default limits whatever they are asked for;
-    /// [`from_zookeeper_within`](Self::from_zookeeper_within) states what yours grant.
+    /// `session_timeout` is the timeout that the handle was connected with. The handle reports
+    /// neither that nor what the server granted, so guards rely on at most 4 s of it, which servers
+    /// with default limits grant whatever a client asks for.
+    /// [`from_zookeeper_within`](Self::from_zookeeper_within) states what your servers grant.
     ///
     /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
-    /// because the handle does not tell whether the session survived, and a handle that hangs is
-    /// given up after a session timeout. The crate documentation has a table.
+    /// because the handle does not report whether the session survived, and the client gives up a
+    /// handle that hangs after a session timeout. The crate documentation has a table.
     ///
-    /// Does not block. The first lock is granted after a third of the timeout that guards rely
-    /// on, because it takes two answers to know how long the session lasts. A handle
-    /// that is connected can be used a tenth of a second later; a new one is not used before it
-    /// is connected, because it might never answer.
+    /// Does not block. The first lock is granted after a third of the timeout that guards rely on,
+    /// because it takes two answers to know how long the session lasts. A handle that is connected
+    /// can be used a tenth of a second later; a new one is not used until it is connected, because
+    /// it might never answer.
     ///
     /// # Errors
     ///
@@ -185,7 +183,7 @@ impl Client {
         Mutex::new(&self.locks, path)
     }
 
-    /// Returns the reentrant mutex at `path`, which excludes with the mutex there.
+    /// Returns the reentrant mutex at `path`. It and the mutex at the same path exclude each other.
     ///
     /// Costs no I/O; the path is created when the mutex is locked for the first time.
     ///
@@ -232,12 +230,12 @@ impl Client {
         MultiLock::new(&self.locks, paths)
     }
 
-    /// Returns what reads and writes nodes beside the locks. Does no I/O.
+    /// Returns a handle that reads and writes nodes next to the locks. Does no I/O.
     pub fn nodes(&self) -> Nodes {
         Nodes::new(&self.locks)
     }
 
-    /// Returns the job at `path`, which is run once a slot by one of any number of machines.
+    /// Returns the job at `path`, which one of any number of machines runs once per slot.
     ///
     /// Costs no I/O; the path is created when the job is run for the first time.
     ///
@@ -248,9 +246,9 @@ impl Client {
         Job::new(&self.locks, path)
     }
 
-    /// Returns a place among those who stand by at `path`, of whom one is active at a time.
+    /// Returns a place among the processes on standby at `path`, one of which is active at a time.
     ///
-    /// Costs no I/O; the path is created when the first one stands in line.
+    /// Costs no I/O; the path is created when the first of them joins the queue.
     ///
     /// # Errors
     ///
@@ -268,7 +266,7 @@ impl Client {
 
     /// Returns the shortest session timeout that was negotiated in this session.
     ///
-    /// A server that later grants a longer one does not change it: guards, pings and checks
+    /// A longer timeout that a server grants later does not change it: guards, pings and checks
     /// rely on the shortest until there is another session.
     pub fn session_timeout(&self) -> Duration {
         self.locks.session.status.snapshot().timeout
@@ -279,8 +277,8 @@ impl Client {
         self.locks.session.status.snapshot().state
     }
 
-    /// What it takes to use the session from another process, for the program: whoever has it can
-    /// end the session, and do all that its credentials allow.
+    /// Returns the key with which another process can use the session, for the program. A process
+    /// that has it can end the session, and do all that its credentials allow.
     #[doc(hidden)]
     pub fn session_key(&self) -> Option<String> {
         self.locks.session.transport.key().map(|key| key.text())
@@ -288,7 +286,7 @@ impl Client {
 
     /// Returns a channel of the session's events from now on.
     ///
-    /// It keeps the first 1,024 unread events, and drops later ones.
+    /// It keeps the first 1,024 unread events and drops later ones.
     pub fn events(&self) -> Receiver<SessionEvent> {
         self.locks.session.status.events()
     }
@@ -305,8 +303,8 @@ impl Client {
     /// Ends the session: its locks become free, and its waiters get [`Error::Closed`].
     ///
     /// Its guards fail [`check`](crate::MutexGuard::check) before the server learns of the end.
-    /// Blocks for one round trip, at most three seconds when the connection is lost; the locks
-    /// are then free when the session has timed out. A second call does nothing.
+    /// Blocks for one round trip; when the connection is lost, at most for three seconds, and the
+    /// locks are then free once the session has timed out. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -321,7 +319,7 @@ impl Client {
             false => Err(Error::Unconfirmed {
                 what: match is_connected {
                     true => "the end of the session",
-                    // It is not waited for.
+                    // The client does not wait for it.
                     false => "without a connection, the end of the session",
                 },
                 next: "its locks are free when it has timed out",
@@ -340,8 +338,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// As [`Client::connect`], and with [`Error::BadArgument`] for a
-    /// [`max_buffer`](Self::max_buffer) out of bounds, and for an [`acl`](Self::acl) that is for the
-    /// creator's credentials without any.
+    /// [`max_buffer`](Self::max_buffer) out of bounds, or for an [`acl`](Self::acl) that names the
+    /// creator's credentials if there are none.
     pub fn connect(self) -> Result<Client> {
         let (client, lacks_chroot) = self.connect_and_look()?;
         if lacks_chroot {
@@ -350,7 +348,7 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// As [`connect`](Self::connect), and whether the chroot is missing, for the program.
+    /// As [`connect`](Self::connect); also returns whether the chroot is missing, for the program.
     #[doc(hidden)]
     pub fn connect_and_look(self) -> Result<(Client, bool)> {
         let Opened {

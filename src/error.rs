@@ -14,10 +14,10 @@ pub use self::lost_reason::LostReason;
 use crate::recipe::dialect::Dialect;
 use crate::token::FencingToken;
 
-/// How a reason ends why a server gave no session, if its port seems to be one without TLS.
+/// The end of the reason why a server gave no session, if its port seems not to use TLS.
 pub(crate) const NO_TLS: &str = "as by a port without TLS";
 
-/// The same, if it may be one for TLS.
+/// The same, if the port may be one for TLS.
 pub(crate) const TLS_PORT: &str = "as a port for TLS does, or a server without a quorum";
 
 /// A `Result` whose error is this crate's [`Error`].
@@ -25,10 +25,10 @@ pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///
-/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`, as they do when
-/// their time is up while no server answers. Each message
-/// says in one sentence what happened, where, and what to do about it. `Debug` has the message too,
-/// for it is what `unwrap` and a `main` that returns an error show.
+/// A lock that is taken is not an error: the `try_` methods return `Ok(None)`, and do so too when
+/// their time is up while no server answers. Each message says in one sentence what happened,
+/// where, and what to do about it. `Debug` prints the message too, because `unwrap` and a `main`
+/// that returns an error show `Debug`.
 ///
 /// # Example
 ///
@@ -89,9 +89,9 @@ pub enum Error {
     ForeignContender {
         /// The contender's node.
         node: String,
-        /// The library it looks like.
+        /// The library that it seems to come from.
         library: &'static str,
-        /// The dialect that excludes with it, if there is one.
+        /// The dialect whose locks and this contender exclude each other, if there is one.
         dialect: Option<Dialect>,
     },
     /// An argument is out of range.
@@ -101,14 +101,14 @@ pub enum Error {
         /// What it must be.
         rule: Cow<'static, str>,
     },
-    /// The path cannot name a lock, or another node that was asked for.
+    /// The path cannot name a lock, or the other node that was asked for.
     BadPath {
         /// The path as it was given.
         path: String,
         /// What is wrong with it.
         rule: &'static str,
     },
-    /// The list of servers cannot be read.
+    /// The list of servers cannot be parsed.
     BadHosts {
         /// The list as it was given.
         hosts: String,
@@ -131,7 +131,7 @@ pub enum Error {
     AuthFailed,
     /// A server refused the SASL login of the client, which ends the session.
     SaslRefused {
-        /// Who the client said to be.
+        /// The principal that the client claimed to be.
         principal: String,
         /// The server.
         server: String,
@@ -145,8 +145,8 @@ pub enum Error {
     },
     /// The client was closed.
     Closed,
-    /// The server did not confirm in time what was asked for, which may be done or not: the end of the
-    /// session or of a [`Job`](crate::Job)'s run, a write of [`Nodes`](crate::Nodes), or a
+    /// The server did not confirm in time what was asked for, and it may be done or not: the end of
+    /// the session or of a [`Job`](crate::Job)'s run, a write of [`Nodes`](crate::Nodes), or a
     /// [`Transaction`](crate::Transaction).
     Unconfirmed {
         /// What was asked for.
@@ -156,8 +156,8 @@ pub enum Error {
         /// How long the client waited.
         limit: Duration,
     },
-    /// The wait for a [`Job`](crate::Job) ended, at its limit or by a cancellation, and no client was
-    /// seen that runs it.
+    /// The wait for a [`Job`](crate::Job) ended, by its limit or by a cancellation, and no client
+    /// was seen running it.
     GaveUp {
         /// The job's path.
         path: String,
@@ -193,7 +193,7 @@ pub enum Error {
     },
     /// The reply to a request is longer than this client accepts, and was discarded.
     ///
-    /// Most often it lists a directory that has far more nodes than a lock needs.
+    /// Most often it is the listing of a directory that has far more nodes than a lock needs.
     ReplyTooLong {
         /// The node the request was about.
         path: String,
@@ -211,8 +211,7 @@ pub enum Error {
         /// Who goes by them.
         reason: &'static str,
     },
-    /// A permit of the semaphore is out that was granted for another number of permits than
-    /// this client's.
+    /// A held permit of the semaphore was granted for another number of permits than this client's.
     PermitsDisagree {
         /// The semaphore.
         path: String,
@@ -222,7 +221,7 @@ pub enum Error {
         theirs: u32,
         /// One holder, as it describes itself, such as `db1 pid 4711 (report.sh)`.
         holder: String,
-        /// Since when that holder has its permit, by the server's clock.
+        /// Since when that holder has had its permit, by the server's clock.
         since: SystemTime,
     },
     /// A statement of the database failed.
@@ -232,12 +231,12 @@ pub enum Error {
         /// What the database or the connection reported.
         message: String,
     },
-    /// A higher fencing token has come, so another holder is at work; see
+    /// A higher fencing token was seen before, so another holder is at work; see
     /// [`fence::Highest`](crate::fence::Highest).
     Stale {
         /// The token that is too old.
         token: FencingToken,
-        /// The highest one that has come.
+        /// The highest token seen.
         highest: FencingToken,
     },
     /// The file with the highest fencing token cannot be read or written.
@@ -247,7 +246,8 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
-    /// The path's node was made by a lock that keeps nothing there, or is the directory of other paths.
+    /// The path's node was created by a lock that keeps no data there, or is the directory of other
+    /// paths.
     Unmarked {
         /// The path.
         path: String,
@@ -267,7 +267,7 @@ impl Error {
         matches!(self, Self::Lost { .. } | Self::SessionExpired)
     }
 
-    /// Returns `true` if the client has ended, so that trying again is useless.
+    /// Returns `true` if the client has ended, which makes trying again useless.
     pub fn is_closed(&self) -> bool {
         matches!(
             self,
@@ -275,7 +275,7 @@ impl Error {
         )
     }
 
-    /// Of a write that may be carried out or not.
+    /// The error for a write that may or may not have been carried out.
     pub(crate) fn unconfirmed_write(what: &'static str, limit: Duration) -> Self {
         Self::Unconfirmed {
             what,
@@ -284,7 +284,7 @@ impl Error {
         }
     }
 
-    /// Of a run whose end may be written down or not.
+    /// The error for a run whose end may or may not have been recorded.
     pub(crate) fn unconfirmed_run(limit: Duration) -> Self {
         Self::Unconfirmed {
             what: "the end of the job's run",

@@ -1,4 +1,4 @@
-//! The highest fencing token that was seen, for storage that cannot compare tokens itself.
+//! The highest fencing token seen so far, for storage that cannot compare tokens itself.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,13 +8,12 @@ use crate::error::{Error, Result};
 use crate::system::sync::Mutex;
 use crate::token::FencingToken;
 
-/// The highest token that has come, in memory or in a file: it refuses lower ones.
+/// The highest token seen so far, in memory or in a file; lower tokens are refused.
 ///
 /// For a service or a folder that is written to under a lock. A database compares tokens itself, as
-/// [the guide](crate::guide::fencing) shows, and what is kept in ZooKeeper needs none.
+/// [the guide](crate::guide::fencing) shows, and data in ZooKeeper needs none.
 ///
-/// One `Highest` belongs to one lock: tokens of other paths and other ensembles have nothing to do
-/// with each other.
+/// One `Highest` belongs to one lock: tokens of other paths and other ensembles are unrelated.
 ///
 /// # Example
 ///
@@ -49,7 +48,7 @@ enum Kept {
     InMemory(Mutex<Option<FencingToken>>),
     InFile {
         path: PathBuf,
-        /// What this process knows to be on the disk.
+        /// The token that this process knows to be on the disk.
         safe: Mutex<Option<FencingToken>>,
     },
 }
@@ -57,18 +56,18 @@ enum Kept {
 impl Highest {
     /// Keeps the highest token in memory: for a service that is one process.
     ///
-    /// It is forgotten when the process ends. A service that starts anew accepts the first token
-    /// that comes, whichever that is.
+    /// The token is forgotten when the process ends: a service that restarts accepts the first
+    /// token that it sees, whatever it is.
     pub fn in_memory() -> Self {
         Self(Kept::InMemory(Mutex::new(None)))
     }
 
-    /// Keeps the highest token in a file, which need not be there; its folder must.
+    /// Keeps the highest token in a file. The file does not have to exist yet; its folder does.
     ///
-    /// A symbolic link stands for the file that it leads to. Beside that come a file with the ending
-    /// `.lock`, by which processes wait for each other, and for a moment one with `.new`. This
-    /// excludes the processes of one machine, and of all machines where the file system passes such
-    /// locks on, as NFS does.
+    /// A symbolic link stands for the file that it points to. Next to that file there is one with
+    /// the suffix `.lock`, through which processes wait for each other, and for a moment one with
+    /// `.new`. This excludes the processes of one machine, and of all machines where the file
+    /// system forwards such locks, as NFS does.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
         Self(Kept::InFile {
             path: path.into(),
@@ -76,19 +75,19 @@ impl Highest {
         })
     }
 
-    /// Runs `write` unless a higher token has come before; none comes while it runs.
+    /// Runs `write` unless a higher token was seen before; none is accepted while it runs.
     ///
-    /// The token is remembered before `write` begins, whatever becomes of it: on the disk, if it is
-    /// kept in a file. So an old holder is refused also after a write that failed half-way. The
-    /// token that came last may write again.
+    /// The token is recorded before `write` begins, whatever its outcome: on the disk, if it is
+    /// kept in a file. So an old holder is also refused after a write that failed halfway. The
+    /// highest token may write again.
     ///
     /// Blocks while another thread's or process's `write` runs, and needs no server. A `write` that
-    /// calls this again, on the same token, waits for itself.
+    /// calls this again, on the same `Highest` or file, waits for itself.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Stale`] if a higher token has come: stop, another holder is at work. With
-    /// [`Error::Fence`] if the file cannot be read or written; then `write` was not run.
+    /// Fails with [`Error::Stale`] if a higher token was seen: stop, another holder is at work.
+    /// Fails with [`Error::Fence`] if the file cannot be read or written; `write` was not run then.
     pub fn write<T>(&self, token: FencingToken, write: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
             Kept::InMemory(highest) => {
@@ -103,7 +102,7 @@ impl Highest {
                     reason: reason(path, &error),
                 };
                 let path = resolve(path).map_err(failed)?;
-                // Until it is closed, at the end.
+                // Held until it is closed, at the end.
                 let _lock = lock(&path).map_err(failed)?;
                 let highest = read(&path).map_err(failed)?;
                 admit(token, highest)?;
@@ -134,8 +133,8 @@ fn admit(token: FencingToken, highest: Option<FencingToken>) -> Result<()> {
     }
 }
 
-/// Follows symbolic links: a rename would replace the link, and who comes by another name would
-/// find another token. A link to nowhere is an error.
+/// Follows symbolic links: a rename would replace the link, and a caller with another name for the
+/// file would find another token. A dangling link is an error.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
@@ -145,7 +144,7 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Adds to the name of a file.
+/// Appends `ending` to the name of a file.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -177,7 +176,7 @@ fn read(path: &Path) -> io::Result<Option<FencingToken>> {
     match fs::read_to_string(path) {
         Ok(text) => match text.trim().parse::<i64>() {
             Ok(token) => Ok(Some(token.into())),
-            // Somebody's file, or one that a failing disk has left.
+            // Another program's file, or one that a failing disk has left.
             Err(_) => {
                 let begin: String = text.chars().take(40).collect();
                 let what = format!(
@@ -191,7 +190,7 @@ fn read(path: &Path) -> io::Result<Option<FencingToken>> {
     }
 }
 
-/// Has the file have the token, or what it had before, whenever the machine fails.
+/// Leaves the token in the file, or what it had before, whenever the machine fails.
 fn remember(path: &Path, token: FencingToken) -> io::Result<()> {
     let new = beside(path, ".new");
     let mut file = File::create(&new)?;

@@ -11,11 +11,11 @@ use crate::system::channel::Receiver;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
 
-/// What the compiler names when a guard is to go to another thread.
+/// Traits that the compiler names when code sends a guard to another thread.
 pub(crate) trait AGuardStaysOnItsThreadUseIntoSend {}
 pub(crate) trait AReentrantGuardStaysOnItsThread {}
 
-/// Keeps a guard on its thread, by what its type is not.
+/// Keep a guard on its thread, because these types are not `Send`.
 pub(crate) type NotSend =
     dyn AGuardStaysOnItsThreadUseIntoSend + Sync + Unpin + UnwindSafe + RefUnwindSafe;
 pub(crate) type NeverSend =
@@ -51,7 +51,7 @@ pub enum GuardEvent {
     RevokeRequested,
 }
 
-/// The operations of every guard, so that a batch loop can be written once.
+/// The operations that all guards share, for batch loops that work with any of them.
 ///
 /// # Example
 ///
@@ -77,7 +77,7 @@ pub enum GuardEvent {
 pub trait LockGuard: fmt::Debug {
     /// Returns `Ok` as long as no other client can have the lock.
     ///
-    /// Costs no I/O: it reads a clock that counts suspend, and the session's state.
+    /// Costs no I/O: it reads the session's state and a clock that counts time in suspend.
     ///
     /// # Errors
     ///
@@ -110,20 +110,19 @@ pub trait LockGuard: fmt::Debug {
     /// Returns the number to send along with each write to what the lock protects; see
     /// [`FencingToken`].
     ///
-    /// `None` for a [`Permit`](crate::Permit), of which several are out at a time. The guard of a
-    /// multi-lock has one if its locks have the same, as with
+    /// `None` for a [`Permit`](crate::Permit), because several are held at a time. The guard of a
+    /// multi-lock has a token if its locks share one, as with
     /// [`Client::connect`](crate::Client::connect).
     fn fencing_token(&self) -> Option<FencingToken>;
 
-    /// Returns the path of the lock; those of a multi-lock, separated by commas.
+    /// Returns the path of the lock; for a multi-lock, its paths, separated by commas.
     fn path(&self) -> &str;
 
-    /// Returns the full path of the node that stands for the lock; of a multi-lock, the first
-    /// one.
+    /// Returns the full path of the node that stands for the lock; for a multi-lock, the first one.
     fn node(&self) -> &str;
 
-    /// Begins a transaction that is carried out while the lock is held, or not at all; over a
-    /// database it fails when it is committed. Does no I/O.
+    /// Begins a transaction that is carried out while the lock is held, or not at all. Over a
+    /// database, committing it fails. Does no I/O.
     fn transaction(&self) -> Transaction<'_> {
         Transaction::new(None)
     }
@@ -137,7 +136,7 @@ pub trait LockGuard: fmt::Debug {
     where
         Self: Sized;
 
-    /// As [`unlock`](Self::unlock), for a guard of which only the trait is known.
+    /// As [`unlock`](Self::unlock), for a boxed guard of which only the trait is known.
     ///
     /// # Errors
     ///
@@ -191,15 +190,15 @@ macro_rules! guard_methods {
     };
 }
 
-/// Gives a guard, or what lends one, the methods that look at the lock.
+/// Gives a guard, or a type that lends one, the methods that inspect the lock.
 macro_rules! guard_views {
     ($guard:ty, $($raw:ident).+) => {
         impl $guard {
             /// Returns `Ok` as long as no other client can have the lock.
             ///
-            /// Costs no I/O: it reads a clock that counts suspend. When the connection is lost, it
-            /// passes until the deadline: half a session timeout after the quorum last confirmed
-            /// the lock, or earlier.
+            /// Costs no I/O: it reads a clock that counts time in suspend. When the connection is
+            /// lost, it passes until the deadline: half a session timeout after the quorum last
+            /// confirmed the lock, or earlier.
             ///
             /// # Errors
             ///
@@ -208,8 +207,8 @@ macro_rules! guard_views {
                 self.$($raw).+.check()
             }
 
-            /// Begins a [`Transaction`](crate::Transaction): writes to ZooKeeper that are all carried
-            /// out while this lock is held, or not at all. Does no I/O.
+            /// Begins a [`Transaction`](crate::Transaction): writes to ZooKeeper that are all
+            /// carried out while this lock is held, or not at all. Does no I/O.
             pub fn transaction(&self) -> $crate::Transaction<'_> {
                 self.$($raw).+.transaction()
             }
@@ -255,12 +254,12 @@ macro_rules! guard_views {
                 self.$($raw).+.events()
             }
 
-            /// Returns the path of the lock; those of a multi-lock, separated by commas.
+            /// Returns the path of the lock; for a multi-lock, its paths, separated by commas.
             pub fn path(&self) -> &str {
                 self.$($raw).+.lease().path()
             }
 
-            /// Returns the full path of the node that stands for the lock; of a multi-lock, or
+            /// Returns the full path of the node that stands for the lock; for a multi-lock, or
             /// several permits, the first one.
             pub fn node(&self) -> &str {
                 self.$($raw).+.node()
@@ -269,7 +268,7 @@ macro_rules! guard_views {
     };
 }
 
-/// Implements [`LockGuard`] by the methods of the same names.
+/// Implements [`LockGuard`] through the methods of the same names.
 macro_rules! lock_guard {
     ($guard:ident $(, $token:ident)? $(; $more:item)?) => {
         impl $crate::LockGuard for $guard {
@@ -322,7 +321,7 @@ macro_rules! lock_guard {
     };
 }
 
-/// Runs `run` under a guard, and gives the guard up: with the server's confirmation, except where
+/// Runs `run` under a guard and releases the guard. It waits for the server's confirmation unless
 /// `run` panics.
 pub(crate) fn finish_with<G: LockGuard, T, E: From<Error>>(
     guard: G,

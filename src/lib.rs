@@ -1,8 +1,8 @@
 //! A distributed lock for blocking Rust programs, on Apache ZooKeeper.
 //!
-//! A client that locks a path excludes every other one in the cluster, and those that come
-//! later wait in the order of arrival. There is no runtime and there are no callbacks: a call
-//! blocks until the lock is held, and the guard releases it when it is dropped.
+//! A client that locks a path excludes every other client in the cluster, and those that come later
+//! wait in order of arrival. There is no runtime and there are no callbacks: a call blocks until
+//! the lock is held, and the guard releases it when it is dropped.
 //!
 //! # Quick start
 //!
@@ -31,11 +31,11 @@
 //! | For | Use | Held by |
 //! |---|---|---|
 //! | one job at a time | [`Mutex`] | one guard |
-//! | one job at a time, whose functions lock it again | [`ReentrantMutex`] | one thread |
+//! | one job at a time, in functions that may lock it again | [`ReentrantMutex`] | one thread |
 //! | many readers and few writers | [`RwLock`] | readers, or one writer |
 //! | at most n imports, connections, licences | [`Semaphore`] | n permits |
-//! | several things at once, such as two accounts | [`MultiLock`] | one guard, of all |
-//! | a job that is to be run once a slot, and is known as done | [`Job`] | one run |
+//! | several things at once, such as two accounts | [`MultiLock`] | one guard for all |
+//! | a job that must run once per slot and be recorded as done | [`Job`] | one run |
 //! | a service with one active process | [`Standby`] | one term |
 //!
 //! | To | Call |
@@ -47,55 +47,56 @@
 //!
 //! `RwLock` has the same methods for `read` and `write`, `Semaphore` for `acquire`. A lock that is
 //! taken is not an error: the result is `Ok(None)`. Use one kind of lock on a path: `Mutex`,
-//! `ReentrantMutex` and `MultiLock` exclude each other there; a mutex and a read-write lock do
-//! not, which is [`Error::ForeignContender`].
+//! `ReentrantMutex` and `MultiLock` exclude each other there; a mutex and a read-write lock do not,
+//! and mixing them is an [`Error::ForeignContender`].
 //!
 //! | For batch jobs | Use |
 //! |---|---|
 //! | list holders and waiters, with host, program and note | [`Client::contenders`] |
 //! | ask a holder to release the lock; delete its node | [`Contender::revoke`], [`Contender::evict`] |
 //! | evict a holder that hangs, while waiting behind it | [`LockOptions::evict_overdue`] |
-//! | learn that the last holder died half way | [`Mutex::track_abandonment`] |
-//! | give what it left behind time to end | [`Mutex::successor_delay`] |
-//! | run a job once, and know that it was run | [`Job::once`] |
+//! | learn that the last holder died midway | [`Mutex::track_abandonment`] |
+//! | give the operations it left behind time to end | [`Mutex::successor_delay`] |
+//! | run a job once, and know that it ran | [`Job::once`] |
 //!
 //! # What is guaranteed
 //!
 //! - **Exclusion.** Two guards of one lock never both pass [`check`](MutexGuard::check).
 //! - **Early bad news.** A guard knows that its lock is lost *before* the server can grant it to
 //!   another client.
-//! - **No ghosts.** However an attempt ends, by an error, a timeout, a panic or a lost reply, its
-//!   node is deleted, in the background if need be. The locks of a process that dies are free
-//!   when its session has timed out.
-//! - **Order.** First come, first served, among processes of any language and among the
-//!   threads of each. A release wakes the next waiter, or the readers that are next; of a mutex
-//!   also the waiter after it, which looks at the queue ahead of its turn.
-//! - **No hang.** A call with a time limit returns within it, plus at most 100 ms, even without a
-//!   network. Dropping a guard or a client never waits for the network.
+//! - **No ghosts.** However an attempt ends (an error, a timeout, a panic, a lost reply), its node
+//!   is deleted, in the background if necessary. The locks of a process that dies are free once its
+//!   session has timed out.
+//! - **Order.** First come, first served, among processes of any language and among the threads of
+//!   each. A release wakes the next waiter, or the next readers. The release of a mutex also wakes
+//!   the waiter after that one, which looks at the queue ahead of its turn.
+//! - **No hang.** A call with a time limit returns within that limit plus at most 100 ms, even
+//!   without a network. Dropping a guard or a client never waits for the network.
 //!
 //! # What is not
 //!
 //! - **A paused process cannot stop itself.** Between `check()` and the next step a machine may
 //!   sleep or swap until another client has the lock. No lock service can prevent that. The
-//!   [`FencingToken`] covers it: send it along with each write, and let the storage refuse a
+//!   [`FencingToken`] covers this case: send it with each write, and have the storage refuse a
 //!   token lower than one it has seen.
 //! - **The place in the queue** is lost when the session expires: the waiter queues again, at the
 //!   end.
 //! - **Clients that may write to the lock's directory** can delete nodes in it. The holder learns
-//!   of that, but a moment after the next one. Use an [`Acl`].
-//! - **A session that is ended by hand**, by an administrator over JMX, by a tool that closes
-//!   it under its own id and password, or in a test by `embedded::Server::expire_session`,
-//!   loses its locks at once: the next holder may begin before the client learns of it.
-//! - **Servers that forget**, because they were restored from a backup or set up anew, do not know
-//!   who holds what, see [`Client`]; nor do those whose `minSessionTimeout` is below two ticks.
+//!   of a deletion, but a moment after the next holder does. Use an [`Acl`].
+//! - **A session that is ended by hand**, by an administrator over JMX, by a tool that closes it
+//!   with its id and password, or in a test by `embedded::Server::expire_session`, loses its locks
+//!   at once: the next holder may begin before the client learns of it.
+//! - **Servers that forget**, because they were restored from a backup or set up from scratch, do
+//!   not know who holds what, see [`Client`]; nor do those whose `minSessionTimeout` is below two
+//!   ticks.
 //! - **Forked children** have a copy of a guard, but not the lock; see [`Client`].
 //! - **Clients that do not check** are not stopped: a lock binds only programs that honour it.
 //! - **High rates**: each lock costs the ensemble two writes to its disks.
 //!
 //! # When the connection is lost
 //!
-//! Every guard has a [`state`](MutexGuard::state). T is the session timeout: the shortest that
-//! was negotiated in this session ([`Client::session_timeout`]).
+//! Every guard has a [`state`](MutexGuard::state). T is the session timeout: the shortest that was
+//! negotiated in this session ([`Client::session_timeout`]).
 //!
 //! ```text
 //! Held ──(T/6 before the deadline, or disconnected)──► Suspect ──(deadline, expiry, node gone)──► Lost
@@ -103,17 +104,17 @@
 //!   └───────────(same session, own node verified)────────────┘
 //! ```
 //!
-//! While there is a guard, the client asks the quorum every T/6 whether the lock's node still
-//! exists. A ping is no proof: a follower that is cut off from its leader answers pings while the
-//! leader grants the lock to another client. The deadline is T/2 after the client sent the last
-//! check that the quorum committed, or earlier: a commit does not prolong the session, so the
-//! guard also relies on the last message that the leader has heard of. After a silence of more
-//! than T/3, a client may wait up to T/3 before it is granted a lock.
+//! While a guard exists, the client asks the quorum every T/6 whether the lock's node still exists.
+//! A ping is no proof: a follower that is cut off from its leader answers pings while the leader
+//! grants the lock to another client. The deadline is T/2 after the client sent the last check that
+//! the quorum committed, or earlier: a commit does not prolong the session, so the guard also
+//! relies on the last message that the leader has heard of. After a silence of more than T/3, a
+//! client may wait up to T/3 before it is granted a lock.
 //!
 //! | State | Meaning | What to do |
 //! |---|---|---|
-//! | Held | a quorum confirmed the lock lately, at most T/3 ago | go on |
-//! | Suspect | not confirmed lately; no other client can have it, for [`valid_for`](MutexGuard::valid_for) | begin nothing new |
+//! | Held | a quorum confirmed the lock at most T/3 ago | continue |
+//! | Suspect | not confirmed recently; no other client can have it for [`valid_for`](MutexGuard::valid_for) | start nothing new |
 //! | Lost | another client may have it; this is final | stop |
 //!
 //! [`check`](MutexGuard::check) passes while Held or Suspect, [`verify`](MutexGuard::verify)
@@ -130,23 +131,23 @@
 //! # Units and clocks
 //!
 //! All times are [`Duration`](std::time::Duration)s and [`Instant`](std::time::Instant)s. The
-//! validity of a lock is measured by a clock that goes on while the machine sleeps. Machines need
-//! not agree on the time of day; their clocks may differ in speed by one percent.
+//! validity of a lock is measured by a clock that keeps running while the machine sleeps. Machines
+//! do not have to agree on the time of day; their clocks may differ in speed by one percent.
 //!
 //! # More
 //!
 //! | Page | About |
 //! |---|---|
-//! | [`guide::coming_from`] | flock, Curator, kazoo, ShedLock, Redlock: what is called what, what differs |
-//! | [`guide::jobs`] | lock, job or standby: which of the three |
-//! | [`guide::nightly`] | once a night, with a lock and a table of one's own |
-//! | [`guide::standby`] | a hot standby loop of one's own |
+//! | [`guide::coming_from`] | flock, Curator, kazoo, ShedLock, Redlock: names and differences |
+//! | [`guide::jobs`] | lock, job or standby: which of the three to use |
+//! | [`guide::nightly`] | once a night, with a lock and your own table |
+//! | [`guide::standby`] | your own hot standby loop |
 //! | [`guide::fencing`] | writes to a database or a file that an old holder cannot make |
 //! | [`guide::frameworks`] | tokio, axum, Diesel, sqlx, Airflow, Nomad, `tracing`, Prometheus |
 //! | [`guide::names`] | host names, DNS, changing servers, chroots |
 //! | [`guide::credentials`] | credentials, SASL, TLS, access control lists |
-//! | [`guide::testing`] | tests of a job, on a server that misbehaves on request |
-//! | [`guide::transports`] | a client of one's own, or a handle of the `zookeeper` crate |
+//! | [`guide::testing`] | testing a job against a server that misbehaves on request |
+//! | [`guide::transports`] | your own client, or a handle of the `zookeeper` crate |
 //!
 //! # Features
 //!
@@ -156,14 +157,14 @@
 //! |---|---|---|
 //! | `zookeeper` | [`Client::from_zookeeper`] | yes |
 //! | `tls` | encrypted connections, `ClientBuilder::tls` | no |
-//! | `sasl` | a login by SASL, `ClientBuilder::sasl` | no |
-//! | `sasl-gssapi` | a login with Kerberos, `Sasl::kerberos`, by the system's library | no |
+//! | `sasl` | login with SASL, `ClientBuilder::sasl` | no |
+//! | `sasl-gssapi` | login with Kerberos, `Sasl::kerberos`, through the system's library | no |
 //! | `embedded` | `zklock::embedded`, a server for development and tests | no |
 //! | `cli` | the program `zklock`, flock(1) for a cluster | no |
 //! | `metrics` | the numbers of [`Client::metrics`] through the `metrics` crate's facade | no |
-//! | `mysql` | `zklock::mysql`, the same guards over a table of MySQL or MariaDB | no |
+//! | `mysql` | `zklock::mysql`, the same guards over a MySQL or MariaDB table | no |
 
-// Says on each item which feature it takes, where the documentation is public.
+// Shows the feature that each item needs, in the published documentation.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acl;
@@ -195,7 +196,7 @@ mod tls;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
-// The embedded server uses one half of it.
+// Without the embedded server, one half of it is unused.
 #[cfg_attr(not(feature = "embedded"), allow(dead_code))]
 mod jute;
 mod local;
@@ -208,7 +209,7 @@ mod session;
 #[cfg(zklock_sim)]
 #[doc(hidden)]
 pub mod sim;
-/// What unit tests share with those in `tests`.
+/// Helpers shared by the unit tests and the tests in `tests`.
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

@@ -71,7 +71,7 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    /// Returns their sum.
+    /// Returns the sum of the recorded durations.
     pub fn total(&self) -> Duration {
         self.total
     }
@@ -86,7 +86,7 @@ impl Histogram {
         bounds.zip(self.buckets.iter().copied())
     }
 
-    /// Returns the upper bound of the bucket that has this quantile, from 0 to 1; zero if
+    /// Returns the upper bound of the bucket that contains this quantile, from 0 to 1; zero if
     /// nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let wanted = (self.count() as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
@@ -185,7 +185,7 @@ impl Counters {
         }
     }
 
-    /// The present numbers, without those that the status counts.
+    /// The current numbers, without those that the status counts.
     pub(crate) fn snapshot(&self) -> Metrics {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
@@ -232,13 +232,13 @@ impl Buckets {
     }
 }
 
-/// A connection was made again; the status counts it.
+/// Reports a reconnect to the recorder; the status counts it.
 pub(crate) fn reconnected() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_reconnects_total").increment(1);
 }
 
-/// A session expired; the status counts it.
+/// Reports an expired session to the recorder; the status counts it.
 pub(crate) fn expired() {
     #[cfg(feature = "metrics")]
     ::metrics::counter!("zklock_expiries_total").increment(1);

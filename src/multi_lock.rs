@@ -16,10 +16,10 @@ use crate::token::FencingToken;
 
 /// Several mutexes that are locked together: all or none.
 ///
-/// Each of them excludes with [`Mutex`](crate::Mutex) on its path. One transaction creates
-/// the nodes of all queues, so any two multi-locks are in the same order in every queue that
-/// they share, and never wait for each other, whatever order they name the paths in. A
-/// thread that holds one lock and then asks for another is not covered.
+/// Each of them and a [`Mutex`](crate::Mutex) on its path exclude each other. One transaction
+/// creates the nodes of all queues, so any two multi-locks are in the same order in every queue
+/// that they share, and never wait for each other, in whatever order they name the paths. A thread
+/// that holds one lock and then asks for another is not covered.
 ///
 /// A client from [`Client::from_zookeeper`](crate::Client::from_zookeeper) has no
 /// transactions: it locks in the order of the paths, and releases its locks for a moment when
@@ -44,7 +44,7 @@ use crate::token::FencingToken;
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<Locks>,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     paths: Arc<[String]>,
 }
 
@@ -96,8 +96,8 @@ impl MultiLock {
     /// Acquires all mutexes.
     ///
     /// Blocks until it is this thread's turn in every queue. A lost connection does not end the
-    /// wait. The places in the queues stay as long as the session; if that expires, the client
-    /// queues again, at the ends.
+    /// wait. The waiter keeps its places in the queues as long as the session lasts; if the session
+    /// expires, the client queues again, at the ends.
     ///
     /// # Errors
     ///
@@ -178,13 +178,13 @@ impl MultiLock {
     }
 }
 
-/// The guard of a [`MultiLock`] that may change threads; see [`MultiGuard::into_send`].
+/// A guard of a [`MultiLock`] that can be sent to another thread; see [`MultiGuard::into_send`].
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct SendMultiGuard {
     grant: MultiGrant,
 }
 
-/// What a guard has, whether it may change threads or not.
+/// What both kinds of guard have in common.
 struct MultiGrant {
     // Fields drop in this order: leave the queues first, then call the next threads.
     raw: RawGuard,
@@ -220,10 +220,10 @@ impl MultiGuard {
         self.grant.release()
     }
 
-    /// Turns the guard into one that may change threads.
+    /// Turns the guard into one that can be sent to another thread.
     ///
-    /// In exchange the mutexes no longer know their thread: a thread that has such a guard and
-    /// locks one of them again waits for itself.
+    /// In exchange, the mutexes no longer know which thread holds them: a thread that has such a
+    /// guard and locks one of them again waits for itself.
     pub fn into_send(self) -> SendMultiGuard {
         self.grant.turns.iter().for_each(Turn::detach);
         self.grant.raw.belongs(false);
@@ -272,7 +272,7 @@ impl MultiGrant {
         tokens.map(|(path, token)| (path.as_str(), *token))
     }
 
-    /// The token of all the locks, if it is the same.
+    /// The token of all the locks, if they share one.
     fn common_token(&self) -> Option<FencingToken> {
         let (_, first) = self.tokens.first()?;
         let same = self.tokens.iter().all(|(_, token)| token == first);

@@ -18,19 +18,19 @@ use crate::token::FencingToken;
 
 /// A mutual exclusion lock that works across processes and machines.
 ///
-/// All clients that lock the same path on the same ensemble exclude each other, in the order
-/// of arrival. So do the threads of one client, which have one node at a time on the server: they
-/// have the share of one contender, and the next of them goes to the end of the queue when one
-/// leaves. A thread that locks it twice gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+/// All clients that lock the same path on the same ensemble exclude each other, in order of
+/// arrival, and so do the threads of one client. These have one node at a time on the server and
+/// the share of one contender: when one leaves, the next joins at the end of the queue. A thread
+/// that locks the mutex twice gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
 ///
-/// Keep it, or a clone, for as long as you use it: it remembers when it was locked last, which
-/// saves a look at the queue if no other client has come since.
+/// Keep the mutex, or a clone, for as long as you use it: it remembers when it was last locked,
+/// which saves a look at the queue if no other client has come since.
 ///
 /// # In place of `parking_lot::Mutex`
 ///
-/// This mutex has no data in it, and locking it can fail. Where a hundred call sites say
-/// `value.lock()`, a type of your own keeps them as they are, and panics where the lock cannot be
-/// had:
+/// This mutex holds no data, and locking it can fail. Where a hundred call sites say
+/// `value.lock()`, a type of your own keeps them unchanged, and panics where the lock cannot be
+/// acquired:
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -81,11 +81,11 @@ pub struct Mutex {
     last: Arc<LastTurn>,
 }
 
-/// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard says that it is
+/// A guard of a [`Mutex`]: while it lives, the mutex is held, unless the guard reports that it is
 /// lost.
 ///
-/// Dropping it sends the release and does not wait for the answer.
-/// [`unlock`](Self::unlock) waits, and tells whether the mutex was held to the end.
+/// Dropping it sends the release and does not wait for the answer. [`unlock`](Self::unlock) waits,
+/// and reports whether the mutex was held to the end.
 ///
 /// Beware of `let _ = mutex.lock()?`, which drops the guard at once: write `let _guard`.
 ///
@@ -109,11 +109,11 @@ pub struct Mutex {
 pub struct MutexGuard {
     grant: Grant,
     abandoned: Option<FencingToken>,
-    /// A guard stays with the thread that locked, which would wait for itself.
+    /// The guard stays on its thread, so that the mutex knows which thread would wait for itself.
     not_send: PhantomData<NotSend>,
 }
 
-/// The guard of a [`Mutex`] that may change threads; see [`MutexGuard::into_send`].
+/// A guard of a [`Mutex`] that can be sent to another thread; see [`MutexGuard::into_send`].
 ///
 /// # Example
 ///
@@ -148,24 +148,24 @@ impl Mutex {
         })
     }
 
-    /// Learns whether the last holder left without releasing, and lets the next one learn the
-    /// same of this client; see [`MutexGuard::abandoned`].
+    /// Learns whether the last holder left without releasing, and lets the next holder learn the
+    /// same about this client; see [`MutexGuard::abandoned`].
     ///
     /// A holder leaves without releasing if its session expires, its process dies, its critical
     /// section panics or it loses the lock. Every client that locks this path should track: one
-    /// that does not, of this library or another, neither learns nor reports it. The mark is
-    /// the data of the lock's directory. A client that tracks must have created the directory,
-    /// so that the server does not delete it when it is empty; otherwise locking fails with
-    /// [`Error::Unmarked`](crate::Error::Unmarked). Costs two round trips when the mutex is locked. Defaults to no.
+    /// that does not, of this library or another, neither learns nor reports it. The mark is the
+    /// data of the lock's directory. A client that tracks must have created the directory, because
+    /// the server would otherwise delete it when it is empty; if not, locking fails with
+    /// [`Error::Unmarked`]. Costs two round trips when the mutex is locked. Defaults to no.
     #[must_use]
     pub fn track_abandonment(mut self) -> Self {
         self.tracking.get_or_insert_default();
         self
     }
 
-    /// Waits for `delay` before locking after a holder that left without releasing, so that
-    /// operations which it began and which cannot be fenced off can end; Chubby's lock-delay.
-    /// Tracks abandonment, see [`track_abandonment`](Self::track_abandonment). Defaults to zero.
+    /// Waits for `delay` before locking after a holder that left without releasing, to let
+    /// operations end that it began and that cannot be fenced off (Chubby's lock-delay). Tracks
+    /// abandonment, see [`track_abandonment`](Self::track_abandonment). Defaults to zero.
     #[must_use]
     pub fn successor_delay(mut self, delay: Duration) -> Self {
         self.tracking.get_or_insert_default().delay = delay;
@@ -174,10 +174,10 @@ impl Mutex {
 
     /// Acquires the mutex.
     ///
-    /// Blocks until it is this thread's turn, first behind the other threads of this client,
-    /// then in the queue on the server. A lost connection does not end the wait. The place in
-    /// the queue stays as long as the session; if that expires, the client queues again, at
-    /// the end.
+    /// Blocks until it is this thread's turn, first behind the other threads of this client, then
+    /// in the queue on the server. A lost connection does not end the wait. The waiter keeps its
+    /// place in the queue as long as the session lasts; if the session expires, the client queues
+    /// again, at the end.
     ///
     /// # Errors
     ///
@@ -194,9 +194,9 @@ impl Mutex {
 
     /// Acquires the mutex if no other client or thread has it or waits for it.
     ///
-    /// Blocks for one round trip if the mutex is taken, which costs the server no write, and
-    /// for two if it is free; without a connection, at most for the session timeout, and returns
-    /// `None` then, too: [`Client::state`](crate::Client::state) tells.
+    /// Blocks for one round trip if the mutex is taken, which costs the server no write, and for
+    /// two if it is free. Without a connection it blocks at most for the session timeout and also
+    /// returns `None`; [`Client::state`](crate::Client::state) tells the two apart.
     ///
     /// # Errors
     ///
@@ -208,8 +208,8 @@ impl Mutex {
 
     /// Acquires the mutex, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for at most `limit`, whatever happens to the connection. A limit of zero is over
-    /// before a server can answer, even if the mutex is free: that is [`try_lock`](Self::try_lock).
+    /// Blocks for at most `limit`, whatever happens to the connection. A limit of zero ends before
+    /// a server can answer, even if the mutex is free: use [`try_lock`](Self::try_lock) for that.
     ///
     /// # Errors
     ///
@@ -249,9 +249,9 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// The error of `run`, and otherwise as [`lock`](Self::lock) and [`MutexGuard::unlock`]: `Ok`
-    /// means that the mutex was held to the end. If `run` fails, an error of the release is
-    /// logged.
+    /// Fails with the error of `run`, and otherwise as [`lock`](Self::lock) and
+    /// [`MutexGuard::unlock`]: `Ok` means that the mutex was held to the end. If `run` fails, an
+    /// error of the release is logged.
     ///
     /// # Example
     ///
@@ -287,7 +287,7 @@ impl Mutex {
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => queue.lasting = Lasting::Always(CLEAN),
         }
-        // The node of another thread would not show or do what these ask for.
+        // Another thread's node would not show or do what these options ask for.
         let inherits = self.tracking.is_none() && request.is_plain();
         let locks = &self.locks;
         let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;
@@ -322,14 +322,14 @@ impl MutexGuard {
         &self.grant.raw
     }
 
-    /// Returns a number that grows with every grant of this lock by the server. Threads that hand the
-    /// lock on ([`local_handoffs`](crate::ClientBuilder::local_handoffs)) have the same number.
+    /// Returns a number that grows with every grant of this lock by the server. Threads that hand
+    /// the lock on ([`local_handoffs`](crate::ClientBuilder::local_handoffs)) share one number.
     pub fn fencing_token(&self) -> FencingToken {
         self.grant.raw.token()
     }
 
-    /// Returns the token of the last holder if it left without releasing: what it began may be
-    /// half done. `None` without [`Mutex::track_abandonment`].
+    /// Returns the token of the last holder if it left without releasing: its work may be half
+    /// done. `None` without [`Mutex::track_abandonment`].
     #[doc(alias = "is_poisoned")]
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.abandoned
@@ -338,22 +338,22 @@ impl MutexGuard {
     /// Releases the mutex and waits until the server confirms it.
     ///
     /// Blocks for one round trip, or not at all if the mutex passes to another thread of this
-    /// client (see [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs));
-    /// when the connection is lost, at most until the guard's deadline. The release then goes on
-    /// in the background.
+    /// client (see [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs)). When
+    /// the connection is lost, it blocks at most until the guard's deadline, and the release
+    /// continues in the background.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another
-    /// holder may have overlapped with this guard.
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if the mutex was lost before: another holder
+    /// may have overlapped with this guard.
     pub fn unlock(self) -> Result<()> {
         self.grant.release()
     }
 
-    /// Turns the guard into one that may change threads.
+    /// Turns the guard into one that can be sent to another thread.
     ///
-    /// In exchange the mutex no longer knows its thread: a thread that has such a guard and
-    /// locks the mutex again waits for itself.
+    /// In exchange, the mutex no longer knows which thread holds it: a thread that has such a guard
+    /// and locks the mutex again waits for itself.
     #[doc(alias = "lock_arc")]
     #[doc(alias = "owned")]
     pub fn into_send(self) -> SendGuard {

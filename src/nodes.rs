@@ -1,4 +1,4 @@
-//! The little that a job needs of ZooKeeper beside its lock.
+//! The few operations of ZooKeeper that a job needs besides its lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,25 @@ use crate::session::Session;
 use crate::session::call_error::{CallError, not_created, refused};
 use crate::time::limit::Limit;
 
-/// How long a call may take, unless it is said.
+/// How long a call may take by default.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// How many nodes are listed or deleted with one write.
 const AT_A_TIME: usize = 500;
 
-/// Reads and writes nodes of ZooKeeper: a configuration, a list of tasks, what a run has left.
+/// Reads and writes nodes of ZooKeeper: a configuration, a list of tasks, what a run left behind.
 ///
-/// Made by [`Client::nodes`](crate::Client::nodes). The requests go through the client's own
-/// session. So who has a lock reads here what earlier holders wrote before they released it. Reads
-/// of others' nodes may otherwise be as old as the server that the client is connected to.
+/// Created by [`Client::nodes`](crate::Client::nodes). The requests go through the client's own
+/// session, so the holder of a lock reads here what earlier holders wrote before they released it.
+/// Other reads of other clients' nodes may be as stale as the server that the client is connected
+/// to.
 ///
-/// Writes here are **not** guarded by a lock: that is what
-/// [`LockGuard::transaction`](crate::LockGuard::transaction) is for.
+/// Writes here are **not** guarded by a lock: use
+/// [`LockGuard::transaction`](crate::LockGuard::transaction) for that.
 ///
-/// Each call blocks until it is answered, at most for [`limit`](Self::limit). When the connection is
-/// lost, reads are repeated on the next one; a write whose answer is lost is not repeated, and fails
-/// with [`Error::Unconfirmed`].
+/// Each call blocks until it is answered, at most for [`limit`](Self::limit). When the connection
+/// is lost, reads are repeated on the next connection; a write whose answer is lost is not
+/// repeated, and fails with [`Error::Unconfirmed`].
 ///
 /// # Example
 ///
@@ -55,7 +56,7 @@ pub struct Nodes {
     limit: Duration,
 }
 
-/// The data of a node, and when it came to be.
+/// The data of a node, and when it was created and changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node {
     data: Vec<u8>,
@@ -70,7 +71,7 @@ impl Nodes {
         }
     }
 
-    /// How long each call may take. Defaults to 15 seconds.
+    /// Limits how long each call may take. Defaults to 15 seconds.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -81,8 +82,8 @@ impl Nodes {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`], with [`Error::NoAuth`] and [`Error::Refused`] as the server
-    /// says, with [`Error::ReplyTooLong`], with [`Error::Closed`], and with
+    /// Fails with [`Error::BadPath`], with [`Error::NoAuth`] or [`Error::Refused`] as the server
+    /// answers, with [`Error::ReplyTooLong`], with [`Error::Closed`], and with
     /// [`Error::ConnectTimeout`] if no server answers in time.
     pub fn get(&self, path: &str) -> Result<Option<Node>> {
         match self.read(path, Request::get(path))? {
@@ -94,7 +95,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the names of a node's children, in the order of text; of `/`, of all nodes at the top.
+    /// Returns the names of a node's children, sorted as text; for `/`, of all nodes at the top.
     ///
     /// # Errors
     ///
@@ -164,14 +165,14 @@ impl Nodes {
         }
     }
 
-    /// Deletes a node and all below it; returns how many deletions were confirmed.
+    /// Deletes a node and all nodes below it; returns how many deletions were confirmed.
     ///
-    /// What comes to be below it meanwhile is deleted as well, until the limit. It is no transaction:
-    /// a call that fails has deleted a part.
+    /// Nodes that are created below it meanwhile are deleted as well, until the limit. This is not
+    /// a transaction: a call that fails may have deleted some of the nodes.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`] for the root, with [`Error::Unconfirmed`] if that takes longer
+    /// Fails with [`Error::BadPath`] for the root, with [`Error::Unconfirmed`] if it takes longer
     /// than the limit, and as [`get`](Self::get).
     pub fn delete_all(&self, path: &str) -> Result<u64> {
         path::check(path)?;
@@ -192,7 +193,7 @@ impl Nodes {
                 for (node, answer) in nodes.iter().rev().zip(self.ask(&requests, path, &limit)?) {
                     match answer {
                         Ok(_) => deleted += 1,
-                        // It is gone; or there is something new below it, which the next look finds.
+                        // It is gone, or it has new nodes below it, which the next look finds.
                         Err(ErrorCode::NO_NODE | ErrorCode::NOT_EMPTY) => {}
                         Err(code) => return Err(refused(node, code)),
                     }
@@ -294,18 +295,18 @@ impl Node {
         self.data
     }
 
-    /// Returns how often the data were changed; see
+    /// Returns how often the data was changed; see
     /// [`Transaction::version`](crate::Transaction::version).
     pub fn version(&self) -> i32 {
         self.stat.version
     }
 
-    /// Returns the number of the transaction that created the node, as a fencing token has it.
+    /// Returns the number of the transaction that created the node, as in a fencing token.
     pub fn czxid(&self) -> i64 {
         self.stat.czxid
     }
 
-    /// Returns when the data were changed last, by the servers' clock.
+    /// Returns when the data was last changed, by the servers' clock.
     pub fn modified(&self) -> SystemTime {
         let since = u64::try_from(self.stat.mtime).unwrap_or(0);
         SystemTime::UNIX_EPOCH + Duration::from_millis(since)

@@ -36,13 +36,13 @@ pub struct LockOptions<'a> {
     cancel: Option<Receiver<()>>,
     note: Option<String>,
     on_wait: Option<Box<WaitCallback<'a>>>,
-    /// Below which path circles are looked for.
+    /// The path below which circles are looked for.
     circles: Option<String>,
     overdue: Option<Rule>,
     hold_at_least: Option<Duration>,
 }
 
-/// What runs when the place of a waiter changes.
+/// The callback that runs when the place of a waiter changes.
 type WaitCallback<'a> = dyn FnMut(&Waiting) + 'a;
 
 /// The place of a waiting thread; see [`LockOptions::on_wait`].
@@ -81,7 +81,7 @@ pub struct Waiting {
 }
 
 impl<'a> LockOptions<'a> {
-    /// Options of a wait without a limit.
+    /// Returns the options of a wait without a limit.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,8 +92,9 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Stops waiting after this long, counted from this call; the result is then `Ok(None)`. In place
-    /// of a [`deadline`](Self::deadline). Defaults to never, as does what is too long to be counted.
+    /// Stops waiting after this long, counted from this call; the result is then `Ok(None)`.
+    /// Replaces a [`deadline`](Self::deadline). Defaults to never; a time too long to be counted
+    /// means never.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.deadline = clock::now().checked_add(limit);
         self
@@ -106,42 +107,45 @@ impl<'a> LockOptions<'a> {
         self
     }
 
-    /// Shows this text, its first 512 characters, to clients that wait for this one, instead of the
-    /// client's note. Defaults to [`ClientBuilder::note`](crate::ClientBuilder::note).
+    /// Shows the first 512 characters of this text to clients that wait for this one, instead of
+    /// the client's note. Defaults to [`ClientBuilder::note`](crate::ClientBuilder::note).
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
         self
     }
 
     /// Calls this when the wait begins, and again when the nearest contender ahead, or the known
-    /// number of those ahead, changes.
+    /// number of contenders ahead, changes.
     ///
-    /// It runs on the waiting thread, and the wait goes on when it returns.
-    /// [`Client::blockers`](crate::Client::blockers) tells in it whom those ahead wait for, to the end of the
-    /// chain. Defaults to nothing.
+    /// The callback runs on the waiting thread, and the wait goes on when it returns. In it,
+    /// [`Client::blockers`](crate::Client::blockers) tells what those ahead wait for, to the end of
+    /// the chain. Defaults to no callback.
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.on_wait = Some(Box::new(callback));
         self
     }
 
     /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
+    /// For threads of different clients: threads of one client that wait behind each other without
+    /// the server are not seen. The thread looks when the wait begins, and again when the contender
+    /// ahead changes. The wait fails if the holders ahead wait, through any number of locks below
+    /// `root`, for one that this thread holds, or that `zklock` holds around this process. At least
+    /// one thread of a circle fails; if several close it at once, all of them may: release what you
+    /// hold, wait for a random time, and try again. A look ends with the deadline or the
+    /// cancellation of the wait, and has then found nothing.
     ///
-    /// For threads of different clients: threads of one client that wait behind each other without the
-    /// server are not seen. Looks when the wait begins, and again when who is ahead changes: if the holders ahead wait, through
-    /// any number of locks below `root`, for one that this thread holds, or that `zklock` holds around this
-    /// process. One of a circle at least is told, and waits no longer; if several close it at once, all of
-    /// them may be: let go, wait for a random time, and try again. The look ends with the deadline or the cancel of the wait, and has found nothing then.
+    /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers). A client of
+    /// another library counts as one thread if it waits for one lock only, so it may seem to wait
+    /// while another of its threads works; if it waits for several, no circle is seen through it. A
+    /// guard that can change threads belongs to none, and a permit to the thread that acquired it.
+    /// With [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs), another
+    /// client's lock counts as held by the thread that the server granted it to, whichever thread
+    /// has it now.
     ///
-    /// Contenders belong together as for [`Client::blockers`](crate::Client::blockers): a client of another
-    /// library counts as one thread if it waits for one lock only, and may be taken to wait for this one while
-    /// another thread of it works; if it waits for several, no circle is seen through it.
-    /// Guards that may change threads are nobody's, and a permit is whose who acquired it. With
-    /// [`ClientBuilder::local_handoffs`](crate::ClientBuilder::local_handoffs) another client's lock counts as
-    /// that of the thread which had it from the server, whoever has it now.
-    ///
-    /// Reads all nodes below `root` at each look, which `root` should keep few. A `root` that is neither
-    /// a path nor `/` is an [`Error::BadPath`](crate::Error::BadPath) at the call; below one that does not
-    /// exist nobody is found. Semaphores and jobs ignore it, and so does a database. Defaults to never.
+    /// Each look reads all nodes below `root`: choose one that has few. A `root` that is neither a
+    /// path nor `/` fails the call with [`Error::BadPath`](crate::Error::BadPath); below one that
+    /// does not exist, nothing is found. Semaphores, jobs and databases ignore this option.
+    /// Defaults to never.
     pub fn detect_deadlock(mut self, root: &str) -> Self {
         self.circles = Some(root.to_owned());
         self
@@ -150,11 +154,11 @@ impl<'a> LockOptions<'a> {
     /// Keeps the lock for at least this long, even if the guard is dropped earlier.
     ///
     /// For short jobs that several machines start at the same time, by clocks that differ: a late
-    /// machine finds the lock still taken. Dropping the guard does not block. Unlocking it does,
-    /// as long as the lock is not lost; so does closing the client or dropping its last owner,
-    /// because a lock ends with its session. A time that is too long to be counted, such as
-    /// [`Duration::MAX`], lasts until the client ends, which does not wait for it. Multi-locks
-    /// and semaphores ignore it. Defaults to zero.
+    /// machine finds the lock still taken. Dropping the guard does not block. Unlocking it does, as
+    /// long as the lock is not lost; so does closing the client or dropping its last owner, because
+    /// a lock ends with its session. A time that is too long to be counted, such as
+    /// [`Duration::MAX`], lasts until the client ends, and the client does not wait for it.
+    /// Multi-locks and semaphores ignore it. Defaults to zero.
     pub fn hold_at_least(mut self, time: Duration) -> Self {
         self.hold_at_least = Some(time);
         self
@@ -165,13 +169,13 @@ impl<'a> LockOptions<'a> {
     /// While this thread waits, a contender that is at the head of the queue for longer than
     /// `held_longer_than` is asked to release the lock, and after another `grace` its node is
     /// deleted. The time counts from when this thread first saw it there. Both sides log the
-    /// eviction. Permits that the same call holds are passed over. Where the numbers of the
-    /// directory are used up, nobody is evicted.
+    /// eviction. Permits held by the same call are skipped. If the sequence numbers of the
+    /// directory are used up, no holder is evicted.
     ///
-    /// **Dangerous**: a holder that does not watch its guard goes on, beside the next one. Use it
-    /// where the holder checks its guard, or where what the lock protects checks fencing
-    /// tokens. Costs the server a listing every half of the shorter time. [`Duration::MAX`] means
-    /// never. Defaults to never.
+    /// **Dangerous**: a holder that does not watch its guard goes on alongside the next one. Use it
+    /// where the holder checks its guard, or where what the lock protects checks fencing tokens.
+    /// Costs the server one listing every half of the shorter time. [`Duration::MAX`] means never.
+    /// Defaults to never.
     pub fn evict_overdue(mut self, held_longer_than: Duration, grace: Duration) -> Self {
         self.overdue = Some(Rule {
             held_longer_than,
@@ -185,7 +189,7 @@ impl<'a> LockOptions<'a> {
         Self::new().timeout(limit)
     }
 
-    /// How long to wait, and what to tell those who wait; the rest needs a queue.
+    /// The limit of the wait, and the note shown to waiters; the other options need a queue.
     #[cfg(feature = "mysql")]
     pub(crate) fn limit_and_note(self) -> (Limit, Option<String>) {
         (Limit::new(self.deadline, self.cancel), self.note)
@@ -210,7 +214,7 @@ impl<'a> LockOptions<'a> {
     }
 }
 
-/// Turns what the user wants to be told into what the driver tells.
+/// Turns the user's callback into the one that the driver calls.
 fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> Box<OnWait<'a>> {
     let session = session.clone();
     Box::new(move |ahead| {
@@ -220,7 +224,7 @@ fn on_wait<'a>(session: &Arc<Session>, mut callback: Box<WaitCallback<'a>>) -> B
         };
         callback(&Waiting {
             position: ahead.count,
-            // A permit that waits for any of several has no nearest one ahead.
+            // A waiter for any of several permits has no nearest contender ahead.
             ahead: (ahead.stat.czxid != 0).then(contender),
             since: ahead.since,
         });

@@ -13,13 +13,13 @@ use crate::system::process;
 /// How many characters of a note or of a foreign text are kept.
 const LONGEST_TEXT: usize = 512;
 
-/// How many locks around a process are told.
+/// How many of the locks around a process are listed.
 const MOST_AROUND: usize = 8;
 
-/// Who made a contender's node, according to its data.
+/// Who created a contender's node, according to its data.
 ///
-/// Any client that may write to the node could have written it: it is for people to read, not
-/// to be trusted.
+/// Any client that may write to the node could have written this: it is for people to read, not for
+/// programs to trust.
 ///
 /// # Example
 ///
@@ -47,16 +47,16 @@ pub struct Owner {
     pub thread: Option<String>,
     /// When the process was started, by its host's clock.
     pub started: Option<SystemTime>,
-    /// What the contender tells the clients that wait for it.
+    /// The contender's message to the clients that wait for it.
     pub note: Option<String>,
     /// The node's data, if it was not written by this library.
     pub text: Option<String>,
-    /// The nodes of the locks that it runs under, if `zklock` has started it.
+    /// The nodes of the locks that the process runs under, if `zklock` started it.
     pub inside: Vec<String>,
 }
 
 impl Owner {
-    /// Reads a node's data, of this library or another.
+    /// Reads a node's data, written by this library or another.
     pub(crate) fn parse(data: &[u8]) -> Self {
         match serde_json::from_slice(data) {
             Ok(Value::Object(card)) => Self::read(&card),
@@ -68,7 +68,7 @@ impl Owner {
         }
     }
 
-    /// Names the owner in a message, as `db1 pid 4711 (report.sh)`, if the data does.
+    /// Names the owner in a message, as `db1 pid 4711 (report.sh)`, if the data names it.
     pub(crate) fn named(&self) -> Option<String> {
         let named = match (&self.text, &self.host, self.pid) {
             (Some(text), ..) => text.clone(),
@@ -126,7 +126,7 @@ impl Card {
         self.write(note).to_string().into_bytes()
     }
 
-    /// Returns the data of a node that keeps the token of another one.
+    /// Returns the data of a node that keeps the token of another node.
     pub(crate) fn text_with(&self, token: i64) -> Vec<u8> {
         let mut card = self.write(None);
         card["token"] = token.into();
@@ -169,7 +169,7 @@ pub(crate) fn kept_token(data: &[u8]) -> Option<i64> {
         .as_i64()
 }
 
-/// Returns the number of the thread that wrote the data, which tells threads of one name apart.
+/// Returns the number of the thread that wrote the data; it tells threads of one name apart.
 pub(crate) fn thread_number(data: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Value>(data)
         .ok()?

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// Checks that `root` can have locks below it: as [`check`], and `/`.
+/// Checks that `root` can have locks below it: as [`check`], but `/` passes too.
 pub(crate) fn check_root(root: &str) -> Result<()> {
     match root {
         "/" => Ok(()),
@@ -10,7 +10,7 @@ pub(crate) fn check_root(root: &str) -> Result<()> {
     }
 }
 
-/// Checks that `path` can name a lock: what ZooKeeper accepts, and not the root.
+/// Checks that `path` can name a lock: any path that ZooKeeper accepts, except the root.
 pub(crate) fn check(path: &str) -> Result<()> {
     let Some(rule) = broken_rule(path) else {
         return Ok(());

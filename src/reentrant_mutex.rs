@@ -15,11 +15,11 @@ use crate::recipe::attempt::Patience;
 use crate::recipe::dialect::Role;
 use crate::token::FencingToken;
 
-/// A mutex that the thread which holds it may lock again.
+/// A mutex that the thread holding it may lock again.
 ///
-/// It excludes with [`Mutex`](crate::Mutex) on the same path. Locking it again costs no
-/// request, but fails if the lock has been lost. It is released when the last of the
-/// thread's guards is dropped.
+/// It and a [`Mutex`](crate::Mutex) on the same path exclude each other. Locking it again costs no
+/// request, but fails if the lock has been lost. It is released when the last of the thread's
+/// guards is dropped.
 ///
 /// # Example
 ///
@@ -44,9 +44,9 @@ pub struct ReentrantMutex {
 
 /// One of the guards of the thread that holds a [`ReentrantMutex`].
 ///
-/// It cannot change threads, and has no `into_send`: the thread is what tells a second lock from
-/// that of another holder. For a guard that moves use [`Mutex`](crate::Mutex), which excludes with
-/// this lock on the same path.
+/// It cannot be sent to another thread, and has no `into_send`: the thread tells a second lock
+/// apart from another holder's. For a guard that moves, use [`Mutex`](crate::Mutex); on the same
+/// path, it and this lock exclude each other.
 ///
 /// # Example
 ///
@@ -89,10 +89,9 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`](crate::Error::Lost) if this thread has guards of the mutex
-    /// and the mutex was lost: drop them first. Otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock);
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) is for a thread that holds a plain
+    /// Fails with [`Error::Lost`](crate::Error::Lost) if this thread has guards of the mutex and
+    /// the mutex was lost: drop them first. Otherwise as [`Mutex::lock`](crate::Mutex::lock);
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) means that the thread holds a plain
     /// [`Mutex`](crate::Mutex) on this path.
     #[doc(alias = "acquire")]
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
@@ -179,14 +178,12 @@ impl ReentrantMutex {
 guard_methods!(ReentrantMutexGuard, held.raw, fencing_token);
 
 impl ReentrantMutexGuard {
-    /// Returns a number that grows with every grant of this lock; all guards of one grant have
-    /// the same.
+    /// Returns a number that grows with every grant of this lock; all guards of one grant share it.
     pub fn fencing_token(&self) -> FencingToken {
         self.held.raw.token()
     }
 
-    /// Gives this guard up; the last one releases the mutex and waits until the server confirms
-    /// it.
+    /// Drops this guard; the last one releases the mutex and waits until the server confirms it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock) for the last guard, and not at
     /// all for the others.

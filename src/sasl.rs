@@ -10,12 +10,11 @@ use crate::transport::native::{Kerberos, Waiters};
 /// A SASL login, for [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
 ///
 /// A client logs in on every connection, also when it reconnects to another server with the same
-/// session. No request, no other credentials and no watch is sent before the server has let the
-/// client in and has proven who it is too.
+/// session. Until the server has accepted the client and proven its own identity, the client sends
+/// no request, no other credentials and no watch.
 ///
-/// A login that is refused ends the client with
-/// [`Error::SaslRefused`](crate::Error::SaslRefused). A server that has no SASL, or another
-/// mechanism, is not used, and another one is tried:
+/// A login that is refused ends the client with [`Error::SaslRefused`](crate::Error::SaslRefused).
+/// A server without SASL, or with another mechanism, is not used, and the client tries another one:
 /// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) tells what each said.
 ///
 /// # Example
@@ -36,10 +35,10 @@ use crate::transport::native::{Kerberos, Waiters};
 pub struct Sasl(Login);
 
 impl Sasl {
-    /// Logs in by DIGEST-MD5: a user and a password that the servers' JAAS file names.
+    /// Logs in with DIGEST-MD5: with a user and a password from the servers' JAAS file.
     ///
-    /// The password is not sent. But whoever can read the connection can try passwords against what
-    /// is sent, and could change what follows the login: over a network that others share, use
+    /// The password is not sent, but anyone who can read the connection can try passwords against
+    /// what is sent, and could change what follows the login. Over a shared network, use
     /// `ClientBuilder::tls` too, or a password that cannot be guessed. The password appears in no
     /// log and no `Debug` output.
     #[doc(alias = "DIGEST-MD5")]
@@ -51,13 +50,13 @@ impl Sasl {
         }))
     }
 
-    /// Logs in with Kerberos, by the GSSAPI of the system.
+    /// Logs in with Kerberos, through the GSSAPI library of the system.
     ///
-    /// The tickets are those of the system, as `kinit` and `k5start` get them: of the cache that
-    /// `KRB5CCNAME` names, or by the keytab that `KRB5_CLIENT_KTNAME` names, from which MIT's library
-    /// renews them by itself. Each login takes the tickets that there are by then. If there is none,
-    /// or the key distribution centre does not answer, the client tries again as if the server
-    /// had not answered.
+    /// The tickets are those of the system, as `kinit` and `k5start` get them: from the cache that
+    /// `KRB5CCNAME` names, or with the keytab that `KRB5_CLIENT_KTNAME` names, from which MIT's
+    /// library renews them by itself. Each login uses the tickets that exist at that time. If there
+    /// are none, or the key distribution centre does not answer, the client tries again as if the
+    /// server had not answered.
     ///
     /// The server is `zookeeper/HOST`, where HOST is its name in the list of servers.
     #[cfg(feature = "sasl-gssapi")]
@@ -79,8 +78,8 @@ impl Sasl {
         self.with(|kerberos| kerberos.service = name.into())
     }
 
-    /// Names the host of the servers' principal, for [`kerberos`](Self::kerberos), where all have
-    /// the same. Defaults to each server's own.
+    /// Names the host of the servers' principal, for [`kerberos`](Self::kerberos), where all
+    /// servers share one. Defaults to each server's own.
     #[cfg(feature = "sasl-gssapi")]
     #[doc(alias = "zookeeper.server.principal")]
     pub fn host(self, name: impl Into<String>) -> Self {
