@@ -106,8 +106,9 @@ impl Client {
     /// [`from_zookeeper_within`](Self::from_zookeeper_within) states what your servers grant.
     ///
     /// Such a client is as safe, but does less: its guards are lost on the first disconnect,
-    /// because the handle does not report whether the session survived, and the client gives up a
-    /// handle that hangs after a session timeout. The crate documentation has a table.
+    /// because the handle does not report whether the session survived, and after a session timeout
+    /// the client gives up a handle that hangs. [A table](crate::guide::transports) has the
+    /// details.
     ///
     /// Does not block. The first lock is granted after a third of the timeout that guards rely on,
     /// because it takes two answers to know how long the session lasts. A handle that is connected

@@ -11,11 +11,11 @@ use crate::system::channel::Receiver;
 use crate::token::FencingToken;
 use crate::transaction::Transaction;
 
-/// Traits that the compiler names when code sends a guard to another thread.
+/// The compiler names these traits when code sends a guard to another thread.
 pub(crate) trait AGuardStaysOnItsThreadUseIntoSend {}
 pub(crate) trait AReentrantGuardStaysOnItsThread {}
 
-/// Keep a guard on its thread, because these types are not `Send`.
+/// Keeps a guard on its thread, because this type is not `Send`.
 pub(crate) type NotSend =
     dyn AGuardStaysOnItsThreadUseIntoSend + Sync + Unpin + UnwindSafe + RefUnwindSafe;
 pub(crate) type NeverSend =

@@ -20,19 +20,19 @@ use crate::recipe::dialect::Role;
 
 /// A read-write lock that works across processes and machines.
 ///
-/// Any number of readers share it; a writer has it alone. Both queue in the order of arrival: a
-/// reader that comes after a waiting writer waits behind it, so writers do not starve, and
-/// readers that are next to each other wake together. A thread that holds the lock and locks it
-/// again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a
-/// writer. A writer can become a reader, see [`RwLockWriteGuard::downgrade`].
+/// Any number of readers share it; a writer has it alone. Both queue in order of arrival: a reader
+/// that comes after a waiting writer waits behind it, so writers do not starve, and readers that
+/// are next to each other wake together. A thread that holds the lock and locks it again gets
+/// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock): a reader cannot become a writer. A writer
+/// can become a reader, see [`RwLockWriteGuard::downgrade`].
 ///
 /// # Why no reader becomes a writer
 ///
-/// An upgrade without a gap would put a writer's node in the place of the reader's, and wait for the
-/// readers that came later. A reader of Curator's that came just before holds the lock if it looked
-/// at the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue does
-/// not show which, so the two could wait for each other. Ask for [`write`](Self::write) at once, and
-/// downgrade when the rest is reading.
+/// An upgrade without a gap would put a writer's node in the place of the reader's, and wait for
+/// the readers that came later. A Curator reader that came just before holds the lock if it looked
+/// at the queue before the upgrade, and waits for the new writer if it looks afterwards. The queue
+/// does not show which, so the two could wait for each other. Ask for [`write`](Self::write) from
+/// the start, and downgrade when only reading is left.
 ///
 /// # Example
 ///
@@ -74,8 +74,8 @@ impl RwLock {
     /// Acquires the lock for reading.
     ///
     /// Blocks until every writer that came before has left. A lost connection does not end the
-    /// wait. The place in the queue stays as long as the session; if that expires, the client
-    /// queues again, at the end.
+    /// wait. The waiter keeps its place in the queue as long as the session lasts; if the session
+    /// expires, the client queues again, at the end.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// The error of `run`, and otherwise as [`read`](Self::read) and
+    /// Fails with the error of `run`, and otherwise as [`read`](Self::read) and
     /// [`RwLockReadGuard::unlock`]: `Ok` means that the lock was held to the end. If `run` fails,
     /// an error of the release is logged.
     ///

@@ -1,4 +1,4 @@
-//! One active process, and others that stand by.
+//! One active process, and others on standby.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -18,22 +18,22 @@ use crate::system::clock;
 use crate::time::limit::Limit;
 use crate::token::FencingToken;
 
-/// How long to stay out of the line after a first term that ended at once.
+/// How long to stay out of the queue after a first term that ended at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A place among processes of which one is active, and the others take over when it ends.
+/// A place among processes of which one is active and the others take over when it ends.
 ///
-/// A service that must run exactly once in a cluster runs on several machines, and all of them
-/// call [`run`](Self::run): one is let in, for a [`Term`], and the others wait in line. When its
+/// A service that must be active exactly once in a cluster runs on several machines, which all call
+/// [`run`](Self::run): one is let in, for a [`Term`], and the others wait in the queue. When its
 /// process ends, the next one is let in at once; when its machine dies or its network is cut, after
 /// the session timeout ([`ClientBuilder::session_timeout`](crate::ClientBuilder::session_timeout)).
 /// Two terms never both pass [`Term::check`].
 ///
-/// It is the mutex of the same path, and excludes with what excludes with that: Curator's
-/// `LeaderSelector`, with [`Dialect::Kazoo`](crate::Dialect::Kazoo) kazoo's `Election`, and with
-/// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch) Curator's `LeaderLatch`.
+/// It is the mutex of the same path, and excludes whatever that mutex excludes: Curator's
+/// `LeaderSelector`; with [`Dialect::Kazoo`](crate::Dialect::Kazoo), kazoo's `Election`; and with
+/// [`Dialect::LeaderLatch`](crate::Dialect::LeaderLatch), Curator's `LeaderLatch`.
 ///
 /// # Example
 ///
@@ -71,7 +71,7 @@ type WaitCallback = dyn Fn(&Waiting) + Send + Sync;
 
 /// A time during which this process is the active one.
 ///
-/// It has what every guard has, except that it ends when the function returns.
+/// It has the methods of every guard, except that it ends when the function returns.
 pub struct Term<'a> {
     raw: &'a RawGuard,
     number: u64,
@@ -91,14 +91,14 @@ impl Standby {
         })
     }
 
-    /// What the others are told of this one, in place of the client's note.
+    /// Shows this text to the others, in place of the client's note.
     #[must_use]
     pub fn note(mut self, text: &str) -> Self {
         self.note = Some(text.to_owned());
         self
     }
 
-    /// Calls this whenever it is known who is ahead in the line, and when that changes; see
+    /// Calls this when the contender ahead in the queue is known, and again when it changes; see
     /// [`LockOptions::on_wait`].
     #[must_use]
     pub fn on_wait(mut self, callback: impl Fn(&Waiting) + Send + Sync + 'static) -> Self {
@@ -106,29 +106,29 @@ impl Standby {
         self
     }
 
-    /// Stands in line and calls `term` whenever it is this process's turn, until that returns
+    /// Waits in the queue and calls `term` whenever it is this process's turn, until `term` returns
     /// [`ControlFlow::Break`].
     ///
-    /// Blocks all the while. When `term` returns, the lock is released and that is waited for, so
-    /// that the next one may be active. After [`ControlFlow::Continue`], and after a loss, it
-    /// stands in line again, at the end. A term that ended within ten seconds is followed by a
-    /// pause out of the line, 100 ms at first and up to 10 s after many of them, so that a
-    /// process that fails at once lets others try. A lost connection does not end the wait. A panic
-    /// of `term` releases the lock and propagates.
+    /// Blocks for all that time. When `term` returns, the lock is released, which lets the next one
+    /// be active, and the call waits for the confirmation. After [`ControlFlow::Continue`], and
+    /// after a loss, it queues again, at the end. After a term of less than ten seconds it first
+    /// pauses outside the queue, for 100 ms at first and up to 10 s after many of them, which lets
+    /// others try if a process fails at once. A lost connection does not end the wait. A panic of
+    /// `term` releases the lock and propagates.
     ///
     /// # Errors
     ///
-    /// Fails if this thread has the lock already, if a contender in the line would not wait for
+    /// Fails if this thread has the lock already, if a contender in the queue would not wait for
     /// this client, if the server refuses a request, and if the client is closed, as
-    /// [`Mutex::lock`]. A waiter that another client deletes stands in line again.
+    /// [`Mutex::lock`]. A waiter whose node another client deletes queues again.
     pub fn run(&self, term: impl FnMut(&Term<'_>) -> ControlFlow<()>) -> Result<()> {
         self.terms(None, term)
     }
 
-    /// As [`run`](Self::run), and ends when `cancel` has a message, or no sender any more.
+    /// As [`run`](Self::run), and ends when `cancel` has a message or has lost all its senders.
     ///
-    /// A wait ends at once. A term is not interrupted: its function sees
-    /// [`Term::is_cancelled`], and returns.
+    /// A wait ends at once. A term is not interrupted: its function can see [`Term::is_cancelled`]
+    /// and return.
     ///
     /// # Errors
     ///
@@ -141,9 +141,9 @@ impl Standby {
         self.terms(Some(cancel), term)
     }
 
-    /// Returns the one that is active, if one is.
+    /// Returns the active contender, if there is one.
     ///
-    /// Blocks for a few round trips, at most 15 s each. To hear of a change, wait with
+    /// Blocks for a few round trips, at most 15 s each. To wait for a change, use
     /// [`Client::contenders_changed`](crate::Client::contenders_changed).
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Standby {
                 resigned: AtomicBool::new(false),
                 limit: &limit,
             });
-            // A loss is no error here: somebody else has taken over.
+            // A loss is no error here: another process has taken over.
             if let Err(error) = guard.unlock() {
                 log::warn!("term {number} of {} ended: {error}", self.path());
             }
@@ -198,7 +198,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Waits in line; `None` if that is cancelled.
+    /// Waits in the queue; `None` if the wait is cancelled.
     fn elected(&self, cancel: Option<&Receiver<()>>) -> Result<Option<MutexGuard>> {
         loop {
             let mut options = LockOptions::new();
@@ -215,7 +215,7 @@ impl Standby {
                 Err(Error::Evicted { node }) => {
                     log::warn!("{node} was deleted: standing in line again");
                 }
-                // Without a limit there is nothing to give up for.
+                // Without a limit there is no reason to give up.
                 Ok(None) if cancel.is_none() => {}
                 elected => return elected,
             }
@@ -224,7 +224,7 @@ impl Standby {
 }
 
 impl Term<'_> {
-    /// Returns the how many-th term of this call it is, from 1.
+    /// Returns the number of this term within the call, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -235,7 +235,7 @@ impl Term<'_> {
     }
 
     /// Marks this term as over. The lock is released when the function returns, not before: until
-    /// then it may still be at work.
+    /// then the function may still be at work.
     pub fn resign(&self) {
         self.resigned.store(true, Ordering::Relaxed);
     }

@@ -22,8 +22,8 @@ use crate::transport::native::Security;
 /// address) in the list of servers. This check cannot be disabled.
 ///
 /// Files that are renewed while a client runs, such as certificates that live for a day, are read
-/// before its next connection. If they cannot be used then, what was read before is, with a
-/// warning in the log.
+/// again before its next connection. If they cannot be used then, the client uses what it read
+/// before, and logs a warning.
 ///
 /// # Example
 ///
@@ -46,7 +46,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the system's authorities, and has no client certificate.
+    /// Returns settings that trust the system's authorities and have no client certificate.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,7 +66,7 @@ impl Tls {
         self
     }
 
-    /// Reads the files, now and before each connection for which they have changed.
+    /// Reads the files now, and again before each connection for which they have changed.
     pub(crate) fn configure(&self) -> Result<Security> {
         let seen = Mutex::new(self.stamps());
         let (config, files) = (self.read()?, self.clone());
@@ -90,7 +90,7 @@ impl Tls {
         Ok(Security::new(config, Box::new(renew)))
     }
 
-    /// What shows that a file has changed.
+    /// The time and length of each file; these show that it has changed.
     fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let pair = self.client.iter().flat_map(|(chain, key)| [chain, key]);
         let stamp = |file: &PathBuf| {

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A number that grows with every grant of one lock.
 ///
-/// Send it along with each write to what the lock protects, which refuses a number lower than
-/// one it has seen. Nothing else protects against a holder that was paused and acts late.
-/// Compare only tokens of one path on one ensemble.
+/// Send it with each write to what the lock protects, and have that refuse a number lower than one
+/// it has seen. Nothing else protects against a holder that was paused and acts late. Compare only
+/// tokens of one path on one ensemble.
 ///
 /// # Example
 ///
@@ -30,7 +30,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FencingToken(i64);
 
-/// A token that was sent as a number; see [`Client::is_current`](crate::Client::is_current).
+/// Converts a token sent as a number; see [`Client::is_current`](crate::Client::is_current).
 impl From<i64> for FencingToken {
     fn from(token: i64) -> Self {
         Self(token)

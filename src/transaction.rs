@@ -8,24 +8,24 @@ use crate::path;
 
 /// Writes to ZooKeeper that are all carried out while the lock is held, or not at all.
 ///
-/// Made by [`LockGuard::transaction`](crate::LockGuard::transaction). This closes the gap that a
-/// check before a write leaves, for what is kept in ZooKeeper itself: a holder whose process was
-/// paused after [`check`](crate::LockGuard::check) writes nothing any more once another client has
-/// the lock. The servers decide, and no clock. For what is kept elsewhere there is the
-/// [`FencingToken`](crate::FencingToken).
+/// Created by [`LockGuard::transaction`](crate::LockGuard::transaction). For data in ZooKeeper
+/// itself, this closes the gap between a check and a write: a holder whose process was paused after
+/// [`check`](crate::LockGuard::check) writes nothing any more once another client has the lock. The
+/// servers decide, not a clock. For data elsewhere, use the [`FencingToken`](crate::FencingToken).
 ///
-/// The transaction has a check of the guard's nodes in front: it is one request, and one quorum
-/// write. What it creates is persistent, with the access control list of the client.
+/// The transaction begins with a check of the guard's nodes: it is one request, and one quorum
+/// write. The nodes that it creates are persistent, with the access control list of the client.
 ///
 /// # A lost answer
 ///
-/// When the connection breaks after the request was sent, nobody knows whether it was carried out:
-/// [`commit`](Self::commit) fails with [`Error::Unconfirmed`](crate::Error::Unconfirmed), and does
-/// not repeat it. A transaction may be repeated if a second one does no harm. [`version`](Self::version)
-/// makes it so: the second one finds another version, and is refused. So does data that tell whether
-/// it was carried out, such as the fencing token and a number of the step: look after the guard's
-/// [`verify`](crate::LockGuard::verify), because a server to which the client has moved may not have
-/// heard of it before. Until then it may still be on its way.
+/// When the connection breaks after the request was sent, the client cannot know whether it was
+/// carried out: [`commit`](Self::commit) fails with
+/// [`Error::Unconfirmed`](crate::Error::Unconfirmed), and does not repeat it. You may repeat a
+/// transaction if a second one does no harm. [`version`](Self::version) ensures that: the second
+/// one finds another version, and is refused. So does data that shows whether it was carried out,
+/// such as the fencing token and the number of the step. Read it after the guard's
+/// [`verify`](crate::LockGuard::verify), because a server that the client has moved to may not have
+/// heard of the transaction before. Until then it may still be on its way.
 ///
 /// # Example
 ///
@@ -66,10 +66,10 @@ pub struct Transaction<'a> {
 
 /// What guards a transaction.
 pub(crate) trait Lock {
-    /// Carries all of this out while the lock is held, or nothing.
+    /// Carries out all of this while the lock is held, or nothing.
     fn commit(&self, ops: Vec<Op>) -> Result<()>;
 
-    /// The access control list of what is created.
+    /// The access control list of the nodes that are created.
     fn acl(&self) -> Vec<Access>;
 }
 
@@ -82,7 +82,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Creates a node; its parent must be there.
+    /// Creates a node; its parent must exist.
     pub fn create(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         let acl = self.lock.map_or_else(Vec::new, Lock::acl);
         self.step(path, |path| Op::Create {
@@ -94,7 +94,7 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Replaces the data of a node, which must be there.
+    /// Replaces the data of a node, which must exist.
     pub fn set(self, path: &str, data: impl Into<Vec<u8>>) -> Self {
         self.step(path, |path| Op::SetData {
             path,
@@ -103,15 +103,15 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Deletes a node, which must be there and have no children. The guard's own nodes are
+    /// Deletes a node, which must exist and have no children. Deleting the guard's own nodes is an
     /// [`Error::BadArgument`].
     pub fn delete(self, path: &str) -> Self {
         self.step(path, |path| Op::Delete { path, version: -1 })
     }
 
-    /// Has the step before, a `set` or a `delete`, be refused unless the node has this version.
+    /// Makes the previous step, a `set` or a `delete`, fail unless the node has this version.
     ///
-    /// Every change of a node's data counts its [`version`](crate::Node::version) up.
+    /// Every change of a node's data increments its [`version`](crate::Node::version).
     pub fn version(mut self, expected: i32) -> Self {
         match self.ops.last_mut() {
             Some(Op::SetData { version, .. } | Op::Delete { version, .. }) => *version = expected,
@@ -125,19 +125,20 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Carries all steps out if the lock is held, in their order, or none.
+    /// Carries out all steps in order if the lock is held, or none.
     ///
-    /// Blocks for one round trip and a commit of the quorum. When the connection is lost, at most
+    /// Blocks for one round trip and a commit of the quorum; when the connection is lost, at most
     /// until the guard's deadline.
     ///
     /// # Errors
     ///
-    /// Nothing was done with [`Error::Lost`] if the lock was lost, with [`Error::Closed`], with [`Error::Suspect`] if there
-    /// was no connection to send it on, with [`Error::Refused`] or [`Error::NoAuth`] for the step
-    /// that the servers refused, such as a version that has changed, with [`Error::BadPath`] and
-    /// [`Error::BadArgument`] for steps that cannot be, with [`Error::RequestTooLong`], and with
-    /// [`Error::Unsupported`] on a handle of the `zookeeper` crate and over a database. With
-    /// [`Error::Unconfirmed`] nobody knows whether it was carried out.
+    /// Fails with [`Error::Lost`] if the lock was lost, with [`Error::Closed`], with
+    /// [`Error::Suspect`] if there was no connection to send it on, with [`Error::Refused`] or
+    /// [`Error::NoAuth`] for the step that the servers refused, such as a version that has changed,
+    /// with [`Error::BadPath`] and [`Error::BadArgument`] for impossible steps, with
+    /// [`Error::RequestTooLong`], and with [`Error::Unsupported`] on a handle of the `zookeeper`
+    /// crate and over a database: nothing was done then. With [`Error::Unconfirmed`] it is not
+    /// known whether the transaction was carried out.
     pub fn commit(self) -> Result<()> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);

@@ -1,4 +1,4 @@
-//! What a client tells of others: who holds, who waits, and for whom.
+//! What a client reports of others: the holders, the waiters, and what they wait for.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::token::FencingToken;
 impl Client {
     /// Asks whether the holder with this token still has the lock at `path`.
     ///
-    /// For a storage service that is sent a token and has a client of its own. The answer is advice,
-    /// not a fence: the lock may go to somebody else while it is on its way. A write to ZooKeeper
-    /// itself is fenced by [`LockGuard::transaction`](crate::LockGuard::transaction); storage that
-    /// remembers the highest token needs no question.
+    /// For a storage service that receives a token and has its own client. The answer is advice,
+    /// not a fence: the lock may go to another client while the answer is on its way. A write to
+    /// ZooKeeper itself is fenced by [`LockGuard::transaction`](crate::LockGuard::transaction);
+    /// storage that remembers the highest token does not need to ask.
     ///
     /// Blocks for a few round trips, at most 15 s each, also when the connection is lost. It reads
-    /// from a server that has caught up with the leader: the answer was so after the call began. A
-    /// leader that was replaced and does not know it yet makes it older, by as long as the servers
-    /// wait for each other (`syncLimit` ticks). A holder whose token was once not current any more never
-    /// has the lock again.
+    /// from a server that has caught up with the leader: the answer was true at some time after the
+    /// call began. A leader that was replaced and does not know it yet makes the answer older, by
+    /// as long as the servers wait for each other (`syncLimit` ticks). A holder whose token is no
+    /// longer current never has the lock again.
     ///
     /// # Errors
     ///
@@ -64,26 +64,28 @@ impl Client {
         self.locks.session.contenders(path)
     }
 
-    /// Lists every lock below `root` that somebody holds or waits for, with its queue.
+    /// Lists every lock below `root` that a client holds or waits for, with its queue.
     ///
-    /// Reads all nodes below `root`, some hundred at a time: 10,000 locks take about a second. Blocks
-    /// for that long, at most 15 s for each batch, also when the connection is lost.
+    /// Reads all nodes below `root`, several hundred at a time: 10,000 locks take about a second.
+    /// Blocks for that long, at most 15 s for each batch, also when the connection is lost.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`, and if no
-    /// server answers in time. Nodes that this client may not read are no error: [`Queues::unreadable`] has them.
+    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`,
+    /// and if no server answers in time. Nodes that this client may not read are not an error:
+    /// [`Queues::unreadable`] lists them.
     pub fn locks(&self, root: &str) -> Result<Queues> {
         path::check_root(root)?;
         Queues::below(&self.locks.session, root)
     }
 
-    /// Tells who keeps the lock at `path` from its first waiter, and who keeps them, to the end.
+    /// Returns the holders that keep the first waiter at `path` waiting, and those they wait for.
     ///
-    /// A holder that waits for another lock, below `root`, is kept by the holders of that one. Contenders
-    /// belong together by their session and their thread; where they tell no thread, as those of other
-    /// libraries, by their session alone, to the first lock that it waits for. Whoever waits for a permit waits for any one of its holders, and
-    /// otherwise for all of them. Blocks as [`locks`](Self::locks).
+    /// A holder that waits for another lock, below `root`, is blocked by the holders of that one,
+    /// and so on to the end. Contenders belong together by session and thread. Those that name no
+    /// thread, as those of other libraries, belong together by session alone, which counts as
+    /// waiting for the first of its locks. A waiter for a permit waits for any one of its holders,
+    /// any other waiter for all of them. Blocks as [`locks`](Self::locks).
     ///
     /// # Errors
     ///
@@ -95,11 +97,11 @@ impl Client {
         Queues::blockers(&self.locks.session, path, root)
     }
 
-    /// Waits until the contenders at `path` are not the `known` ones, and lists them.
+    /// Waits until the contenders at `path` differ from the `known` ones, and lists them.
     ///
     /// Blocks for at most `limit` while nothing changes, and then returns the contenders as they
     /// are; after a change, as long as [`contenders`](Self::contenders). Costs no request while
-    /// nothing changes. The path need not exist, and is not created.
+    /// nothing changes. The path does not have to exist, and is not created.
     ///
     /// # Errors
     ///
@@ -131,7 +133,7 @@ impl Client {
             .contenders_changed(path, known, &Limit::after(limit))
     }
 
-    /// The nodes below a path that are no contenders, for the program.
+    /// Returns the nodes below a path that are not contenders, for the program.
     #[doc(hidden)]
     pub fn strangers(&self, path: &str) -> Result<Vec<String>> {
         path::check(path)?;

@@ -1,8 +1,8 @@
 //! Waits for a change of a lock's contenders.
 //!
-//! There is one watch on each directory, or on its creation, and all are listed again
-//! whenever one fires or the connection is made again. No event is missed, because the
-//! request that lists sets the watch.
+//! There is one watch on each directory, or on its creation, and all are listed again whenever one
+//! fires or the client reconnects. No event is missed, because the request that lists sets the
+//! watch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct Watcher<'a> {
 }
 
 impl Session {
-    /// Returns the contenders once they are not the `known` ones, or at the limit.
+    /// Returns the contenders once they differ from the `known` ones, or at the limit.
     pub(crate) fn contenders_changed(
         self: &Arc<Self>,
         path: &str,
@@ -113,7 +113,7 @@ impl<'a> Watcher<'a> {
             own: self.list(&dirs.own, caller, limit)?,
             ..Places::default()
         };
-        // The path's own children show when another directory is created, but for kazoo's.
+        // The path's own children show when another directory is created, except for kazoo's.
         let others = [
             (places.is_curators(), &dirs.leases),
             (places.is_curators() && places.has("locks"), &dirs.locks),
@@ -182,8 +182,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Waits until a watch fires or one of the channels is filled, which is for its reader
-    /// to empty.
+    /// Waits until a watch fires or one of the channels has a message, which its reader must take.
     fn wait(
         &self,
         others: &[&dyn Waitable],
@@ -203,8 +202,8 @@ impl Drop for Watcher<'_> {
     }
 }
 
-/// Also if the nodes are the same, another one may hold: whoever was listed behind a holder
-/// that left before it was read is known as a waiter.
+/// Compares the holders too: with the same nodes, another one may hold. A contender that was listed
+/// behind a holder that left before it was read is known as a waiter.
 fn is_known(spots: &Spots, known: &[Contender]) -> bool {
     let present = spots.all().map(|spot| (spot.node.as_str(), spot.holds));
     let known = known.iter().map(|one| (one.node(), one.holds()));

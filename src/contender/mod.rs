@@ -23,7 +23,7 @@ use crate::token::FencingToken;
 
 /// A holder of a lock or a waiter for it, of this library or another.
 ///
-/// It shows the moment at which it was listed.
+/// It shows the contender's state when it was listed.
 ///
 /// # Example
 ///
@@ -50,7 +50,7 @@ pub struct Contender {
     holds: bool,
     stat: Stat,
     owner: Owner,
-    /// The number of its thread, if it tells.
+    /// The number of its thread, if its data has one.
     thread: Option<u64>,
     token: FencingToken,
 }
@@ -64,7 +64,7 @@ impl Contender {
         data: &[u8],
     ) -> Self {
         let name = NodeName::parse(path::name(&node));
-        // A writer that has become a reader has the token still. Nobody can claim a later one.
+        // A writer that became a reader keeps its token. No client can claim a later one.
         let kept = kept_token(data).filter(|token| *token < stat.czxid);
         Self {
             session: session.clone(),
@@ -116,7 +116,7 @@ impl Contender {
         &self.owner
     }
 
-    /// Whether both are of one thread of one session; `None` if they do not tell their thread.
+    /// Whether both belong to one thread of one session; `None` if their data names no thread.
     pub(crate) fn is_same_thread(&self, other: &Self) -> Option<bool> {
         if self.session_id() != other.session_id() {
             return Some(false);
@@ -130,7 +130,7 @@ impl Contender {
         }
     }
 
-    /// Whether it is a session's. Containers and nodes that last do not leave by themselves.
+    /// Whether a session owns the node. Containers and persistent nodes do not leave by themselves.
     pub(crate) fn has_session(&self) -> bool {
         const CONTAINER: i64 = i64::MIN;
         ![0, CONTAINER].contains(&self.session_id())
@@ -140,13 +140,13 @@ impl Contender {
         0 < self.stat.num_children
     }
 
-    /// Whether the calling thread made it, through the client that has found it.
+    /// Whether the calling thread created it, through the client that found it.
     pub(crate) fn is_of_this_thread(&self) -> bool {
         let session = self.session.status.snapshot().session;
         self.session_id() == session && self.thread == Some(process::thread())
     }
 
-    /// Whether it tells its thread, as this library's do until they are asked to let go.
+    /// Whether its data names a thread, as in this library until it is asked to release.
     pub(crate) fn tells_its_thread(&self) -> bool {
         self.thread.is_some() || self.owner.thread.is_some()
     }
@@ -159,10 +159,10 @@ impl Contender {
 
     /// Asks the contender to release the lock.
     ///
-    /// A holder of this library gets an event, see
-    /// [`events`](crate::MutexGuard::events), and a revocable mutex of Curator's calls its
-    /// listener. The holder decides; one that does not look keeps the lock. Blocks for
-    /// one round trip, at most 15 s, also when the connection is lost.
+    /// A holder of this library gets an event, see [`events`](crate::MutexGuard::events), and a
+    /// revocable mutex of Curator's calls its listener. The holder decides; one that does not read
+    /// the event keeps the lock. Blocks for one round trip, at most 15 s, also when the connection
+    /// is lost.
     ///
     /// # Errors
     ///
@@ -217,8 +217,8 @@ impl Session {
             let mut holders = contenders.iter().filter(|contender| contender.holds());
             Ok(holders.any(|holder| holder.token() == token))
         };
-        // A writer that becomes a reader has one node after the other. If the first goes between the
-        // listing and the look at it, only another look finds the second.
+        // A writer that becomes a reader replaces its node. If the first one goes between the
+        // listing and the read of it, only another look finds the second.
         Ok(look()? || look()?)
     }
 
@@ -247,7 +247,7 @@ impl Session {
             own: names(&dirs.own, true)?,
             ..Places::default()
         };
-        // A node that has such a name by chance may be unreadable for this client.
+        // Other nodes may have such a name by chance, and be unreadable for this client.
         places.leases = names(&dirs.leases, places.is_curators())?;
         places.locks = names(&dirs.locks, places.is_curators())?;
         places.beside = names(&dirs.beside, places.may_be_kazoos())?;
@@ -262,8 +262,8 @@ impl Session {
     }
 }
 
-/// Puts what was seen of all nodes of a lock in the order of its queue, holders first; those that have
-/// left are omitted.
+/// Puts the nodes of a lock that were read in the order of its queue, holders first. Contenders
+/// that have left are omitted.
 pub(crate) fn assemble(
     session: &Arc<Session>,
     spots: &Spots,
@@ -312,7 +312,7 @@ fn merged(
     permits
 }
 
-/// Who it is, as `db1 pid 4711 (report.sh)`.
+/// Names the contender, as `db1 pid 4711 (report.sh)`.
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.named())

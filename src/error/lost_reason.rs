@@ -35,10 +35,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[non_exhaustive]
 pub enum LostReason {
     /// Another client deleted the lock's node while the session went on, or took over or deleted
-    /// its row. The server does not tell which client that was; one that calls
+    /// its row. The server does not report which client that was; one that calls
     /// [`Contender::evict`](crate::Contender::evict) logs it.
     Evicted,
-    /// The session expired: the servers did not hear of the client for the session timeout.
+    /// The session expired: the servers heard nothing from the client for the session timeout.
     SessionExpired,
     /// No quorum confirmed the lock in time, which is half a session timeout at most; for a lock
     /// in a database, no renewal was confirmed in time. The network may be cut, the servers
@@ -84,7 +84,7 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// A place for a reason, which is written once and then made more exact at most.
+/// A place for a reason. It is written once, and can then only be made more exact.
 #[derive(Debug, Default)]
 pub(crate) struct LossCell(AtomicU8);
 
@@ -100,8 +100,8 @@ impl LossCell {
         self.get().unwrap_or(reason)
     }
 
-    /// Says what became of a node that is gone; any other reason stays. Returns whether this is
-    /// news.
+    /// Records what became of a node that is gone; any other reason stays. Returns whether the
+    /// reason has changed.
     pub(crate) fn explain(&self, reason: LostReason) -> bool {
         self.replace(number(LostReason::NodeGone), reason).is_ok()
     }

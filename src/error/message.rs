@@ -51,7 +51,7 @@ impl fmt::Debug for Error {
 const CERTIFICATE: &str =
     "the servers ask for a certificate that they trust: give the client one, and its key";
 
-/// What to do about servers that could not be used, by what was said of them.
+/// The advice about servers that could not be used, by the reasons given for them.
 fn to_do(tried: &[String]) -> &'static str {
     let table = [
         (
@@ -87,7 +87,7 @@ fn fmt_foreign(
     f: &mut fmt::Formatter<'_>,
 ) -> fmt::Result {
     match node.strip_suffix("/leases") {
-        // The directory itself: nobody need be in it.
+        // The directory itself, which may be empty.
         Some(path) => write!(f, "{path} is {library}, which no other lock waits for: ")?,
         None => write!(
             f,

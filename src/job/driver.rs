@@ -1,4 +1,4 @@
-//! Carries a run out; [`Once`] decides.
+//! Carries out a run; [`Once`] decides.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
 use crate::time::limit::{Limit, LimitReached};
 
-/// One run of a job, and the way to it.
+/// One run of a job, and the wait for it.
 pub(super) struct JobDriver<'a, 'q> {
     locks: &'a Arc<Locks>,
     path: &'a Arc<str>,
     once: Once,
     request: LockRequest<'q>,
-    /// The one that was nearest ahead when there was last news of the queue.
+    /// The contender that was nearest ahead at the last news of the queue.
     ahead: Arc<Mutex<Option<Ahead>>>,
     grant: Option<Grant>,
     /// The session of the lock.
@@ -61,7 +61,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// Goes on until the work is to be done; returns how it ended otherwise.
+    /// Goes on until the work is to be done; otherwise returns the outcome.
     pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
         if !self.session().transport.capabilities().multi {
             return Err(Error::Unsupported { what: "a job" });
@@ -76,7 +76,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// Does the work. A panic is written down as a failure.
+    /// Does the work. A panic is recorded as a failure.
     pub(super) fn run<T, E>(
         &mut self,
         run: impl FnOnce(&Run<'_>) -> Result<T, E>,
@@ -85,7 +85,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let (Some(grant), Some((this, before))) = (self.grant.as_mut(), self.once.run()) else {
             return Err(self.lost());
         };
-        // Whoever knows that its lock is lost begins nothing; the attempt counts.
+        // A run that knows that its lock is lost does not begin; the attempt counts.
         grant.raw.check()?;
         if let Some(data) = panicked {
             grant.raw.close_with(Closing::IfPanicking(data));
@@ -107,7 +107,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Ok(done)
     }
 
-    /// Lets go, with the end of the run written down.
+    /// Releases the lock and records the end of the run.
     pub(super) fn end(&mut self) -> Result<()> {
         // A server decides whether the run held to its end, as long as it knows of the session.
         let timeout = self.session().status.snapshot().timeout;
@@ -126,7 +126,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// The one whose lock it was when the caller gave up, if the one just ahead has it.
+    /// The holder of the lock when the caller gave up, if it is the contender just ahead.
     pub(super) fn ahead(&self) -> Option<Contender> {
         let Ahead {
             nearest,
@@ -142,7 +142,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Some(Contender::new(self.session(), nearest, holds, stat, &data))
     }
 
-    /// Who has the lock now, if a server says so in time.
+    /// The holder of the lock now, if a server answers in time.
     pub(super) fn holder(&self) -> Result<Option<Contender>> {
         let limit = || self.request.limit.clone();
         match self.session().contenders_within(self.path, limit) {
@@ -156,7 +156,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
             Action::Read => self.read(),
             Action::Line => self.line(),
             Action::Write(data, version) => self.write(data, version),
-            // `begin` does not come here with these.
+            // `begin` does not call this with these.
             Action::Run | Action::End(_) | Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -165,14 +165,14 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         let mut caller = self.session().caller();
         let (path, limit) = (&**self.path, &self.request.limit);
         let answered = caller.call(&Request::get(path), path, limit);
-        // In another session it says nothing of our lock, which is gone.
+        // In another session the answer says nothing about our lock, which is gone.
         if self.grant.is_some() && !self.is_same_session() && answered.is_ok() {
             return Ok(Event::Lost);
         }
         self.data(answered)
     }
 
-    /// Reads from a server that has caught up: a session of its own need not know how the lock's
+    /// Reads from a server that has caught up: a later session may not know yet how the lock's
     /// session ended.
     fn confirm(&self) -> Result<Event> {
         let mut caller = self.session().caller();
@@ -198,7 +198,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
     fn line(&mut self) -> Result<Event> {
         self.grant = None;
         let queue = Queue {
-            // A container would go when nobody queues, and the journal with it.
+            // A container would go when no client queues, and the journal with it.
             lasting: Lasting::Always(Journal::EMPTY),
             ..Queue::of(self.path, Role::Exclusive)
         };
@@ -221,12 +221,12 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         Ok(Event::Granted(token))
     }
 
-    /// Writes if our node is still there.
+    /// Writes `data` if our node still exists.
     fn write(&mut self, data: Vec<u8>, version: i32) -> Result<Event> {
         let Some(grant) = &self.grant else {
             return Ok(Event::Lost);
         };
-        // Answers that had come were taken all the same; but a run is not to begin now.
+        // Answers that had arrived were used all the same, but a run must not begin now.
         if self.request.limit.is_over() {
             return Ok(Event::Cancel);
         }

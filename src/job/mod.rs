@@ -1,4 +1,4 @@
-//! A job that is run once, by whichever machine is up.
+//! A job that runs once, on whichever machine is up.
 
 mod driver;
 mod options;
@@ -29,22 +29,22 @@ use crate::token::FencingToken;
 /// How many bytes a slot may have.
 const LONGEST_SLOT: usize = 256;
 
-/// Something that is to be run once: a nightly report, an import a day, a migration.
+/// Work that must run once: a nightly report, a daily import, a migration.
 ///
 /// A [`Mutex`](crate::Mutex) keeps two machines from running a job at the same time. It does not
-/// keep the second one from running it *after* the first. A job does: what has been run is
-/// written down on the servers, in the transaction that releases the lock. So either a run has
-/// held the lock to its end and its slot is done, or the slot is not done, and the next machine
-/// that waits or comes runs it.
+/// keep the second one from running it *after* the first. A job does: its runs are recorded on the
+/// servers, in the transaction that releases the lock. So either a run has held the lock to its end
+/// and its slot is done, or the slot is not done, and the next machine that waits or arrives runs
+/// it.
 ///
-/// What no lock service can promise is that the work itself happened once: a run that did its work
-/// and died before that transaction is run again, and learns it from [`Run::retry_of`]. Writes
-/// that must not happen twice, or late, are fenced with [`Run::fencing_token`].
+/// No lock service can promise that the work itself happened once: if a run did its work and died
+/// before that transaction, the job runs again, and learns it from [`Run::retry_of`]. Fence writes
+/// that must not happen twice, or late, with [`Run::fencing_token`].
 ///
 /// The lock is the mutex of the same path: [`Client::contenders`](crate::Client::contenders) lists
-/// who runs the job and who waits, and every client that locks the path excludes with it. What is
-/// remembered is the data of the path's own node, in JSON, and at most some 20 KB. A node that was
-/// made by a lock keeps no such data, so the first to use the path must be a job.
+/// the client that runs the job and those that wait, and the job excludes every other client that
+/// locks the path. The record is the data of the path's own node, in JSON, about 20 KB at most. A
+/// node that a lock created keeps no such data, so the first to use the path must be a job.
 ///
 /// # Example
 ///
@@ -74,7 +74,7 @@ pub struct Job {
     path: Arc<str>,
 }
 
-/// What came of a call that runs a job once.
+/// The outcome of a call that runs a job once.
 ///
 /// # Example
 ///
@@ -82,13 +82,13 @@ pub struct Job {
 #[derive(Clone, Debug)]
 #[must_use = "the job may have failed, or not have been run"]
 pub enum Once<T, E, H = Contender> {
-    /// We ran it, held the lock to the end, and that is written down.
+    /// This call ran it and held the lock to the end, and that is recorded.
     Done(T),
-    /// Somebody has run it before.
+    /// A client ran it before.
     DoneBefore(RunRecord),
-    /// Somebody runs it, and we did not wait, or not for longer.
+    /// Another contender runs it, and this call did not wait, or no longer.
     Running(H),
-    /// We ran it, and it returned an error: it is not done.
+    /// This call ran it, and it returned an error: it is not done.
     Failed(E),
     /// It was begun as often as [`JobOptions::attempts`] allows; this is the last run that failed.
     NoAttemptsLeft(RunRecord),
@@ -103,28 +103,28 @@ impl Job {
         })
     }
 
-    /// Runs the job for this slot, unless this slot or one above it is done.
+    /// Runs the job for this slot, unless this slot or a higher one is done.
     ///
-    /// A slot is a text that grows from run to run, byte by byte: a date (`2026-11-22`), an RFC
-    /// 3339 time, a number with leading zeros. All machines must name the same slot for the same
-    /// run; their clocks decide nothing else.
+    /// A slot is a text that grows from run to run, compared byte by byte: a date (`2026-11-22`),
+    /// an RFC 3339 time, a number with leading zeros. All machines must name the same slot for the
+    /// same run; their clocks decide nothing else.
     ///
-    /// Blocks for one round trip if the slot is done. Otherwise it waits, in the order of arrival,
-    /// while another client runs the job, and runs it if that one fails; see
+    /// Blocks for one round trip if the slot is done. Otherwise it waits, in order of arrival,
+    /// while another client runs the job, and runs it if that client fails; see
     /// [`JobOptions::wait`]. A lost connection does not end the wait. When `run` has returned, it
-    /// blocks until the end is written down: for one round trip, and when the connection is lost
-    /// for two session timeouts at most.
+    /// blocks until the end is recorded: for one round trip, or for at most two session timeouts
+    /// when the connection is lost.
     ///
-    /// A run that returns an error, panics, loses its lock or dies is not done.
+    /// A run that returns an error, panics, loses its lock or dies does not count as done.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters, with [`Error::Unmarked`] if the path's node was made by a lock or is the
-    /// directory of other paths, and with [`Error::Unsupported`] on a handle of the `zookeeper`
-    /// crate. After `run` it fails with [`Error::Lost`] if the servers say that the lock was lost before
-    /// the end, and with [`Error::Unconfirmed`] if none says in time whether the end was written down,
-    /// also where the run knew that its lock was lost; the next call learns it. Otherwise as
+    /// control characters, with [`Error::Unmarked`] if the path's node was created by a lock or is
+    /// the directory of other paths, and with [`Error::Unsupported`] on a handle of the `zookeeper`
+    /// crate. After `run` it fails with [`Error::Lost`] if the servers say that the lock was lost
+    /// before the end, and with [`Error::Unconfirmed`] if none says in time whether the end was
+    /// recorded, even if the run knew that its lock was lost; the next call learns it. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     pub fn once<T, E>(
         &self,
@@ -134,12 +134,12 @@ impl Job {
         self.once_with(slot, JobOptions::new(), run)
     }
 
-    /// As [`once`](Self::once), as the `options` say.
+    /// As [`once`](Self::once), with `options`.
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and nobody was seen
-    /// who runs the job.
+    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and no client was seen
+    /// running the job.
     pub fn once_with<T, E>(
         &self,
         slot: &str,
@@ -153,9 +153,9 @@ impl Job {
     /// clock.
     ///
     /// No machine's own clock decides. Costs two writes more than [`once`](Self::once), because
-    /// only a transaction tells the servers' time. [`JobOptions::attempts`] counts for that long
-    /// after the last attempt. Blocks as [`once`](Self::once). A run for a
-    /// slot counts as a run; a run of this one is for no slot, and leaves the slots as they are.
+    /// only a transaction returns the servers' time. [`JobOptions::attempts`] are counted for that
+    /// long after the last attempt. Blocks as [`once`](Self::once). A run for a slot counts as a
+    /// run; a run of this method has no slot, and does not change the slots.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Job {
         self.at_most_every_with(every, JobOptions::new(), run)
     }
 
-    /// As [`at_most_every`](Self::at_most_every), as the `options` say.
+    /// As [`at_most_every`](Self::at_most_every), with `options`.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Job {
     /// # Errors
     ///
     /// Fails if the server refuses the request or does not answer in time, and with
-    /// [`Error::Unmarked`] if the path's node was made by a lock.
+    /// [`Error::Unmarked`] if the path's node was created by a lock.
     pub fn last(&self) -> Result<Option<RunRecord>> {
         Ok(self.journal()?.done.map(RunRecord::new))
     }
@@ -324,7 +324,7 @@ impl Job {
     }
 }
 
-/// The wish for a run of this slot, if a slot can be called so.
+/// The wish for a run of this slot, if it is a valid slot.
 pub(crate) fn due_for(slot: &str) -> Result<Due> {
     let is_bad = slot.is_empty() || slot.contains(char::is_control);
     if is_bad || LONGEST_SLOT < slot.len() {

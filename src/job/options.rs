@@ -37,46 +37,45 @@ pub struct JobOptions<'a> {
 }
 
 impl<'a> JobOptions<'a> {
-    /// Options that wait as long as it takes, and count no attempts.
+    /// Returns options that wait as long as it takes, and count no attempts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether to wait while another client runs the job, to run it if that one fails. Without,
-    /// the call returns [`Once::Running`](super::Once::Running) at once. Defaults to yes.
+    /// Sets whether to wait while another client runs the job, and to run it if that one fails. If
+    /// not, the call returns [`Once::Running`](super::Once::Running) at once. Defaults to yes.
     pub fn wait(mut self, waits: bool) -> Self {
         self.waits = waits;
         self
     }
 
-    /// When to stop waiting. Defaults to never.
+    /// Stops waiting at this time. Defaults to never.
     pub fn deadline(mut self, deadline: Instant) -> Self {
         self.lock = self.lock.deadline(deadline);
         self
     }
 
-    /// Stops waiting when this has a message, or no sender any more. Defaults to never. It does
-    /// not end a run that has begun.
+    /// Stops waiting when this has a message, or has lost all its senders. Defaults to never. It
+    /// does not end a run that has begun.
     pub fn cancel(mut self, cancel: Receiver<()>) -> Self {
         self.lock = self.lock.cancel(cancel);
         self
     }
 
-    /// How often a slot is begun, at most, by all clients together; at least once. An attempt
-    /// counts from its beginning, so a run that takes its machine down counts too. Defaults to no
-    /// limit.
+    /// Limits how often all clients together begin a slot; at least once. An attempt counts from
+    /// its beginning, so a run that takes its machine down counts too. Defaults to no limit.
     pub fn attempts(mut self, most: u32) -> Self {
         self.attempts = most.max(1);
         self
     }
 
-    /// What the clients that wait are told, in place of the client's note.
+    /// Shows this text to the clients that wait, in place of the client's note.
     pub fn note(mut self, text: &str) -> Self {
         self.lock = self.lock.note(text);
         self
     }
 
-    /// Calls this whenever it is told what it waits for; see
+    /// Calls this whenever the call learns what it waits for; see
     /// [`LockOptions::on_wait`](crate::LockOptions::on_wait).
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.lock = self.lock.on_wait(callback);

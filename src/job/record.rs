@@ -1,4 +1,4 @@
-//! What is remembered of a run.
+//! The record of a run.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use crate::recipe::journal::{Outcome, PastRun};
 use crate::time::utc;
 use crate::token::FencingToken;
 
-/// What the servers remember of one run of a [`Job`](super::Job).
+/// The servers' record of one run of a [`Job`](super::Job).
 ///
 /// # Example
 ///
@@ -43,7 +43,7 @@ impl RunRecord {
         &self.run.slot
     }
 
-    /// Returns the how many-th attempt at its slot the run was, from 1.
+    /// Returns the number of this attempt at the slot, from 1.
     pub fn attempt(&self) -> u32 {
         self.run.attempt
     }
@@ -53,7 +53,7 @@ impl RunRecord {
         self.run.started.map_or(SystemTime::UNIX_EPOCH, time)
     }
 
-    /// Returns when the run ended, by the servers' clock; `None` if nobody wrote it down.
+    /// Returns when the run ended, by the servers' clock; `None` if that was not recorded.
     pub fn ended(&self) -> Option<SystemTime> {
         self.run.ended.map(time)
     }
@@ -63,7 +63,7 @@ impl RunRecord {
         FencingToken::new(self.run.token)
     }
 
-    /// Returns who ran it, as it describes itself.
+    /// Returns the owner that ran it, as it describes itself.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -73,14 +73,14 @@ impl RunRecord {
         self.run.outcome
     }
 
-    /// Returns what the run said of itself, with [`Run::set_message`](super::Run::set_message).
+    /// Returns the message that the run gave to [`Run::set_message`](super::Run::set_message).
     pub fn message(&self) -> Option<&str> {
         self.run.message.as_deref()
     }
 }
 
 impl fmt::Display for RunRecord {
-    /// Tells the run in a line, as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
+    /// Writes it as `slot 2026-11-22, attempt 1, begun 2026-11-22T01:00:00Z, on db1 pid 7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.slot().is_empty() {
             write!(f, "slot {}, ", self.slot())?;

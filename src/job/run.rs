@@ -14,7 +14,7 @@ const LONGEST_MESSAGE: usize = 512;
 
 /// A run of a [`Job`](super::Job), for the function that does the work.
 ///
-/// It has what every guard has, except that it ends when the function returns.
+/// It has the methods of every guard, except that it ends when the function returns.
 pub struct Run<'a> {
     pub(super) raw: &'a RawGuard,
     pub(super) slot: &'a str,
@@ -31,12 +31,12 @@ impl Run<'_> {
         self.slot
     }
 
-    /// Returns the how many-th attempt this is, from 1.
+    /// Returns the number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Returns the attempt before this one, which failed or died: what it began may be half done.
+    /// Returns the attempt before this one, which failed or died: its work may be half done.
     pub fn retry_of(&self) -> Option<&RunRecord> {
         self.retry_of.as_ref()
     }
@@ -46,16 +46,16 @@ impl Run<'_> {
         self.raw.token()
     }
 
-    /// Has the run's record say this, such as how many rows it wrote or why it failed.
+    /// Adds this to the run's record, such as how many rows it wrote or why it failed.
     ///
-    /// The last message counts, and its first 512 characters. Costs no I/O: it is written with the
-    /// end of the run.
+    /// Only the last message is kept, up to its first 512 characters. Costs no I/O: it is written
+    /// with the end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
     }
 }
 
-/// Returns as much of a message as is kept.
+/// Returns the part of a message that is kept.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(LONGEST_MESSAGE).collect()
 }

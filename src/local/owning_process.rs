@@ -6,7 +6,7 @@
 
 use crate::system::process;
 
-/// The process that made a client.
+/// The process that created a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Process(u32);
 

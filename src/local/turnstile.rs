@@ -1,10 +1,10 @@
-//! The line in which the threads of one client wait for a path, so that the server sees one
-//! of them at a time.
+//! The line in which the threads of one client wait for a path; the server sees one of them at a
+//! time.
 //!
-//! The line is first come, first served. A thread that has the turn would wait for itself if
-//! it came again, and gets an error instead. Where the lock allows it, the lock itself
-//! comes with the turn, up to so many times in a row; then it goes back to the server, and
-//! other processes have their chance.
+//! The line is first come, first served. A thread that has the turn would wait for itself if it
+//! came again, and gets an error instead. Where the lock allows it, the lock itself comes with the
+//! turn, up to a given number of times in a row; then it goes back to the server, and other
+//! processes have their chance.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -32,7 +32,7 @@ struct Lines<T, S, W> {
 }
 
 struct Line<T, S, W> {
-    /// The thread that has the turn; none in particular if the guard may change threads.
+    /// The thread that has the turn; `None` if the guard can be sent to another thread.
     owner: Option<ThreadId>,
     shared: Weak<S>,
     waiting: VecDeque<Waiter<T, W>>,
@@ -73,7 +73,7 @@ pub(crate) enum Entry<T, S, W: Heir = bool> {
     Turn(Turn<T, S, W>, Option<T>),
     /// The limit was reached.
     Taken,
-    /// The calling thread had the turn before; what it shares, if it shares anything.
+    /// The calling thread has the turn already; holds what it shares, if anything.
     OwnTurn(Option<Arc<S>>),
     /// The client is closed.
     Closed,
@@ -251,7 +251,7 @@ impl<T, S, W: Heir> Line<T, S, W> {
 }
 
 impl<T, S, W: Heir> Turn<T, S, W> {
-    /// Lets other threads than the calling one use the turn.
+    /// Lets threads other than the calling one use the turn.
     pub(crate) fn detach(&self) {
         self.change(|line| line.owner = None);
     }
@@ -278,8 +278,8 @@ impl<T, S, W: Heir> Drop for Turn<T, S, W> {
             let Some(line) = lines.open.get_mut(&self.path) else {
                 return;
             };
-            // The heir has left: the lock goes back to the server, outside the lines' own
-            // lock, because that takes others.
+            // The heir has left: the lock goes back to the server, outside the lines' own lock,
+            // because the release takes other locks.
             match line.orphan() {
                 Some(handed) => {
                     drop(lines);

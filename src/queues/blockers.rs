@@ -1,4 +1,4 @@
-//! Who keeps a lock from its first waiter, and who keeps them.
+//! The holders that keep a lock from its first waiter, and those that they wait for.
 
 use std::fmt;
 use std::slice;
@@ -7,9 +7,9 @@ use super::graph::Graph;
 use super::queue::Queue;
 use crate::contender::Contender;
 
-/// Who keeps a lock from its waiters: its holders, and those that these wait for.
+/// The contenders that keep a lock from its waiters: its holders, and those that these wait for.
 ///
-/// Made by [`Client::blockers`](crate::Client::blockers).
+/// Returned by [`Client::blockers`](crate::Client::blockers).
 ///
 /// # Example
 ///
@@ -61,20 +61,20 @@ impl Blockers {
         }
     }
 
-    /// Returns the holders of the lock, and behind each that waits the holders of what it waits for.
+    /// Returns the holders of the lock and, for each that waits, the holders of what it waits for.
     ///
-    /// A holder that waits for several locks is there once for each of them.
+    /// A holder that waits for several locks appears once for each of them.
     pub fn iter(&self) -> slice::Iter<'_, Blocker> {
         self.blockers.iter()
     }
 
-    /// Returns the paths of a circle in which each holder waits for the next one's lock; `None` if there
-    /// is none.
+    /// Returns the paths of a circle in which each holder waits for the next one's lock; `None` if
+    /// there is none.
     pub fn deadlock(&self) -> Option<&[String]> {
         self.deadlock.as_deref()
     }
 
-    /// Returns the nodes below which a holder may wait unseen, for this client may not read them.
+    /// Returns the nodes that this client may not read; a holder may wait unseen below them.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
@@ -90,7 +90,7 @@ impl<'a> IntoIterator for &'a Blockers {
 }
 
 impl Blocker {
-    /// Returns the lock that it holds.
+    /// Returns the lock that the blocker holds.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -106,7 +106,7 @@ impl Blocker {
     }
 }
 
-/// As `/locks/a is held by db1 pid 4711 (make), which waits for /locks/b`.
+/// Writes it as `/locks/a is held by db1 pid 4711 (make), which waits for /locks/b`.
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is held by {}", self.path, self.holder)?;

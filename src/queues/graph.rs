@@ -1,4 +1,4 @@
-//! Who waits for whom: locks, their holders, and what these wait for.
+//! The waits-for graph: locks, their holders, and what these wait for.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -7,23 +7,24 @@ use crate::contender::Contender;
 use crate::path;
 use crate::recipe::dialect::Role;
 
-/// The locks below a root, and where their contenders are to be found again.
+/// The locks below a root, and where to find their contenders again.
 pub(super) struct Graph<'a> {
     queues: BTreeMap<&'a str, &'a Queue>,
-    /// Who waits, and for which lock, by session.
+    /// The waiters, and which lock each waits for, by session.
     waiters: HashMap<i64, Vec<(&'a str, &'a Contender)>>,
-    /// Which locks are waited for under a node, by the node's name: its path depends on the chroot.
+    /// The locks waited for under a node, by the node's name: its path depends on the chroot.
     inside: HashMap<&'a str, Vec<&'a str>>,
     asking: Option<Asking<'a>>,
 }
 
 /// A thread that asks whether it waits in a circle.
 pub(super) struct Asking<'a> {
-    /// What it waits for.
+    /// The lock that it waits for.
     pub(super) path: &'a str,
     /// The names of the nodes that it holds, and of those that its process runs under.
     pub(super) nodes: HashSet<String>,
-    /// What its names begin with in the queues that it waits in; at the head of some it keeps others out.
+    /// The prefixes of its nodes in the queues that it waits in; at the head of some it blocks
+    /// others.
     pub(super) own: HashSet<String>,
 }
 
@@ -47,7 +48,8 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// The holders of a lock, and behind them those of what they wait for: what each has, and wants.
+    /// The holders of a lock, and then those of the locks that they wait for: held lock, holder,
+    /// wanted lock.
     pub(super) fn holders_behind(
         &self,
         path: &'a str,
@@ -64,7 +66,7 @@ impl<'a> Graph<'a> {
                     _ => found.extend(waits.iter().map(|wanted| (path, *holder, Some(*wanted)))),
                 }
             }
-            // Whoever waits for a permit has one as soon as any of the holders lets go.
+            // A waiter for a permit gets one as soon as any of the holders releases.
             if !is_any_enough(&links) || links.iter().all(|(_, waits)| !waits.is_empty()) {
                 next.extend(links.iter().flat_map(|(_, waits)| waits).rev());
             }
@@ -86,7 +88,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The locks of the circle from the one that is waited for to the one that this thread holds.
+    /// The locks of the circle, from the one that this thread waits for to the one that it holds.
     pub(super) fn circle_of_the_asking(&self) -> Option<Vec<String>> {
         let asking = self.asking.as_ref()?;
         let stuck = self.stuck(asking.path);
@@ -113,7 +115,7 @@ impl<'a> Graph<'a> {
         None
     }
 
-    /// The locks behind this one that nobody can let go of, each with the stuck ones that its holders
+    /// The locks behind this one that cannot be released, each with the stuck ones that its holders
     /// wait for.
     fn stuck(&self, path: &'a str) -> HashMap<&'a str, Vec<&'a str>> {
         let (mut links, mut next) = (BTreeMap::new(), vec![path]);
@@ -125,7 +127,7 @@ impl<'a> Graph<'a> {
             next.extend(here.iter().flat_map(|(_, waits)| waits));
             links.insert(path, here);
         }
-        // Take away whatever comes free, and what comes free by that.
+        // Remove the locks that come free, and those that come free as a result.
         let mut behind: HashMap<&str, Vec<&str>> = HashMap::new();
         for (path, here) in &links {
             for other in here.iter().flat_map(|(_, waits)| waits) {
@@ -153,7 +155,7 @@ impl<'a> Graph<'a> {
             |(_, waits): &(&Contender, Vec<&str>)| waits.iter().all(|path| !stuck.contains(path));
         let permits = self.queues.get(path).and_then(|queue| queue.permits());
         match is_any_enough(links) {
-            // It is the first waiter's.
+            // It is free for the first waiter.
             true if links.is_empty() => true,
             true => {
                 permits.is_some_and(|all| links.len() < all as usize) || links.iter().any(lets_go)
@@ -174,11 +176,12 @@ impl<'a> Graph<'a> {
             .collect()
     }
 
-    /// The locks that a holder waits for: its thread, its session, or what `zklock` runs under its lock.
+    /// The locks that a holder waits for: its thread, its session, or what `zklock` runs under its
+    /// lock.
     fn waits(&self, path: &str, holder: &Contender) -> Vec<&'a str> {
         let waiters = self.waiters.get(&holder.session_id());
         let waiters = waiters.map_or(&[][..], Vec::as_slice);
-        // A writer that waits as a reader turns into one.
+        // A writer that also waits as a reader is downgrading.
         let turns = |at: &str, waiter: &Contender| {
             at == path && (holder.role(), waiter.role()) == (Role::Write, Role::Read)
         };
@@ -198,16 +201,16 @@ impl<'a> Graph<'a> {
         waits
     }
 
-    /// What a holder may wait for that does not tell its thread. Of one lock, its session's contenders are
-    /// different threads.
+    /// What a holder that names no thread may wait for. At one lock, the contenders of its session
+    /// are different threads.
     fn guess(
         &self,
         path: &str,
         holder: &Contender,
         waiters: &[(&'a str, &Contender)],
     ) -> Option<&'a str> {
-        // One of ours that was asked to let go does not tell either, and of several waiters it may be any:
-        // nobody is turned away for that.
+        // A contender of ours that was asked to release names no thread either, and with several
+        // waiters it may be any of them: no wait is refused for that.
         let sure = |(_, waiter): &(&str, &Contender)| {
             waiters.len() == 1 && !waiter.tells_its_thread() && !holder.tells_its_thread()
         };
@@ -226,7 +229,7 @@ impl Asking<'_> {
     }
 }
 
-/// A multi-lock's nodes have one name but for the number.
+/// The nodes of a multi-lock have one name except for the number.
 pub(super) fn without_number(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
 }

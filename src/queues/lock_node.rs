@@ -17,14 +17,14 @@ use crate::token::FencingToken;
 pub(super) struct Kept {
     /// How many permits a semaphore of Curator's layout has.
     pub(super) permits: Option<u32>,
-    /// Whether it has the runs of a job.
+    /// Whether it records the runs of a job.
     pub(super) is_job: bool,
-    /// Whose release has to clear the mark.
+    /// The token of the holder whose release has to clear the mark.
     marked: Option<FencingToken>,
 }
 
 impl Kept {
-    /// Reads what the nodes at these paths keep; nothing of those that may not be read.
+    /// Reads what the nodes at these paths keep; the default for those that may not be read.
     pub(super) fn read(
         session: &Arc<Session>,
         paths: &[String],
@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// The one that left without releasing, if somebody did, and nobody has cleared the mark.
+    /// The token of a holder that left without releasing, if no other one has cleared the mark.
     pub(super) fn abandoned_by(&self, contenders: &[Contender]) -> Option<FencingToken> {
         let is_here = |token: &FencingToken| contenders.iter().any(|one| one.token() == *token);
         self.marked.filter(|token| !is_here(token))

@@ -1,4 +1,4 @@
-//! Every lock below a path, and who is in its queue.
+//! Every lock below a path, and its queue.
 
 mod blockers;
 mod graph;
@@ -22,10 +22,10 @@ use crate::session::call_error::CallError;
 use crate::system::process;
 use crate::time::limit::Limit;
 
-/// The locks that somebody holds or waits for, below one path.
+/// The locks below one path that a client holds or waits for.
 ///
-/// Made by [`Client::locks`](crate::Client::locks). It shows each lock as it was at one moment, and
-/// different locks at different ones.
+/// Returned by [`Client::locks`](crate::Client::locks). It shows each lock at one moment, and
+/// different locks at different moments.
 ///
 /// # Example
 ///
@@ -64,7 +64,7 @@ impl Queues {
         Ok(Self { queues, unreadable })
     }
 
-    /// Tells who keeps a lock from its first waiter.
+    /// Returns the holders that keep a lock from its first waiter.
     pub(crate) fn blockers(session: &Arc<Session>, path: &str, root: &str) -> Result<Blockers> {
         let read = Self::with(session, path, root, Session::query_limit);
         let Self { queues, unreadable } =
@@ -72,7 +72,8 @@ impl Queues {
         Ok(Blockers::of(path, &queues, unreadable))
     }
 
-    /// The locks below a root, and this one, which need not lie there: whoever may not read it is told so.
+    /// Returns the locks below a root, and this one, which may lie elsewhere. It fails if the
+    /// client may not read this one.
     fn with(
         session: &Arc<Session>,
         path: &str,
@@ -102,22 +103,23 @@ impl Queues {
         self.queues.len()
     }
 
-    /// Returns `true` if there is no lock that somebody holds or waits for.
+    /// Returns `true` if there is no lock that a client holds or waits for.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Returns the nodes below which there may be more locks: those that this client may not read, and
-    /// those with so many children that their list is longer than it accepts
+    /// Returns the nodes below which there may be more locks: those that this client may not read,
+    /// and those with so many children that their list is longer than the client accepts
     /// ([`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer)).
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
 }
 
-/// Fails if this thread holds a lock that somebody waits for who keeps it from the lock of `nearest`.
+/// Fails if a contender that keeps this thread from the lock of `nearest` waits for a lock that
+/// this thread holds.
 ///
-/// At the limit it has found nothing, and so has it if no server answers: the wait goes on.
+/// If the limit is reached or no server answers, it finds nothing: the wait goes on.
 pub(crate) fn fail_in_a_circle(
     session: &Arc<Session>,
     nearest: &str,
@@ -148,7 +150,7 @@ fn circle(
         .chain(&around)
         .map(|node| path::name(node).to_owned())
         .collect();
-    // Of two that close a circle together, the later one sees the other.
+    // If two waiters close a circle together, the later one sees the other.
     let sync = session.transport.capabilities().sync(path);
     match session.caller().call(&sync, path, limit) {
         Ok(_) | Err(CallError::Refused(_)) => {}

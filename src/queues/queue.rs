@@ -1,4 +1,4 @@
-//! One lock, and who is in its queue.
+//! One lock and its queue.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use crate::path;
 use crate::recipe::name::{LAST_SEQUENCE, NodeName};
 use crate::token::FencingToken;
 
-/// A lock that somebody holds or waits for.
+/// A lock that a client holds or waits for.
 #[derive(Clone)]
 pub struct Queue {
     pub(super) path: String,
@@ -28,12 +28,12 @@ impl Queue {
         &self.contenders
     }
 
-    /// Returns who holds the lock, or a permit of it.
+    /// Returns the contenders that hold the lock, or a permit of it.
     pub fn holders(&self) -> impl Iterator<Item = &Contender> {
         self.contenders.iter().filter(|contender| contender.holds())
     }
 
-    /// Returns who waits, first come first.
+    /// Returns the waiters, first come first.
     pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
         self.contenders
             .iter()
@@ -45,25 +45,26 @@ impl Queue {
         self.waiters().map(Contender::since).min()
     }
 
-    /// Returns how many permits a semaphore has, if its node tells.
+    /// Returns how many permits a semaphore has, if its node says.
     pub fn permits(&self) -> Option<u32> {
         self.kept.permits
     }
 
-    /// Returns whether a [`Job`](crate::Job)'s runs are written down here.
+    /// Returns whether a [`Job`](crate::Job)'s runs are recorded here.
     pub fn is_job(&self) -> bool {
         self.kept.is_job
     }
 
-    /// Returns the token of the last holder that left without releasing, until another one has cleared
-    /// its mark; `None` without [`Mutex::track_abandonment`](crate::Mutex::track_abandonment).
+    /// Returns the token of the last holder that left without releasing, until another holder has
+    /// cleared its mark; `None` without
+    /// [`Mutex::track_abandonment`](crate::Mutex::track_abandonment).
     pub fn abandoned(&self) -> Option<FencingToken> {
         self.kept.abandoned_by(&self.contenders)
     }
 
-    /// Returns which part of the directory's sequence numbers are used up, from 0 to 1.
+    /// Returns the share of the directory's sequence numbers that is used up, from 0 to 1.
     ///
-    /// When they are all used up there is no order: see [`Error::Exhausted`](crate::Error::Exhausted).
+    /// Once all are used up, there is no order: see [`Error::Exhausted`](crate::Error::Exhausted).
     pub fn numbers_used(&self) -> f64 {
         let names = self.contenders.iter().map(|one| path::name(one.node()));
         let numbers = names

@@ -18,22 +18,22 @@ use crate::time::limit::Limit;
 /// How many nodes are read with one write.
 const AT_A_TIME: usize = 500;
 
-/// What belongs to the servers.
+/// The nodes of the servers themselves.
 const RESERVED: &str = "/zookeeper";
 
-/// The children of each node that is no contender's.
+/// The children of each node that is not a contender's.
 #[derive(Default)]
 struct Tree {
     children: BTreeMap<String, Names>,
     unreadable: Vec<String>,
 }
 
-/// What is to be known of the locks.
+/// How much to read of the locks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Extent {
-    /// Their contenders, and who of them holds.
+    /// The contenders, and which of them hold.
     Contenders,
-    /// What their own nodes keep as well, which is a read more for each.
+    /// Also what the locks' own nodes keep, which takes one more read for each.
     All,
 }
 
@@ -50,11 +50,11 @@ pub(super) fn read(
         let mut tree = Tree::read(session, mem::take(&mut roots), limit)?;
         unreadable.append(&mut tree.unreadable);
         for queue in of_locks(session, tree.locks(), extent, limit)? {
-            // A directory of somebody's own may have such a name, and locks below it.
+            // A user's own directory may have such a name, and locks below it.
             let directories = queue.contenders.iter().filter(|one| one.has_children());
             let is_new = |one: &&Contender| !tree.children.contains_key(one.node());
             roots.extend(directories.filter(is_new).map(|one| one.node().to_owned()));
-            // Whoever waits waits behind a node that is nobody's, too. And who was the only one may have
+            // A waiter also waits behind a node without a session. And the only contender may have
             // left meanwhile.
             if queue.contenders.iter().any(Contender::has_session) {
                 queues.push(queue);
@@ -65,14 +65,14 @@ pub(super) fn read(
     Ok((queues, unreadable))
 }
 
-/// Reads who is at the locks that were found.
+/// Reads the contenders of the locks that were found.
 fn of_locks(
     session: &Arc<Session>,
     found: Vec<(String, Spots)>,
     extent: Extent,
     limit: &impl Fn() -> Limit,
 ) -> Result<Vec<Queue>, CallError> {
-    // Who has a permit depends on how many there are.
+    // Which contenders have a permit depends on the number of permits.
     let is_read = |spots: &Spots| extent == Extent::All || !spots.permits.is_empty();
     let read = found.iter().filter(|(_, spots)| is_read(spots));
     let paths: Vec<_> = read.map(|(path, _)| path.clone()).collect();
@@ -121,7 +121,7 @@ impl Tree {
                         Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH)) => {
                             tree.unreadable.push(node.clone())
                         }
-                        // It has gone meanwhile, which the root may not have been there for.
+                        // It is gone meanwhile, or it is a root that did not exist.
                         Ok(_) | Err(Refusal::Code(ErrorCode::NO_NODE)) => {}
                         Err(Refusal::Code(code)) => {
                             return Err(CallError::Over(refused(node, code)));
@@ -169,7 +169,7 @@ fn directories(node: &str, names: &Names) -> Vec<String> {
     let above = if node == "/" { "" } else { node };
     let may_have = |name: &&str| {
         let contender = NodeName::parse(name);
-        // Any 32 digits are a name of kazoo's, and somebody's own.
+        // Any 32 digits look like a name of kazoo's, and may be a user's own.
         contender.is_none_or(|name| name.kind == Kind::KazooLease)
     };
     let paths = names

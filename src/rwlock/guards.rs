@@ -8,7 +8,7 @@ use crate::local::thread_set::Entered;
 use crate::lock::raw_guard::RawGuard;
 use crate::token::FencingToken;
 
-/// The guard of a reader: while it lives, no writer has the lock, unless the guard says that it
+/// The guard of a reader: while it lives, no writer has the lock, unless the guard reports that it
 /// is lost.
 ///
 /// # Example
@@ -35,8 +35,8 @@ pub struct RwLockReadGuard {
     not_send: PhantomData<NotSend>,
 }
 
-/// The guard of a writer: while it lives, no other client or thread has the lock, unless the
-/// guard says that it is lost.
+/// The guard of a writer: while it lives, no other client or thread has the lock, unless the guard
+/// reports that it is lost.
 ///
 /// # Example
 ///
@@ -60,13 +60,13 @@ pub struct RwLockWriteGuard {
     not_send: PhantomData<NotSend>,
 }
 
-/// The guard of a reader that may change threads; see [`RwLockReadGuard::into_send`].
+/// A reader's guard that can be sent to another thread; see [`RwLockReadGuard::into_send`].
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendReadGuard {
     raw: RawGuard,
 }
 
-/// The guard of a writer that may change threads; see [`RwLockWriteGuard::into_send`].
+/// A writer's guard that can be sent to another thread; see [`RwLockWriteGuard::into_send`].
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendWriteGuard {
     raw: RawGuard,
@@ -104,10 +104,10 @@ impl RwLockReadGuard {
         self.raw.release_before(self.entered)
     }
 
-    /// Turns the guard into one that may change threads.
+    /// Turns the guard into one that can be sent to another thread.
     ///
-    /// In exchange the lock no longer knows its thread: a thread that has such a guard and locks
-    /// for writing waits for itself.
+    /// In exchange, the lock no longer knows which thread holds it: a thread that has such a guard
+    /// and locks for writing waits for itself.
     ///
     /// # Example
     ///
@@ -154,8 +154,8 @@ impl RwLockWriteGuard {
         self.raw.release_before(self.entered)
     }
 
-    /// Turns the writer into a reader, so that other readers can enter. There is no gap: no
-    /// writer can come between, and waiting writers wait for the reader.
+    /// Turns the writer into a reader, which lets other readers enter. There is no gap: no writer
+    /// can come between, and waiting writers wait for the reader.
     ///
     /// The new guard keeps the writer's token. Blocks for one round trip; when the connection is
     /// lost, at most until the guard's deadline.
@@ -171,10 +171,10 @@ impl RwLockWriteGuard {
         Ok(RwLockReadGuard::new(raw.downgrade()?, entered))
     }
 
-    /// Turns the guard into one that may change threads.
+    /// Turns the guard into one that can be sent to another thread.
     ///
-    /// In exchange the lock no longer knows its thread: a thread that has such a guard and locks
-    /// again waits for itself.
+    /// In exchange, the lock no longer knows which thread holds it: a thread that has such a guard
+    /// and locks again waits for itself.
     pub fn into_send(self) -> SendWriteGuard {
         self.raw.belongs(false);
         SendWriteGuard { raw: self.raw }

@@ -1,4 +1,4 @@
-//! Carries the way to a permit out; [`Permit`] decides.
+//! Carries out the acquisition of a permit; [`Permit`] decides.
 
 mod look;
 
@@ -24,18 +24,18 @@ use crate::session::call_error::{CallError, refused};
 use crate::session::queries::Lasting;
 use crate::system::clock;
 
-/// One way to a permit.
+/// One acquisition of permits.
 pub(super) struct PermitDriver<'a, 'q> {
     semaphore: Wanted<'a>,
     request: LockRequest<'q>,
     permit: Permit,
     patience: Patience,
     overdue: Option<Overdue>,
-    /// The number as it is written down.
+    /// The number of permits, as it is stored.
     number: String,
-    /// Whose the oldest permit is that goes by another number.
+    /// The holder of the oldest permit that was granted under another number.
     holder: Option<Ahead>,
-    // Fields drop in this order: let others be first in the line, then the next thread.
+    // Fields drop in this order: leave the server's queue first, then call the next thread.
     held: Vec<RawGuard>,
     first: Option<RawGuard>,
     turn: Option<Turn>,
@@ -56,8 +56,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         Self {
             permit: Permit::new(dialect, semaphore.permits as usize, wish),
             patience,
-            // Of those in the line, nobody has a permit to be hurried for, and all would wait
-            // for one who has let go of his.
+            // In the queue, no contender has a permit to be hurried for, and all would wait for one
+            // that has released its own.
             overdue: request.overdue.take(),
             number: semaphore.permits.to_string(),
             holder: None,
@@ -91,7 +91,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             Action::Permit => self.queue(),
             Action::Check => Ok(self.check()),
             Action::Inspect(_) => self.inspect(),
-            // `run` does not come here with it.
+            // `run` handles it.
             Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -113,7 +113,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Goes through the line, for the thread that has the turn.
+    /// Waits in the queue, for the thread that has the turn.
     fn line(&mut self) -> Result<Event> {
         let locks = self.semaphore.locks();
         self.held.clear();
@@ -132,7 +132,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
             true => Lasting::WhileUsed,
             false => Lasting::WhileUsedIn(self.number.as_bytes()),
         };
-        // Curator's semaphore is in one line with its latches' clients.
+        // In the latch's dialect, a client shares the queue of Curator's semaphore.
         let dialect = match self.session().settings.dialect {
             Dialect::LeaderLatch => Dialect::Curator,
             dialect => dialect,
@@ -159,7 +159,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         Ok(made.map_or(Event::Cancel, |()| Event::IsMade))
     }
 
-    /// Reads whose the oldest permit is.
+    /// Reads the holder of the oldest permit.
     fn read(&mut self, others: &Others) -> Result<Event> {
         let nearest = self.lease(&others.oldest);
         let (nodes, limit) = (slice::from_ref(&nearest), || self.request.limit.clone());
@@ -181,7 +181,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         })
     }
 
-    /// Waits until the last one has gone who goes by another number.
+    /// Waits until the last permit that was granted under another number is gone.
     fn wait_for(&mut self, others: &Others) -> Result<Event> {
         let since = self.request.limit.spent();
         if let (Some(told), Some(holder)) = (self.request.on_wait.as_mut(), &self.holder) {
@@ -204,8 +204,8 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         })
     }
 
-    /// Writes the number down if it is the one that was read and we are still the first in
-    /// the line; both are looked at in the transaction that writes.
+    /// Stores the number if the stored one is still the one that was read and this client is still
+    /// first in the queue; the transaction that writes checks both.
     fn write(&self, version: i32, before: Option<u32>) -> Result<Event> {
         let (path, number) = (self.semaphore.path.to_string(), &self.number);
         if let Some(before) = before {
@@ -240,7 +240,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Goes through the permits, as long as the place in the line is held.
+    /// Acquires the permits, while the place in the queue is held.
     fn queue(&mut self) -> Result<Event> {
         self.semaphore.agreed.store(true, Ordering::Relaxed);
         self.request.patience = self.patience;
@@ -269,7 +269,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
     }
 
     fn check(&self) -> Event {
-        // Whether the last one is held, its guard tells.
+        // The guard of the last one reports whether it is held.
         let earlier = self
             .held
             .split_last()
@@ -281,7 +281,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Tells whether somebody deleted our node in the line, which did not just go with its
+    /// Finds out whether another client deleted our node in the queue, or it just went with its
     /// session.
     fn inspect(&self) -> Result<Event> {
         let (look, session) = (Request::exists(self.first()), self.session());
@@ -326,7 +326,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         }
     }
 
-    /// Our node in the line.
+    /// Our node in the queue.
     fn first(&self) -> &str {
         self.first.as_ref().map_or("", RawGuard::node)
     }

@@ -19,30 +19,30 @@ use crate::options::LockOptions;
 use crate::recipe::attempt::Patience;
 use crate::session::Session;
 
-/// A semaphore that works across processes and machines: at most so many permits are out.
+/// A semaphore that works across processes and machines, with a limited number of permits.
 ///
-/// The layout is that of Curator's `InterProcessSemaphoreV2`, and excludes with it: a
-/// mutex under `locks` that lets one in after the other, and a node under `leases` for
-/// each permit. With [`Dialect::Kazoo`](crate::Dialect::Kazoo) it is that of kazoo's `Semaphore`: the mutex is
-/// beside the path, and the permits are right below it. Only the first in line watches the
-/// permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
-/// left when it has been idle for a while, where the server has containers; kazoo's stays, as
-/// kazoo counts on it.
+/// The layout is that of Curator's `InterProcessSemaphoreV2`, and the two exclude each other: a
+/// mutex under `locks` lets in one client after the other, and each permit has a node under
+/// `leases`. With [`Dialect::Kazoo`](crate::Dialect::Kazoo), it is that of kazoo's `Semaphore`: the
+/// mutex is next to the path, and the permits are directly below it. Only the first waiter watches
+/// the permits, so hundreds may wait without a herd. In Curator's layout nothing of a semaphore is
+/// left when it has been idle for a while, if the server has containers; kazoo's stays, because
+/// kazoo relies on it.
 ///
 /// # How many permits there are
 ///
-/// The number is written into the semaphore's own node. All permits of this library that are
-/// out at a time were given by the same number: where a client is told another one, it
-/// replaces the number when no permit is out, in a transaction that proves that it is the first
-/// in the line. Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire)
-/// fail with [`Error::PermitsDisagree`], which says who has a permit since when. A call that has
-/// a time limit waits in its turn until all others are given back, and fails with it at the limit.
+/// The number is stored in the semaphore's own node. All permits of this library that are held at a
+/// time were granted under the same number. A client with another number replaces the stored one
+/// when no permit is held, in a transaction that proves that the client is first in the queue.
+/// Until then [`acquire`](Self::acquire) and [`try_acquire`](Self::try_acquire) fail with
+/// [`Error::PermitsDisagree`], which names a holder and the time of its permit. A call with a time
+/// limit waits in its turn until all others are released, and fails with that error at the limit.
 ///
-/// So a deploy that goes from three permits to five needs no step by hand: while there are old
-/// clients and new ones, those with a time limit take turns, as readers and writers do, with
-/// three permits or with five.
-/// Curator's clients do not compare the number, and kazoo's do it once: beside them there may
-/// be as many permits out as the largest number that somebody was told, and never more.
+/// So a deployment that goes from three permits to five needs no manual step: while there are old
+/// and new clients, those with a time limit take turns, as readers and writers do, with three
+/// permits or with five. Curator's clients do not compare the number, and kazoo's compare it once:
+/// alongside them, as many permits may be held as the largest number that any client was given, and
+/// never more.
 ///
 /// # Example
 ///
@@ -67,9 +67,9 @@ pub struct Semaphore {
     agreed: Arc<AtomicBool>,
 }
 
-/// One of a semaphore's permits, while it lives, unless it says that it is lost.
+/// One of a semaphore's permits, held while this lives, unless it reports that it is lost.
 ///
-/// It may change threads. There is no fencing token: several are out at a time.
+/// It can be sent to another thread. It has no fencing token: several permits are held at a time.
 ///
 /// # Example
 ///
@@ -109,29 +109,29 @@ impl Semaphore {
 
     /// Acquires a permit.
     ///
-    /// Blocks until those who came before have theirs and one is free. A lost connection
-    /// does not end the wait; it costs the place in the line if the session expires, and
-    /// the first place if it lasts for half a session timeout: we queue again then, at the
-    /// end.
+    /// Blocks until earlier callers have their permits and one is free. A lost connection does not
+    /// end the wait. It costs the place in the queue if the session expires, and the first place if
+    /// it lasts for half a session timeout: the client then queues again, at the end.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::PermitsDisagree`] if somebody has a permit who counts differently,
-    /// with [`Error::ForeignContender`] if the path is a lock's or a semaphore of another dialect,
-    /// if somebody in the line would not wait for us or deleted our node, if the server turns
-    /// a request down, and if the client is closed. Nothing is left in the line then.
+    /// Fails with [`Error::PermitsDisagree`] if a held permit was granted under another number,
+    /// with [`Error::ForeignContender`] if the path is a lock's or another dialect's semaphore, if
+    /// a contender in the queue would not wait for this client, if another client deleted its node,
+    /// if the server refuses a request, and if the client is closed. Nothing is left in the queue
+    /// then.
     pub fn acquire(&self) -> Result<Permit> {
         lock::for_ever(|| self.acquire_with(LockOptions::new()))
     }
 
     /// Acquires a permit if one is free.
     ///
-    /// Blocks for one round trip if none is, which costs the server no write, and for some
+    /// Blocks for one round trip if none is free, which costs the server no write, and for a few
     /// more if one is; at most for the session timeout.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire). That no permit is free is not an error.
+    /// As [`acquire`](Self::acquire). It is not an error if no permit is free.
     pub fn try_acquire(&self) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
         self.enter(1, options.request(self.session(), Patience::Tries)?)
@@ -139,7 +139,7 @@ impl Semaphore {
 
     /// Acquires a permit, or returns `None` when `limit` has passed.
     ///
-    /// Blocks for `limit` at most, whatever happens to the connection.
+    /// Blocks for at most `limit`, whatever happens to the connection.
     ///
     /// # Errors
     ///
@@ -162,8 +162,7 @@ impl Semaphore {
 
     /// Acquires a permit as the `options` say.
     ///
-    /// Blocks until one is ours, or until a limit of the options is reached, which gives
-    /// `None`.
+    /// Blocks until a permit is granted. Returns `None` if a limit of the options is reached first.
     ///
     /// # Errors
     ///
@@ -185,14 +184,14 @@ impl Semaphore {
 
     /// Acquires `count` permits at once: all or none.
     ///
-    /// They take one place in the line, and nobody who comes later gets a permit before: a call for
-    /// many is not starved by calls for one. Blocks until those who came before have theirs and
-    /// so many are free, as [`acquire`](Self::acquire). A client of Curator that acquires several
-    /// goes through the line once for each, and may hold some while it waits behind this one: beside
-    /// such clients use [`acquire_many_with`](Self::acquire_many_with) and a deadline. The same holds
-    /// for a thread that has a permit and asks for more.
+    /// The call takes one place in the queue, and no later caller gets a permit before it: calls
+    /// for one permit do not starve a call for many. Blocks until earlier callers have theirs and
+    /// `count` permits are free, as [`acquire`](Self::acquire). A Curator client that acquires
+    /// several queues once for each, and may hold some while it waits behind this call: alongside
+    /// such clients, use [`acquire_many_with`](Self::acquire_many_with) and a deadline. The same
+    /// holds for a thread that has a permit and asks for more.
     ///
-    /// One [`Permit`] stands for all of them: they are given back together, and if one is lost, all
+    /// One [`Permit`] stands for all of them: they are released together, and if one is lost, all
     /// are.
     ///
     /// # Errors
@@ -221,13 +220,13 @@ impl Semaphore {
         lock::for_ever(|| self.acquire_many_with(count, LockOptions::new()))
     }
 
-    /// Acquires `count` permits if so many are free: all or none.
+    /// Acquires `count` permits if that many are free: all or none.
     ///
-    /// Blocks as [`try_acquire`](Self::try_acquire), and one round trip more for each permit.
+    /// Blocks as [`try_acquire`](Self::try_acquire), and one more round trip for each permit.
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many). That fewer permits are free is not an error.
+    /// As [`acquire_many`](Self::acquire_many). It is not an error if fewer permits are free.
     pub fn try_acquire_many(&self, count: u32) -> Result<Option<Permit>> {
         let options = LockOptions::within(self.session().status.snapshot().timeout);
         self.enter(count, options.request(self.session(), Patience::Tries)?)
@@ -282,7 +281,7 @@ impl Permit {
         self.raw.nodes()
     }
 
-    /// Gives the permit back and waits until the server has confirmed it.
+    /// Releases the permit and waits until the server confirms it.
     ///
     /// Blocks as [`MutexGuard::unlock`](crate::MutexGuard::unlock).
     ///

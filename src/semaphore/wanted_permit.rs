@@ -1,24 +1,24 @@
-//! The semaphore that a permit is wanted of, and its directories.
+//! The semaphore to acquire a permit from, and its directories.
 
 use std::sync::atomic::AtomicBool;
 
 use crate::lock::Locks;
 use crate::recipe::dialect::Dialect;
 
-/// The semaphore that a permit is wanted of.
+/// The semaphore to acquire a permit from.
 pub(super) struct Wanted<'a> {
     pub(super) locks: &'a Locks,
     pub(super) path: &'a str,
     /// How many permits there are for this client.
     pub(super) permits: u32,
-    /// How many of them are wanted.
+    /// How many of them to acquire.
     pub(super) count: u32,
-    /// The numbers agreed the last time.
+    /// Whether the numbers agreed the last time.
     pub(super) agreed: &'a AtomicBool,
 }
 
 impl Wanted<'_> {
-    /// Where one waits for one's turn.
+    /// The directory of the queue.
     pub(super) fn locks(&self) -> String {
         match self.speaks_kazoo() {
             true => format!("{}-__lock__", self.path),
@@ -26,7 +26,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Where the permits are that are out.
+    /// The directory of the permits that are held.
     pub(super) fn leases(&self) -> String {
         match self.speaks_kazoo() {
             true => self.path.to_owned(),

@@ -1,7 +1,7 @@
-//! A clock that goes on while the machine sleeps.
+//! A clock that keeps running while the machine sleeps.
 //!
 //! `std::time::Instant` stops during suspend on Linux, but a guard must notice that it slept
-//! through its deadline. What decides about the validity of a lock reads this clock; plain
+//! through its deadline. Code that decides about the validity of a lock reads this clock; plain
 //! timeouts use `Instant`.
 
 use std::ops::Add;
@@ -14,7 +14,7 @@ use crate::system::clock;
 pub(crate) struct Moment(u64);
 
 impl Moment {
-    /// Returns the present.
+    /// Returns the current moment.
     pub(crate) fn now() -> Self {
         Self(nanos(clock::since_boot()))
     }

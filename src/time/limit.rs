@@ -78,8 +78,7 @@ impl Limit {
         }
     }
 
-    /// Blocks until one of the channels has a message or no sender; returns its place in the
-    /// list.
+    /// Blocks until one of the channels has a message or no sender; returns its index in the list.
     pub(crate) fn wait_any(&self, channels: &[&dyn Waitable]) -> Result<usize, LimitReached> {
         self.wait_any_for(None, channels)?.ok_or(LimitReached)
     }
@@ -105,7 +104,7 @@ impl Limit {
                 _ => {}
             }
         }
-        // What has arrived counts, as in `recv`.
+        // A message that has arrived counts, as in `recv`.
         wait_any(channels, Some(clock::now()))
             .map(Some)
             .ok_or(LimitReached)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::system::simulated::{JoinHandle, all_orders, spawn};
 
-/// The line of one path, and who is past it.
+/// The line of one path, and the threads past it.
 #[derive(Clone, Default)]
 struct Gate {
     turnstile: Turnstile<Lock, ()>,
@@ -17,21 +17,21 @@ struct Gate {
     locks: Arc<AtomicUsize>,
 }
 
-/// What goes with a turn. There is one of it at a time.
+/// The lock that goes with a turn. There is one at a time.
 struct Lock(Gate);
 
-/// What a thread saw that had the turn.
+/// What a thread saw while it had the turn.
 struct Pass {
     place: usize,
     me: ThreadId,
-    /// Who waited, in order.
+    /// The threads that waited, in order.
     behind: Vec<ThreadId>,
 }
 
 /// How a thread comes back.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Back {
-    /// As the n-th that had the turn.
+    /// It was the n-th to have the turn.
     Passed(usize),
     Taken,
     Closed,
@@ -82,7 +82,7 @@ impl Gate {
         spawn("passes", move || gate.pass(&for_ever(), with)).expect("a thread")
     }
 
-    /// Takes the lock from who hands it on, or from the server, and hands it on or back.
+    /// Takes the lock from another thread or the server, and hands it on or back.
     fn hold(&self, limit: &Limit) -> Back {
         let (turn, handed) = match self.turnstile.enter(&path(), limit, || true) {
             Entry::Turn(turn, handed) => (turn, handed),
@@ -117,7 +117,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Goes back to the server, which takes other locks in memory.
+    /// Returns the lock to the server, which takes other locks in memory.
     fn drop(&mut self) {
         drop(self.0.turnstile.lines.lock());
         self.0.locks.fetch_sub(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().expect("no panic but those on purpose")
 }
 
-/// Who was seen to wait before another is served before it, unless it has left.
+/// A thread that was seen waiting before another is served before it, unless it has left.
 fn first_come_first_served(passes: &[Pass]) {
     let place = |thread: &ThreadId| {
         let pass = passes.iter().find(|pass| pass.me == *thread);
@@ -149,7 +149,7 @@ fn back(passed: &Result<Pass, Back>) -> Back {
     }
 }
 
-/// Ends a piece: says how each came back.
+/// Ends a piece: returns how each thread came back.
 fn judge(gate: &Gate, all: Vec<Result<Pass, Back>>) -> Vec<Back> {
     let backs = all.iter().map(back).collect();
     let passes: Vec<_> = all.into_iter().flatten().collect();
@@ -184,7 +184,7 @@ fn a_panic_costs_nobody_the_turn() {
     assert_eq!(seen.len(), 6, "every one can be the first: {seen:?}");
 }
 
-/// The holder leaves while one gives up at some time, and another stays.
+/// The holder leaves while one thread gives up at some time, and another stays.
 fn one_gives_up(limit: impl FnOnce() -> Limit + Send + 'static, then: impl FnOnce()) -> Back {
     let gate = Gate::default();
     let inner = gate.clone();

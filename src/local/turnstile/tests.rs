@@ -1,4 +1,4 @@
-//! Who is called when, and what becomes of a turn that nobody takes.
+//! Which thread is called when, and what becomes of a turn that no thread takes.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a look at a semaphore asks for, and what the answers say.
+//! The requests of a look at a semaphore, and what the answers mean.
 
 use super::PermitDriver;
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl PermitDriver<'_, '_> {
             Some(Err(code)) if code != ErrorCode::NO_AUTH => return Err(refused(path, code)),
             _ => (None, false),
         };
-        // Of who may not list the permits, none may be taken to be out.
+        // A client that may not list the permits must not assume that none are taken.
         let mut names = |dir: &str, permits: bool| match answers.next() {
             Some(Ok(Reply::Children { names, .. })) => Ok(names),
             Some(Err(ErrorCode::NO_AUTH)) if !permits => Ok(Names::default()),
@@ -46,13 +46,13 @@ impl PermitDriver<'_, '_> {
         }))
     }
 
-    /// What a look asks for, behind so many requests that only bring the server up to date.
+    /// The requests of a look, and how many of the first only bring the server up to date.
     fn questions(&self) -> (Vec<Request>, usize) {
         let path = self.semaphore.path;
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
         let capabilities = self.session().transport.capabilities();
-        // In the line's directory a refusal is not the access list's, which a server that checks it
-        // early answers by itself: whoever stands there may delete there.
+        // In the queue's directory, a refusal does not come from the access control list, which
+        // some servers check early and answer by themselves: a contender there may delete there.
         let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();
