@@ -199,7 +199,7 @@ pub enum Error {
         path: String,
         /// The length of the reply.
         bytes: usize,
-        /// The limit, somewhat above what
+        /// The limit, slightly above what
         /// [`ClientBuilder::max_buffer`](crate::ClientBuilder::max_buffer) sets.
         limit: usize,
     },
@@ -208,7 +208,7 @@ pub enum Error {
     Exhausted {
         /// The lock.
         path: String,
-        /// Who goes by them.
+        /// Why they are needed.
         reason: &'static str,
     },
     /// A held permit of the semaphore was granted for another number of permits than this client's.
@@ -251,7 +251,7 @@ pub enum Error {
     Unmarked {
         /// The path.
         path: String,
-        /// What was to be kept there.
+        /// The data that it would have to keep.
         what: &'static str,
     },
     /// The client's transport or its server cannot do what was asked.

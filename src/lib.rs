@@ -124,9 +124,9 @@
 //!
 //! # What it logs
 //!
-//! Evictions, losses, reconnects and what a waiter waits for go to the [`log`](https://docs.rs/log) crate, at
-//! `info` and above. A program sees them with a logger such as `env_logger`, or through `tracing-log`; without
-//! one they are dropped.
+//! Evictions, losses, reconnects and what a waiter waits for go to the [`log`](https://docs.rs/log)
+//! crate, at `info` and above. A program sees them with a logger such as `env_logger`, or through
+//! `tracing-log`; without one they are dropped.
 //!
 //! # Units and clocks
 //!

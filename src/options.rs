@@ -117,15 +117,16 @@ impl<'a> LockOptions<'a> {
     /// Calls this when the wait begins, and again when the nearest contender ahead, or the known
     /// number of contenders ahead, changes.
     ///
-    /// The callback runs on the waiting thread, and the wait goes on when it returns. In it,
-    /// [`Client::blockers`](crate::Client::blockers) tells what those ahead wait for, to the end of
-    /// the chain. Defaults to no callback.
+    /// The callback runs on the waiting thread, and the wait continues when it returns. In it,
+    /// [`Client::blockers`](crate::Client::blockers) returns what those ahead wait for, to the end
+    /// of the chain. Defaults to no callback.
     pub fn on_wait(mut self, callback: impl FnMut(&Waiting) + 'a) -> Self {
         self.on_wait = Some(Box::new(callback));
         self
     }
 
-    /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting for ever in a circle.
+    /// Fails with [`Error::Deadlock`](crate::Error::Deadlock) instead of waiting forever in a
+    /// circle.
     /// For threads of different clients: threads of one client that wait behind each other without
     /// the server are not seen. The thread looks when the wait begins, and again when the contender
     /// ahead changes. The wait fails if the holders ahead wait, through any number of locks below
@@ -172,7 +173,7 @@ impl<'a> LockOptions<'a> {
     /// eviction. Permits held by the same call are skipped. If the sequence numbers of the
     /// directory are used up, no holder is evicted.
     ///
-    /// **Dangerous**: a holder that does not watch its guard goes on alongside the next one. Use it
+    /// **Dangerous**: a holder that does not watch its guard continues beside the next one. Use it
     /// where the holder checks its guard, or where what the lock protects checks fencing tokens.
     /// Costs the server one listing every half of the shorter time. [`Duration::MAX`] means never.
     /// Defaults to never.

@@ -15,7 +15,7 @@ use crate::transport::native::{Kerberos, Waiters};
 ///
 /// A login that is refused ends the client with [`Error::SaslRefused`](crate::Error::SaslRefused).
 /// A server without SASL, or with another mechanism, is not used, and the client tries another one:
-/// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) tells what each said.
+/// [`Error::ConnectTimeout`](crate::Error::ConnectTimeout) reports what each said.
 ///
 /// # Example
 ///

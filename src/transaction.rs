@@ -10,7 +10,7 @@ use crate::path;
 ///
 /// Created by [`LockGuard::transaction`](crate::LockGuard::transaction). For data in ZooKeeper
 /// itself, this closes the gap between a check and a write: a holder whose process was paused after
-/// [`check`](crate::LockGuard::check) writes nothing any more once another client has the lock. The
+/// [`check`](crate::LockGuard::check) can write nothing once another client has the lock. The
 /// servers decide, not a clock. For data elsewhere, use the [`FencingToken`](crate::FencingToken).
 ///
 /// The transaction begins with a check of the guard's nodes: it is one request, and one quorum

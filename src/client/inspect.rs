@@ -57,8 +57,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if the path cannot name a lock, and if the
-    /// server refuses a request or does not answer in time.
+    /// Fails with [`Error::BadPath`](crate::Error::BadPath) if the path cannot name a lock, and if
+    /// the server refuses a request or does not answer in time.
     pub fn contenders(&self, path: &str) -> Result<Vec<Contender>> {
         path::check(path)?;
         self.locks.session.contenders(path)
@@ -72,7 +72,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`Error::BadPath`](crate::Error::BadPath) if `root` is neither a path nor `/`,
-    /// and if no server answers in time. Nodes that this client may not read are not an error:
+    /// and if no server answers in time. Nodes that this client cannot read are not an error:
     /// [`Queues::unreadable`] lists them.
     pub fn locks(&self, root: &str) -> Result<Queues> {
         path::check_root(root)?;
@@ -89,8 +89,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`locks`](Self::locks), and with [`Error::NoAuth`](crate::Error::NoAuth) if the lock itself may
-    /// not be read.
+    /// As [`locks`](Self::locks), and with [`Error::NoAuth`](crate::Error::NoAuth) if this client
+    /// cannot read the lock itself.
     pub fn blockers(&self, path: &str, root: &str) -> Result<Blockers> {
         path::check(path)?;
         path::check_root(root)?;

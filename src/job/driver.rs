@@ -61,7 +61,7 @@ impl<'a, 'q> JobDriver<'a, 'q> {
         }
     }
 
-    /// Goes on until the work is to be done; otherwise returns the outcome.
+    /// Proceeds until the work can begin; returns the outcome if it cannot.
     pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
         if !self.session().transport.capabilities().multi {
             return Err(Error::Unsupported { what: "a job" });

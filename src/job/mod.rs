@@ -86,7 +86,7 @@ pub enum Once<T, E, H = Contender> {
     Done(T),
     /// A client ran it before.
     DoneBefore(RunRecord),
-    /// Another contender runs it, and this call did not wait, or no longer.
+    /// Another contender runs it, and this call did not wait, or stopped waiting.
     Running(H),
     /// This call ran it, and it returned an error: it is not done.
     Failed(E),

@@ -74,7 +74,7 @@ impl Blockers {
         self.deadlock.as_deref()
     }
 
-    /// Returns the nodes that this client may not read; a holder may wait unseen below them.
+    /// Returns the nodes that this client cannot read; a holder may wait unseen below them.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }

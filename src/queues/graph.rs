@@ -23,8 +23,8 @@ pub(super) struct Asking<'a> {
     pub(super) path: &'a str,
     /// The names of the nodes that it holds, and of those that its process runs under.
     pub(super) nodes: HashSet<String>,
-    /// The prefixes of its nodes in the queues that it waits in; at the head of some it blocks
-    /// others.
+    /// The prefixes of its nodes' names in the queues that it waits in; at the head of some it
+    /// blocks others.
     pub(super) own: HashSet<String>,
 }
 

@@ -73,7 +73,7 @@ impl Queues {
     }
 
     /// Returns the locks below a root, and this one, which may lie elsewhere. It fails if the
-    /// client may not read this one.
+    /// client has no access to this one.
     fn with(
         session: &Arc<Session>,
         path: &str,

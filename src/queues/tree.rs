@@ -121,7 +121,7 @@ impl Tree {
                         Err(Refusal::TooLong | Refusal::Code(ErrorCode::NO_AUTH)) => {
                             tree.unreadable.push(node.clone())
                         }
-                        // It is gone meanwhile, or it is a root that did not exist.
+                        // It is gone by now, or it is a root that never existed.
                         Ok(_) | Err(Refusal::Code(ErrorCode::NO_NODE)) => {}
                         Err(Refusal::Code(code)) => {
                             return Err(CallError::Over(refused(node, code)));
