@@ -7,15 +7,15 @@
 //!
 //! Without a server's address, as when all benches run, it prints this and ends.
 //!
-//! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see
-//! the same machine; the medians and their ratio are printed. The scenarios: `alone`,
-//! `threads-4`, `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`,
-//! `handoff-32` (clients on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that
-//! all wait behind a holder, and then have the lock once each), `crowd-10`, `crowd-100`,
-//! `crowd-1000` (the same, but they are threads of 8 clients), `swarm-64` (threads of 8 clients that
-//! come back again and again), `tail` (a free lock, taken 20,000 times: not rates, but how long a cycle takes in the
-//! middle, and at most for 99 % and for 99.9 % of them, in microseconds). Other numbers work as well;
-//! a queue also prints how much memory of this process a waiting client takes. With `hold=2`
+//! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see the
+//! same machine; the medians and their ratio are printed. The scenarios: `alone`, `threads-4`,
+//! `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`, `handoff-32` (clients
+//! on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that all wait behind a holder, and
+//! then get the lock once each), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
+//! threads of 8 clients), `swarm-64` (threads of 8 clients that come again and again), `tail` (a
+//! free lock, taken 20,000 times: no rates, but the median cycle in microseconds, and the longest
+//! of 99 % and of 99.9 %). Other numbers work as well; a queue also prints how much memory of this
+//! process a waiting client takes. With `hold=2`
 //! each client in a queue holds the lock for 2 ms, which does not count.
 //!
 //! The floor creates a node and lists the directory in one write, and checks whether it is the
