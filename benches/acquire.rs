@@ -1,4 +1,4 @@
-//! How long a lock takes: alone, and handed from one client to another.
+//! How long it takes to get a lock: alone, and handed from one client to another.
 //!
 //! ```text
 //! cargo bench --bench acquire
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Without `ZKLOCK_HOSTS` it measures the embedded server on the loopback interface, which
-//! writes nothing to a disk: what it shows is the client's share.
+//! writes nothing to disk: the figures show the client's share.
 
-// What the macros of older criterions make has no documentation.
+// The macros of older criterions generate items without documentation.
 #![allow(missing_docs)]
 
 mod subject;
@@ -38,7 +38,7 @@ fn uncontended(c: &mut Criterion) {
     group.bench_function("release", |b| {
         b.iter_custom(|count| sum(count, || release(&mutex)));
     });
-    // One round trip waited for: the release is sent, and not waited for.
+    // One round trip: the release is sent, but not waited for.
     group.bench_function("cycle", |b| {
         b.iter(|| drop(black_box(mutex.lock().expect("nobody else is here"))));
     });
@@ -69,7 +69,7 @@ fn release(mutex: &Mutex) -> Duration {
     start.elapsed()
 }
 
-/// From the drop of one client's guard until another client has the lock.
+/// Measures from the drop of one client's guard until another client has the lock.
 fn hand_off(c: &mut Criterion) {
     let subject = Subject::new("acquire");
     let (here, there) = (subject.mutex(), subject.mutex());
@@ -84,7 +84,7 @@ fn pass_on(here: &Mutex, there: &Mutex) -> Duration {
     thread::scope(|scope| {
         let next = scope.spawn(move || {
             let options = LockOptions::new().on_wait(|_| {
-                // Full means that it was said already.
+                // If the channel is full, that was said already.
                 let _ = waits.try_send(());
             });
             let guard = there.lock_with(options).expect("the server is there");
@@ -93,7 +93,7 @@ fn pass_on(here: &Mutex, there: &Mutex) -> Duration {
             since
         });
         is_waiting.recv().expect("there is somebody ahead");
-        // It says so when it has seen us, and a moment later it sleeps.
+        // The waiter reports when it has seen us; a moment later it sleeps.
         thread::sleep(Duration::from_millis(2));
         let start = Instant::now();
         drop(guard);

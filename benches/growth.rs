@@ -5,13 +5,13 @@
 //! cargo bench --bench growth -- HOST:PORT wait=N PATH
 //! ```
 //!
-//! Without a server to ask, as among all benches, it says this and ends. `idle` are mutexes that nobody uses, `held`
-//! locks of one client, `clients` those of one process, `waiting` threads of one client that wait for one lock. `parked`
-//! are threads that do nothing but sleep, for comparison. Memory is what this process has more of afterwards, divided by
-//! their number. Requests are counted for one session timeout. Run one after the other, what is freed by the one before
-//! is used again: ask for one at a time to know its memory.
+//! Without a server's address, as when all benches run, it prints this and ends. `idle` are unused
+//! mutexes, `held` locks of one client, `clients` those of one process, `waiting` threads of one
+//! client that wait for one lock. `parked` are threads that only sleep, for comparison. Memory is
+//! what this process gained, divided by their number. Requests are counted for one session timeout.
+//! Of several in a run, each reuses freed memory: run one alone to measure its own.
 //!
-//! `wait` is a process for `peers/waiting.py`: threads of one client that have the lock once each.
+//! `wait` is a process for `peers/waiting.py`: threads of one client that each get the lock once.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn waiting(hosts: &str, name: &str, count: usize) {
         for _ in 0..count {
             scope.spawn(|| drop(mutex.lock().expect("the lock")));
         }
-        // One is in the queue, and the others are in line behind it.
+        // One thread is in the queue, and the others are in line behind it.
         while holder.contenders(&path).expect("the queue").len() < 2 {
             thread::sleep(Duration::from_millis(20));
         }
@@ -139,7 +139,7 @@ fn parked(name: &str, count: usize) {
     }
 }
 
-/// Prints nothing: who counts the nodes sees that they wait.
+/// Prints nothing: the caller counts the nodes to see that the threads wait.
 fn wait_once_each(hosts: &str, count: usize, path: &str) {
     let client = connect(hosts);
     let mutex = client.mutex(path).expect("a path");
@@ -166,14 +166,14 @@ fn requests_in_a_timeout(clients: &[Client]) -> u64 {
             .map(|client| all(client.metrics().requests))
             .sum::<u64>()
     };
-    // What a lock that is held for a moment costs once does not count.
+    // What a lock costs once after it has been held for a moment does not count.
     thread::sleep(Duration::from_secs(1));
     let before = sent();
     thread::sleep(TIMEOUT);
     sent() - before
 }
 
-/// What the system says of this process.
+/// What the system reports about this process.
 #[derive(Clone, Copy)]
 struct Process {
     resident_kib: u64,

@@ -1,11 +1,11 @@
-//! Clients that take one lock in turn, and threads that hand it on among themselves.
+//! Clients that take one lock in turn, and threads that pass it on among themselves.
 //!
 //! ```text
 //! cargo bench --bench handoff
 //! ZKLOCK_HOSTS=zk1:2181 cargo bench --bench handoff
 //! ```
 
-// What the macros of older criterions make has no documentation.
+// The macros of older criterions generate items without documentation.
 #![allow(missing_docs)]
 
 mod subject;
@@ -16,7 +16,7 @@ use subject::{Subject, cycles};
 criterion_group!(benches, clients, threads);
 criterion_main!(benches);
 
-/// Time for a grant while 2, 8 and 32 clients want the lock all the time.
+/// Time per grant while 2, 8 and 32 clients want the lock all the time.
 fn clients(c: &mut Criterion) {
     let mut group = c.benchmark_group("hand-off among clients");
     group.sample_size(10).throughput(Throughput::Elements(1));
@@ -30,7 +30,7 @@ fn clients(c: &mut Criterion) {
     group.finish();
 }
 
-/// Time for a grant while threads of one client want the lock, which may stay among them.
+/// Time per grant while threads of one client want the lock, which may stay among them.
 fn threads(c: &mut Criterion) {
     let mut group = c.benchmark_group("hand-off among threads");
     group.sample_size(10).throughput(Throughput::Elements(1));

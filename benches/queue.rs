@@ -1,14 +1,14 @@
-//! Long queues: what a hand-off costs while many more wait.
+//! Long queues: what a hand-off costs while many more clients wait.
 //!
 //! ```text
 //! cargo bench --bench queue
 //! ZKLOCK_HOSTS=zk1:2181 ZKLOCK_QUEUES=10,100,1000,5000 cargo bench --bench queue
 //! ```
 //!
-//! Every waiter is a client of its own, with two threads and the caller's: the system
-//! must allow as many threads and connections. Defaults to queues of 10, 100 and 1000.
+//! Every waiter is a client of its own, with two threads and the caller's. The system must
+//! allow that many threads and connections. Defaults to queues of 10, 100 and 1000.
 
-// What the macros of older criterions make has no documentation.
+// The macros of older criterions generate items without documentation.
 #![allow(missing_docs)]
 
 mod subject;
@@ -54,8 +54,8 @@ fn lengths() -> Vec<usize> {
         .expect("a list of lengths")
 }
 
-/// Lets all of them queue behind a holder; from its release until the last has had the
-/// lock.
+/// Queues all of them behind a holder; measures from its release until the last one has had
+/// the lock.
 fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
     let watcher = subject.client();
     let gate = watcher.mutex(subject.path()).expect("a good path");
@@ -67,7 +67,7 @@ fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
             let wait = move || {
                 start.wait();
                 drop(mutex.lock().expect("the server is there"));
-                // The end of a thread would be a part of the next one's wait.
+                // Otherwise the end of a thread would count as part of the next one's wait.
                 over.wait();
             };
             let small = thread::Builder::new().stack_size(256 * 1024);
@@ -77,7 +77,7 @@ fn drain(subject: &Subject, mutexes: &[Mutex]) -> Duration {
         while watcher.contenders(subject.path()).expect("the queue").len() <= mutexes.len() {
             thread::sleep(Duration::from_millis(20));
         }
-        // The last one has its node, and sets its watch.
+        // The last one has its node, and is setting its watch.
         thread::sleep(Duration::from_millis(100));
         let begun = Instant::now();
         drop(guard);

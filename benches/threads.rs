@@ -5,7 +5,7 @@
 //! ZKLOCK_HOSTS=zk1:2181 cargo bench --bench threads
 //! ```
 
-// What the macros of older criterions make has no documentation.
+// The macros of older criterions generate items without documentation.
 #![allow(missing_docs)]
 
 mod subject;

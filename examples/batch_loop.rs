@@ -1,15 +1,15 @@
 //! A guard as a stop token: a batch loop that pauses and ends with its lock.
 //!
-//! The loop is written once, for the guard of any lock. It asks `check()` before each
-//! item, which costs no I/O, and where it has nothing to do it waits for the next item and
-//! for news of the lock at the same time.
+//! The loop is written once, for the guard of any lock. It calls `check()` before each item,
+//! which costs no I/O. When it has nothing to do, it waits for the next item and for news of
+//! the lock at the same time.
 //!
 //! ```text
 //! cargo run --example batch_loop
 //! ```
 //!
-//! It starts the embedded server, and ends the session in the middle of a batch, as a
-//! network that was down for too long would.
+//! The example starts the embedded server, and ends the session in the middle of a batch, as
+//! a network outage of that length would.
 
 use std::error::Error;
 use std::thread;
@@ -44,8 +44,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Works until there is nothing left to do or the lock is lost; returns how many orders
-/// were done.
+/// Works until there is nothing left to do or the lock is lost; returns how many orders were
+/// done.
 fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
     let mut done = 0;
     loop {
@@ -54,11 +54,11 @@ fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
             recv(guard.events()) -> event => match event {
                 Ok(GuardEvent::Held) => continue,
                 Ok(GuardEvent::Suspect) if recovers(guard) => continue,
-                // Lost, or somebody asks us to let go.
+                // The lock is lost, or another client asks us to release it.
                 _ => break,
             },
         };
-        // The last look before something that cannot be taken back.
+        // The last check before something that cannot be undone.
         let (Ok(order), true) = (order, guard.is_held()) else {
             break;
         };
@@ -68,7 +68,7 @@ fn process(guard: &impl LockGuard, orders: &Receiver<u32>) -> usize {
     done
 }
 
-/// Nobody else can have the lock yet; but begin nothing new until it is sure again.
+/// Nobody else can have the lock yet, but begin nothing new until it is held for certain again.
 fn recovers(guard: &impl LockGuard) -> bool {
     guard.events().recv() == Ok(GuardEvent::Held)
 }
@@ -77,7 +77,7 @@ fn report(guard: &impl LockGuard, done: usize) {
     println!("  {done} orders done, the lock is {:?}", guard.state());
 }
 
-/// Orders come in, one every 50 ms.
+/// Sends orders, one every 50 ms.
 fn orders(count: u32) -> Receiver<u32> {
     let (orders, received) = bounded(0);
     thread::spawn(move || {

@@ -1,6 +1,6 @@
 //! Prints how long the locks over a database take: `mysql_latency mysql://root@host/db`.
 //!
-//! Creates the tables if they are not there, and leaves them there, empty.
+//! It creates the tables if they do not exist, and leaves them there, empty.
 
 use std::env;
 use std::thread;
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// From a release until another client, which has waited for long, has the lock.
+/// Measures from a release until another client, which has waited for long, has the lock.
 fn hand_overs(holder: &Mutex, waiter: &Mutex) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for _ in 0..20 {

@@ -1,10 +1,10 @@
-//! The main job: several workers write the nightly report, and only one may at a time.
+//! The main use case: several workers write the nightly report, but only one at a time may do so.
 //!
 //! Each worker has a session of its own, as if it ran on a machine of its own. It appends
-//! pages to one file under the lock's fencing token, and the file refuses a token older
-//! than one it has seen. In the end a table says who held the lock when, and the file is
-//! checked: the pages of two reports must not be mixed, and the tokens must grow. The
-//! program fails if they don't.
+//! pages to one file under the lock's fencing token, and the file refuses a token that is
+//! older than one it has seen. At the end a table shows who held the lock when, and the file
+//! is checked: the pages of two reports must not be mixed, and the tokens must grow. If they
+//! are not as required, the program fails.
 //!
 //! ```text
 //! cargo run --example nightly_report
@@ -59,7 +59,7 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// The servers that the environment names, or the embedded one, which stops on drop.
+/// Returns the servers that the environment names, or the embedded one, which stops on drop.
 fn servers() -> Result<(String, Option<Server>)> {
     if let Ok(hosts) = env::var("ZKLOCK_HOSTS") {
         println!("The servers are {hosts}.");
@@ -73,7 +73,7 @@ fn servers() -> Result<(String, Option<Server>)> {
     Ok((server.hosts().to_owned(), Some(server)))
 }
 
-/// Lets the workers loose, and returns what each of them did.
+/// Starts the workers, and returns what each of them did.
 fn compete(hosts: &str, report: &Report) -> Result<Vec<Shift>> {
     let start = Instant::now();
     thread::scope(|scope| {
@@ -100,13 +100,13 @@ fn work(worker: usize, hosts: &str, report: &Report, start: Instant) -> Result<V
         let from = start.elapsed();
         let token = guard.fencing_token();
         for page in 1..=PAGES {
-            // Costs nothing, and stops us before anybody else can have the lock.
+            // This costs nothing, and stops us before anybody else can have the lock.
             guard.check()?;
             report.append(token, &format!("worker {worker} page {page} of {PAGES}"))?;
             thread::sleep(Duration::from_millis(fastrand::u64(2..10)));
         }
         let to = start.elapsed();
-        // Waits for the server, and fails if the lock was lost in the middle of the job.
+        // This waits for the server, and fails if the lock was lost during the job.
         guard.unlock()?;
         shifts.push(Shift {
             worker,
@@ -131,8 +131,8 @@ struct Shift {
     to: Duration,
 }
 
-/// What the lock protects. It stands for a database or a storage service, which would
-/// check the token in the same way.
+/// What the lock protects. It stands for a database or a storage service, which would check
+/// the token in the same way.
 struct Report {
     path: PathBuf,
     file: Mutex<(File, Option<FencingToken>)>,
@@ -145,7 +145,7 @@ impl Report {
         Ok(Self { path, file })
     }
 
-    /// Appends a line, unless somebody with a newer token was here.
+    /// Appends a line, unless a writer with a newer token was here.
     fn append(&self, token: FencingToken, line: &str) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, newest) = &mut *file;
@@ -179,7 +179,7 @@ fn millis(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// Nobody may have come in before the one before was out.
+/// Nobody may have come in before the previous holder was out.
 fn check_times(shifts: &[Shift]) -> Result<()> {
     for pair in shifts.windows(2) {
         let [before, after] = pair else { continue };
@@ -190,7 +190,7 @@ fn check_times(shifts: &[Shift]) -> Result<()> {
     Ok(())
 }
 
-/// Every report must be there as a whole, and each with a higher token than the one before.
+/// Every report must be complete, and its token higher than that of the one before.
 fn check_file(text: &str) -> Result<()> {
     let lines: Vec<_> = text.lines().collect();
     if lines.len() != WORKERS * REPORTS_EACH * PAGES {
@@ -212,7 +212,7 @@ fn check_file(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Who wrote a line.
+/// Returns who wrote a line.
 fn author(line: &str) -> Result<(i64, usize)> {
     let words: Vec<_> = line.split(' ').collect();
     match *words.as_slice() {

@@ -1,7 +1,7 @@
-//! A job that three machines start, and one of them runs.
+//! A job that three machines start and one of them runs.
 //!
-//! Each worker has a session of its own, as if it ran on a machine of its own. The first night the
-//! worker that begins fails half way, and the next one in line finishes.
+//! Each worker has a session of its own, as if it ran on a machine of its own. On the first
+//! night the worker that begins fails half way, and the next one in line finishes the job.
 //!
 //! ```text
 //! cargo run --example once
@@ -59,7 +59,7 @@ fn report(run: &Run<'_>, disk_is_full: &AtomicBool) -> Result<u32, String> {
         println!("attempt {}, after {before}", run.attempt());
     }
     for page in 1..=3 {
-        // Costs no I/O, and stops us before anybody else runs.
+        // This costs no I/O, and stops us before anybody else runs.
         run.check().map_err(|error| error.to_string())?;
         if page == 2 && disk_is_full.swap(false, Ordering::Relaxed) {
             run.set_message("the disk is full");

@@ -1,8 +1,7 @@
-//! A read-write lock around something that many read and few change.
+//! A read-write lock around something that many clients read and few change.
 //!
-//! Readers work at the same time. The writer changes the catalogue alone, and then goes
-//! on as a reader without letting another writer in between: what it reads back is what
-//! it wrote.
+//! Readers work at the same time. The writer changes the catalogue alone, and then continues
+//! as a reader without letting another writer in between: it reads back what it wrote.
 //!
 //! ```text
 //! cargo run --example rwlock_cache
@@ -68,7 +67,7 @@ fn read(reader: usize, hosts: &str, catalogue: &[AtomicU32; 2]) -> Result<()> {
     }
 }
 
-/// Reads both parts, slowly; a writer in between would show.
+/// Reads both parts, slowly; a writer in between would be noticed.
 fn look(catalogue: &[AtomicU32; 2]) -> Result<u32> {
     let [first, second] = catalogue;
     let edition = first.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Three daemons, of which one is active at a time.
+//! Three daemons, one of which is active at a time.
 //!
 //! Each has a session of its own, as if it ran on a machine of its own. The active one imports
 //! three items and ends, and the next one takes over.
@@ -42,7 +42,7 @@ fn stand_by(hosts: &str, daemon: u32) -> zklock::Result<()> {
 fn import(term: &Term<'_>, daemon: u32) -> ControlFlow<()> {
     for item in 1..=3 {
         if term.is_over() {
-            // Lost, or asked to let go: back in line.
+            // The term is lost, or somebody asked for the lock: go back in line.
             return ControlFlow::Continue(());
         }
         println!(

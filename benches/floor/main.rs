@@ -1,29 +1,29 @@
-//! How close the locks come to a raw socket that does nothing else.
+//! How close the locks come to a raw socket that does only what a lock needs.
 //!
 //! ```text
 //! cargo bench --bench floor -- HOST:PORT [SCENARIO..] [rounds=N] [hold=MS]
 //!     [only=ours|floor|bare|joined|told]
 //! ```
 //!
-//! Without a server to ask, as among all benches, it says this and ends.
+//! Without a server's address, as when all benches run, it prints this and ends.
 //!
-//! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see
-//! the same machine; the medians and their ratio are printed. The scenarios: `alone`,
-//! `threads-4`, `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`,
-//! `handoff-32` (clients on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that
-//! all wait behind a holder, and then have the lock once each), `crowd-10`, `crowd-100`,
-//! `crowd-1000` (the same, but they are threads of 8 clients), `swarm-64` (threads of 8 clients that
-//! come back again and again), `tail` (a free lock, taken 20,000 times: not rates, but how long a cycle takes in the
-//! middle, and at most for 99 % and for 99.9 % of them, in microseconds). Other numbers work as well;
-//! a queue also tells what a waiting client takes of this process's memory. With `hold=2`
-//! each in a queue has the lock for 2 ms, which does not count.
+//! Each scenario runs in rounds of half a second, ours and the floor in turn, so that both see the
+//! same machine; the medians and their ratio are printed. The scenarios: `alone`, `threads-4`,
+//! `threads-16` (of one client, on as many locks), `handoff-2`, `handoff-8`, `handoff-32` (clients
+//! on one lock), `queue-10`, `queue-100`, `queue-1000` (clients that all wait behind a holder, and
+//! then get the lock once each), `crowd-10`, `crowd-100`, `crowd-1000` (the same, but they are
+//! threads of 8 clients), `swarm-64` (threads of 8 clients that come again and again), `tail` (a
+//! free lock, taken 20,000 times: no rates, but the median cycle in microseconds, and the longest
+//! of 99 % and of 99.9 %). Other numbers work as well; a queue also prints how much memory of this
+//! process a waiting client takes. With `hold=2`
+//! each client in a queue holds the lock for 2 ms, which does not count.
 //!
-//! The floor creates a node and lists the directory in one write, looks whether it is the
-//! first, watches the one before it if not, lists once more when that has gone, and does
-//! not wait for the reply to its delete. It keeps no session alive, proves nothing,
-//! survives nothing. Who comes back to a free lock need not list for ever: `bare` is the
-//! same socket where it never does, and `joined` the same where half of the locks are let go and taken again in one
-//! transaction. `told` looks at each of these nodes, too, for the fencing token.
+//! The floor creates a node and lists the directory in one write, and checks whether it is the
+//! first. If not, it watches the one before it and lists once more when that one is gone. It does
+//! not wait for the reply to its delete. It keeps no session alive, proves nothing and survives
+//! nothing. A client that returns to a free lock need not list for ever: `bare` is the same socket
+//! without any listing. In `joined`, half of the locks are released and taken again in one
+//! transaction. `told` also looks at each of these nodes, for the fencing token.
 
 mod ours;
 mod raw;
@@ -42,7 +42,7 @@ use sockets::{
 };
 use zklock::Client;
 
-/// How many cycles the tail is taken of.
+/// How many cycles the tail is measured over.
 const TAIL: usize = 20_000;
 
 const SCENARIOS: [&str; 13] = [
@@ -73,7 +73,7 @@ fn main() {
             Some(("hold", time)) => {
                 HOLD_MS.store(time.parse().expect("milliseconds"), Ordering::Relaxed);
             }
-            // What Cargo adds.
+            // Cargo adds this argument.
             _ if arg == "--bench" => {}
             _ if hosts.is_none() => hosts = Some(arg),
             _ => wanted.push(arg),
@@ -100,7 +100,7 @@ fn main() {
     }
 }
 
-/// How long a lock and its release take in the middle, and at most for 99 % and 99.9 % of them.
+/// Measures a lock and its release: the median, and the longest of 99 % and of 99.9 % of them.
 fn tails(hosts: &str, rounds: u32) {
     let [mut ours, mut floor] = [const { [const { Vec::new() }; 3] }; 2];
     for at in 0..rounds {
@@ -157,7 +157,7 @@ fn quantiles(mut times: Vec<Duration>) -> [f64; 3] {
 fn compare(hosts: &str, name: &str, kind: &str, count: usize, rounds: u32, only: Option<&str>) {
     let run = |side: &str, f: fn(&str, usize, &str) -> f64, at: u32| {
         let wanted = only.is_none_or(|only| only == side);
-        // An earlier run may have left nodes, until its sessions are over.
+        // An earlier run may have left nodes until its sessions end.
         let path = format!("/zklock-floor/{side}-{name}-{at}-{}", std::process::id());
         wanted.then(|| f(hosts, count, &path))
     };

@@ -9,7 +9,7 @@ use zklock::{Client, LockOptions};
 
 use crate::rounds::{Drain, in_threads};
 
-/// How many clients the threads of a crowd belong to.
+/// How many clients share the threads of a crowd.
 const CROWD: usize = 8;
 
 pub(crate) fn our_cycles(hosts: &str, count: usize, path: &str) -> f64 {
@@ -28,7 +28,7 @@ pub(crate) fn our_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     })
 }
 
-/// As [`our_hand_offs`], by threads of eight clients.
+/// Like [`our_hand_offs`], with the threads of eight clients.
 pub(crate) fn our_swarm(hosts: &str, count: usize, path: &str) -> f64 {
     let connect = |_| Client::connect(hosts).expect("a server");
     let clients: Vec<_> = (0..CROWD).map(connect).collect();
@@ -62,7 +62,7 @@ pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
             let drain = &drain;
             let wait = move || {
                 let mutex = client.mutex(path).expect("a path");
-                // Nobody listens any more when the place has changed.
+                // When the place changes later, nobody listens any more.
                 let options = LockOptions::new().on_wait(|_| {
                     let _ = tell.send(());
                 });
@@ -79,7 +79,7 @@ pub(crate) fn our_queue(hosts: &str, count: usize, path: &str) -> f64 {
     })
 }
 
-/// As [`our_queue`], where those who wait are threads of eight clients.
+/// Like [`our_queue`], but the waiters are threads of eight clients.
 pub(crate) fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
     let watcher = Client::connect(hosts).expect("a server");
     let gate = watcher.mutex(path).expect("a path");
@@ -105,13 +105,13 @@ pub(crate) fn our_crowd(hosts: &str, count: usize, path: &str) -> f64 {
         while contenders() <= CROWD.min(count) {
             thread::sleep(Duration::from_millis(20));
         }
-        // The others are in line behind these, and all have set their watches.
+        // By then the others are in line behind these, and all have set their watches.
         thread::sleep(Duration::from_millis(100));
         drain.begin(guard)
     })
 }
 
-/// The memory of this process, in KiB.
+/// Returns the memory of this process, in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

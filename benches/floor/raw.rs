@@ -12,7 +12,7 @@ pub(crate) struct Raw {
     start: usize,
     out: Vec<u8>,
     xid: i32,
-    /// Deleted nodes whose events came before they were waited for.
+    /// Deleted nodes whose events arrived before they were waited for.
     gone: HashSet<String>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Raw {
 pub(crate) struct Frame(Vec<u8>);
 
 impl Raw {
-    /// Connects to one of the servers, in turn.
+    /// Connects to the servers in turn.
     pub(crate) fn connect(hosts: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let hosts: Vec<_> = hosts.split(',').collect();
@@ -35,7 +35,7 @@ impl Raw {
             xid: 0,
             gone: HashSet::new(),
         };
-        // Version, the last zxid, the timeout, session 0, and a password of nothing.
+        // Version, the last zxid, the timeout, session 0, and an empty password.
         let head = [&[0; 12][..], &20_000i32.to_be_bytes(), &[0; 8]].concat();
         let body = [&head[..], &16i32.to_be_bytes(), &[0; 16], &[0]].concat();
         raw.put(&body);
@@ -44,7 +44,7 @@ impl Raw {
         raw
     }
 
-    /// Makes a directory and its parent, if they are not there.
+    /// Creates a directory and its parent, if they do not exist.
     pub(crate) fn make(&mut self, dir: &str) {
         let above = &dir[..dir.rfind('/').expect("a path")];
         for path in [above, dir] {
@@ -66,7 +66,7 @@ impl Raw {
         self.request(op, path, &new_node(mode));
     }
 
-    /// One transaction that deletes nodes and creates one in each of some directories.
+    /// Sends one transaction that deletes nodes and creates one in each of the directories.
     pub(crate) fn joined(&mut self, deleted: &[String], dirs: &[&str]) {
         let mut body = Vec::new();
         let mut op = |number: i32, path: &str, rest: &[u8]| {
@@ -192,7 +192,7 @@ impl Raw {
     }
 }
 
-/// What follows the path of a node that is created.
+/// Returns the bytes that follow the path of a node that is created.
 fn new_node(mode: i32) -> Vec<u8> {
     let data = [b'.'; 100];
     let world = [
@@ -215,7 +215,7 @@ fn multi_header(number: i32, last: bool) -> Vec<u8> {
 }
 
 impl Frame {
-    /// The nodes that a transaction created, after so many deletions.
+    /// Returns the nodes that a transaction created, after this many deletions.
     pub(crate) fn joined(&self, deleted: usize) -> Vec<String> {
         assert_eq!(self.code(), 0);
         let (mut at, mut names) = (16 + 9 * deleted, Vec::new());

@@ -1,4 +1,4 @@
-//! What a round is: threads that take a lock until it is over, or waiters that have it once each.
+//! A round: threads that take a lock until the round is over, or waiters that each get it once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -9,10 +9,10 @@ use zklock::MutexGuard;
 
 const ROUND: Duration = Duration::from_millis(500);
 
-/// How long each in a queue has the lock.
+/// How long each client in a queue holds the lock.
 pub(crate) static HOLD_MS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs a thread for each of `count`, until the round is over; returns events a second.
+/// Runs `count` threads until the round is over; returns events a second.
 pub(crate) fn in_threads(
     count: usize,
     once: impl Fn(usize, &AtomicBool, &AtomicU64) + Sync,
@@ -33,11 +33,11 @@ pub(crate) fn in_threads(
     })
 }
 
-/// Waiters that have a lock once each.
+/// Waiters that each get a lock once.
 pub(crate) struct Drain {
     count: usize,
     over: Barrier,
-    /// When the last of them let go, and how long all of them held.
+    /// When the last of them released it, and how long all of them held it.
     last: Mutex<(Instant, Duration)>,
 }
 
@@ -50,18 +50,18 @@ impl Drain {
         }
     }
 
-    /// Holds for a while and lets go; returns when all have.
+    /// Holds the lock for a while and releases it; returns when all have done so.
     pub(crate) fn pass(&self, guard: MutexGuard) {
         let held = hold();
         drop(guard);
         let mut last = self.last.lock().expect("no panic");
         *last = (Instant::now(), last.1 + held);
         drop(last);
-        // The end of a thread would be a part of the next one's wait.
+        // Otherwise the end of a thread would count as part of the next one's wait.
         self.over.wait();
     }
 
-    /// Lets them in; returns grants a second.
+    /// Lets the waiters in; returns grants a second.
     pub(crate) fn begin(&self, gate: MutexGuard) -> f64 {
         let begun = Instant::now();
         drop(gate);
@@ -71,7 +71,7 @@ impl Drain {
     }
 }
 
-/// Has the lock for a while; returns for how long.
+/// Holds the lock for a while; returns for how long.
 pub(crate) fn hold() -> Duration {
     let begun = Instant::now();
     match HOLD_MS.load(Ordering::Relaxed) {

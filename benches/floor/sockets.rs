@@ -18,7 +18,7 @@ pub(crate) fn bare_cycles(hosts: &str, count: usize, path: &str) -> f64 {
 /// One thread and one socket serve all the locks, which saves every wake-up that threads
 /// would need.
 fn raw_cycles(hosts: &str, count: usize, path: &str, lists: bool) -> f64 {
-    // Which answer says that the lock is held.
+    // The answer that shows that the lock is held.
     let last = if lists { Due::List } else { Due::Create };
     in_threads(1, |_, over, done| {
         let mut raw = Raw::connect(hosts);
@@ -49,13 +49,13 @@ fn raw_cycles(hosts: &str, count: usize, path: &str, lists: bool) -> f64 {
                 done.fetch_add(1, Ordering::Relaxed);
                 raw.delete(&names[at]);
                 if count == 1 {
-                    // Between the two there would be work.
+                    // There would be work between the two.
                     raw.flush();
                 }
                 due.push_back((at, Due::Delete));
                 enter(&mut raw, &mut due, at);
             }
-            // With more replies at hand there will be more to write.
+            // If more replies are at hand, there will be more to write.
             if !raw.has_frame() {
                 raw.flush();
             }
@@ -63,14 +63,14 @@ fn raw_cycles(hosts: &str, count: usize, path: &str, lists: bool) -> f64 {
     })
 }
 
-/// As [`bare_cycles`], where what is deleted and created at the same time is one transaction: in each burst of
-/// replies, half of the locks are let go and taken again.
+/// Like [`bare_cycles`], but deletes and creates of the same moment are one transaction: in
+/// each burst of replies, half of the locks are released and taken again.
 pub(crate) fn joined_cycles(hosts: &str, count: usize, path: &str) -> f64 {
     transactions(hosts, count, path, false)
 }
 
-/// As [`joined_cycles`], with a look at each node: the reply to the transaction does not tell the zxid of its creation,
-/// which is the fencing token.
+/// Like [`joined_cycles`], with a look at each node: the reply to the transaction does not
+/// have the zxid of its creation, which is the fencing token.
 pub(crate) fn told_cycles(hosts: &str, count: usize, path: &str) -> f64 {
     transactions(hosts, count, path, true)
 }
@@ -83,7 +83,7 @@ fn transactions(hosts: &str, count: usize, path: &str, looks: bool) -> f64 {
         for dir in &dirs {
             raw.make(dir);
         }
-        // Two transactions are on their way, as in the other cycles one is written while the other is waited for.
+        // Two transactions are under way; in the other cycles too, one is written during the other.
         let halves: Vec<_> = dirs.chunks(count.div_ceil(2)).collect();
         let mut due = VecDeque::new();
         for half in &halves {
@@ -116,7 +116,7 @@ fn transactions(hosts: &str, count: usize, path: &str, looks: bool) -> f64 {
     })
 }
 
-/// What is answered next: a transaction with so many deletions, or a look at a node.
+/// What is answered next: a transaction with this many deletions, or a look at a node.
 enum Answer {
     Joined(usize),
     Look,
@@ -143,7 +143,7 @@ pub(crate) fn floor_hand_offs(hosts: &str, count: usize, path: &str) -> f64 {
     })
 }
 
-/// One thread serves all the sockets, since only one of them has anything to do at a time.
+/// One thread serves all the sockets, since only one of them has work at a time.
 pub(crate) fn floor_queue(hosts: &str, count: usize, path: &str) -> f64 {
     let mut gate = Raw::connect(hosts);
     gate.make(path);

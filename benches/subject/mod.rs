@@ -1,6 +1,6 @@
-//! What the benches share: the server that is measured.
+//! The server that is measured, shared by the benches.
 
-// Every bench uses a part of this.
+// Every bench uses only a part of this.
 #![allow(dead_code)]
 
 use std::env;
@@ -42,7 +42,7 @@ impl Subject {
         self.builder().connect().expect("there is a server")
     }
 
-    /// A mutex of a client of its own.
+    /// Returns a mutex of a new client.
     pub(crate) fn mutex(&self) -> Mutex {
         self.client().mutex(&self.path).expect("a good path")
     }
@@ -52,15 +52,15 @@ impl Subject {
     }
 }
 
-/// Whether this is only to see that the bench runs: `cargo test --benches`, which leaves
-/// out what `cargo bench` adds, or `cargo bench -- --test`.
+/// Whether the bench only has to show that it runs: with `cargo test --benches`, which leaves
+/// out what `cargo bench` adds, or with `cargo bench -- --test`.
 pub(crate) fn is_trial() -> bool {
     let is_given = |wanted| env::args().any(|arg| arg == wanted);
     is_given("--test") || !is_given("--bench")
 }
 
-/// How long `count` cycles of all of the mutexes take, each in a thread of its own, with
-/// the work shared evenly.
+/// Measures `count` cycles of all the mutexes, each in a thread of its own, with the work
+/// shared evenly.
 pub(crate) fn cycles(mutexes: &[Mutex], count: u64) -> Duration {
     let each = count.div_ceil(mutexes.len() as u64);
     let begun = Instant::now();

@@ -1,8 +1,8 @@
 //! How a lock is acquired: the caller waits here, the workers ask the database.
 //!
-//! An attempt that got no answer is repeated under the same owner. If the first was carried
-//! out after all, the second finds its row by the unique key; if the first comes later, the
-//! unique key makes it fail. So nothing has to be known about it.
+//! An attempt that got no answer is repeated under the same owner. If the first attempt was
+//! carried out after all, the second finds its row by the unique key. If the first arrives
+//! later, the unique key makes it fail. Either way, its outcome need not be known.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,26 +26,26 @@ use crate::owner::Owner;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 
-/// What the caller wanted, for errors.
+/// What the caller asked for, for errors.
 const WHAT: &str = "take the lock";
 
-/// How often who waits for a release looks whether it is to wait any longer.
+/// How often a caller that waits for a release checks whether its wait has ended.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// How long to wait for the lock.
 #[derive(Clone, Debug)]
 pub(super) enum Until {
-    /// Only for the answer of the database, and not beyond this.
+    /// Wait only for the database's answer, and no longer than this.
     Now(Limit),
-    /// Until this is reached.
+    /// Wait until this limit is reached.
     Limit(Limit),
 }
 
-/// What came of one attempt.
+/// The outcome of one attempt.
 #[derive(Debug)]
 enum AttemptOutcome {
     Acquired(Arc<RowLease>),
-    /// Somebody has the lock.
+    /// Another client has the lock.
     Taken(Holder),
     Failed(StatementError),
 }
@@ -63,18 +63,18 @@ impl Until {
         Self::Limit(Limit::new(Some(deadline), None))
     }
 
-    /// A limit that the clock cannot count means never.
+    /// A limit beyond the range of the clock means no limit.
     pub(super) fn after(limit: Duration) -> Self {
         Self::Limit(Limit::after(limit))
     }
 }
 
-/// What came of an acquisition.
+/// The outcome of an acquisition.
 pub(super) enum Acquired {
     New(Held),
-    /// The thread has the lock already, and shares it with itself.
+    /// The thread already holds the lock and shares it.
     Again(Arc<Held>),
-    /// Somebody else had it until the limit: this one, if the database has said so.
+    /// Another client held the lock until the limit: this one, if the database named it.
     Taken(Option<Owner>),
 }
 
@@ -106,7 +106,7 @@ pub(super) fn acquire(
         }
         Entry::Closed => return Err(Error::Closed),
     };
-    // Here, as a worker would say its own name.
+    // Described here, because a worker would put its own thread's name there.
     let row = OwnRow::new(client.database.clone(), name.clone(), description(note));
     let row = Arc::new(row);
     let mut acquisition = Acquisition::new(&row, until, limit);
@@ -117,7 +117,7 @@ pub(super) fn acquire(
     Ok(Acquired::New(Held { lease, row }))
 }
 
-/// Waits until what this client has let go of is deleted; returns until when an answer may take.
+/// Waits until the row that this client released is deleted; returns the limit for an answer.
 fn wait_for_release(client: &SharedClient, name: &Arc<str>, limit: &Limit) -> Result<Limit> {
     let answered = Instant::now() + client.database.answer_limit();
     let limit = limit.clone().until(Some(answered));
@@ -136,13 +136,13 @@ struct Acquisition<'a> {
     /// One look is enough.
     tries: bool,
     pause: Duration,
-    /// Who has the lock, as the database answered.
+    /// The holder that the database named.
     holder: Option<Owner>,
     /// Read the row before trying to write it.
     look_first: bool,
     /// Why the last attempt failed, if it did.
     failed: Option<StatementError>,
-    /// The server takes no writes since then, and the next primary may be on its way.
+    /// Since when the server takes no writes; the next primary may be about to take over.
     read_only: Option<Instant>,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Acquisition<'a> {
                     if lease.state(Moment::now()) != GuardState::Lost {
                         return self.begin(lease).map(Some);
                     }
-                    // The answer took longer than the lock can be trusted.
+                    // The answer took longer than the lease can be trusted.
                     let in_doubt = InTable::InDoubt(lease.confirmed());
                     self.row.set_in_table(in_doubt);
                 }
@@ -216,19 +216,19 @@ impl<'a> Acquisition<'a> {
         since.elapsed() < self.row.database.timings.connect_timeout
     }
 
-    /// Has a worker try; returns `None` if there is no answer by the deadline.
+    /// Has a worker make an attempt; returns `None` if there is no answer by the deadline.
     fn attempt(&self) -> Result<Option<AttemptOutcome>> {
         let (to, outcome) = bounded(1);
         let (row, look_first) = (self.row.clone(), self.look_first);
         let deadline = self.limit.deadline();
-        // The last clone of a client waits for it, and for its deletion, if the caller is gone.
+        // If the caller is gone, the client's last clone waits for the attempt and its deletion.
         let pending = row.database.backlog().expect_row();
         self.row.database.submit(move |connection| {
             let _pending = pending;
             let in_time = deadline.is_none_or(|deadline| Instant::now() < deadline);
             let outcome = in_time.then(|| attempt(connection, &row, look_first));
-            // Before the answer, so that the caller drops the row last. If the caller is
-            // gone, the row is dropped here, and what is in the table is deleted.
+            // Dropped before the answer is sent, so that the caller drops it last. If the
+            // caller is gone, this drop deletes what is in the table.
             drop(row);
             if let Some(outcome) = outcome {
                 let _ = to.send(outcome);
@@ -237,12 +237,11 @@ impl<'a> Acquisition<'a> {
         self.wait(&outcome)
     }
 
-    /// Waits for the pause that is due, or for as long as the lease lasts; returns `false`
-    /// at the deadline.
+    /// Pauses, but not beyond the end of the holder's lease; returns `false` at the deadline.
     fn sleep(&mut self, left: Option<Duration>) -> Result<bool> {
         let database = &self.row.database;
         let (first, longest) = database.timings.poll;
-        // At random, so that waiters that began together do not ask together.
+        // Random, so that waiters that began together do not ask together.
         let pause = self.pause.mul_f64(0.75 + 0.5 * fastrand::f64());
         let lease_end = left.map_or(Duration::MAX, |left| left + Duration::from_millis(1));
         self.pause = self.pause.mul_f64(1.5).min(longest);
@@ -272,7 +271,7 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Returns `None` only if the database has said that somebody has the lock.
+    /// Returns `None` only if the database has named a holder.
     fn give_up(&self, error: StatementError) -> Result<Option<Arc<RowLease>>> {
         if self.holder.is_some() {
             return Ok(None);
@@ -303,8 +302,8 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
             row.set_in_table(InTable::Row(lease.clone()));
             AttemptOutcome::Acquired(lease)
         }
-        // The row is another's, so no earlier statement of this acquisition has taken it;
-        // one that is still on its way might yet.
+        // The row belongs to another owner, so no earlier statement of this acquisition took
+        // the lock. A statement that is still on its way might yet take it.
         Ok(Err(holder)) => AttemptOutcome::Taken(holder),
         Err(error) if error.class == ErrorClass::Locked => why_locked(connection, row, error),
         Err(error) => {
@@ -316,7 +315,7 @@ fn attempt(connection: &mut DatabaseConnection, row: &OwnRow, look_first: bool) 
     }
 }
 
-/// Tells a lock that somebody is about to take from a free one whose way is blocked.
+/// Tells a lock that another client is about to take from a free lock whose row is blocked.
 fn why_locked(
     connection: &mut DatabaseConnection,
     row: &OwnRow,
@@ -332,9 +331,9 @@ fn why_locked(
     }
 }
 
-/// Returns the token of the lock, or who has it.
+/// Returns the token of the lock, or its holder.
 ///
-/// `sent` becomes the moment before the statement that took the lock was sent.
+/// `sent` is set to the moment before the statement that took the lock was sent.
 fn take(
     conn: &mut Conn,
     row: &OwnRow,
@@ -366,7 +365,7 @@ fn take(
         RowState::Free => lock_table::insert(conn, key, &row.description, lease)?,
         RowState::Expired => lock_table::take_over(conn, key, &row.description, lease)?,
     };
-    // Without a token, somebody was faster.
+    // Without a token, another client was faster.
     Ok(token.ok_or_else(Holder::default))
 }
 

@@ -18,17 +18,17 @@ use crate::mysql::schema::{self, Schema};
 use crate::mysql::shared_client::SharedClient;
 use crate::mysql::source::Source;
 
-/// A client of one database; the mutexes are made from it.
+/// A client of one database. It makes the mutexes.
 ///
-/// Clones are cheap and share connections, threads and local queues. A client starts up to
-/// four threads with a connection each as they are needed, one with a connection for
-/// renewals, and one that schedules them.
+/// Clones are cheap and share connections, threads and local queues. As they are needed, a
+/// client starts up to four threads with a connection each, one with a connection for
+/// renewals, and one that schedules the renewals.
 ///
-/// Dropping the last clone, and the last mutex made from it, waits until the rows of
-/// released locks are deleted, two seconds at most.
+/// Dropping the last clone, and the last mutex made from it, waits until the rows of released
+/// locks are deleted, for at most two seconds.
 ///
-/// In a forked child the locks are the parent's: a request fails with [`Error::Closed`], and
-/// dropping guards and clients releases nothing.
+/// In a forked child the locks are still the parent's: a request fails with
+/// [`Error::Closed`], and dropping guards and clients releases nothing.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<SharedClient>,
@@ -37,28 +37,28 @@ pub struct Client {
 impl Client {
     /// Connects to the database that the URL names, `mysql://user:password@host:port/name`.
     ///
-    /// The documentation of the `mysql` crate lists the parameters of the URL; with
-    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else, and the
-    /// server's certificate must be of an authority in that file, or of a public one, for the
-    /// host in the URL. Waits for the connection, 15 seconds at most.
+    /// The documentation of the `mysql` crate lists the parameters of the URL. With
+    /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else: the
+    /// server's certificate must be valid for the host in the URL, and issued by an authority
+    /// in that file or by a public one. Waits for the connection for at most 15 seconds.
     ///
     /// # Errors
     ///
-    /// Fails if there is no connection in time, if the credentials are refused, and if
-    /// there is a table that does not suit these locks. A missing table is no error: see
+    /// Fails if there is no connection in time, if the credentials are refused, and if there
+    /// is a table that does not suit these locks. A missing table is not an error: see
     /// [`create_table`](Self::create_table).
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
 
-    /// Returns a client that takes up to five connections from a pool, and keeps them.
+    /// Returns a client that takes up to five connections from a pool and keeps them.
     ///
-    /// It needs two: one is for renewals alone, and the pool should have more than the
-    /// application takes at a time. What it takes and gives back is reset, or closed.
+    /// It needs two, one of them for renewals alone. The pool should have more than the application
+    /// takes at a time. Connections are reset when taken and when given back, or closed.
     ///
-    /// Give the pool timeouts for connecting, reading and writing: without them a
-    /// connection into a dead network is occupied until the kernel gives it up. No call
-    /// hangs because of that, but later calls may find no connection.
+    /// Give the pool timeouts for connecting, reading and writing: without them, a connection
+    /// into a dead network is occupied until the kernel gives it up. No call hangs because of
+    /// that, but later calls may find no connection.
     ///
     /// # Errors
     ///
@@ -86,15 +86,15 @@ impl Client {
         ClientBuilder::new(Ok(Source::pool(pool)))
     }
 
-    /// Creates the tables if they are not there.
+    /// Creates the tables if they do not exist.
     ///
-    /// Needs the right to create tables; without it, have somebody who has it run
+    /// This needs the right to create tables. If the user lacks it, have an administrator run
     /// [`CREATE_TABLE`](crate::mysql::CREATE_TABLE). The locks themselves need SELECT,
     /// INSERT, UPDATE and DELETE on all three tables.
     ///
     /// # Errors
     ///
-    /// Fails if the database does, or if there is a table that does not suit these locks.
+    /// Fails if the database fails, or if there is a table that does not suit these locks.
     pub fn create_table(&self) -> Result<()> {
         let database = &self.shared.database;
         let deadline = Instant::now() + database.timings.connect_timeout;
@@ -102,7 +102,7 @@ impl Client {
             .ask(deadline, "create the tables", |connection| {
                 let created = connection.run(schema::create);
                 let found = connection.run(schema::inspect)?;
-                // Who lacks the right to create them need not, if they are there.
+                // A user without the right to create tables does not need it if they exist.
                 match created {
                     Err(error) if found != Schema::Good => Err(error),
                     _ => Ok(found),
@@ -111,19 +111,19 @@ impl Client {
             .and_then(Schema::usable)
     }
 
-    /// Returns the mutex of that name.
+    /// Returns the mutex with that name.
     ///
-    /// Names are compared byte by byte. Does no I/O.
+    /// Names are compared byte by byte. This does no I/O.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::BadArgument`] if the name is empty, longer than 255 bytes, has
-    /// control characters, or ends with a space (which the database would ignore).
+    /// Fails with [`Error::BadArgument`] if the name is empty, is longer than 255 bytes,
+    /// contains control characters, or ends with a space (which the database would ignore).
     pub fn mutex(&self, name: &str) -> Result<Mutex> {
         Ok(Mutex::new(self.shared.clone(), checked(name)?))
     }
 
-    /// Returns the reentrant mutex of that name; it is the same lock as the mutex.
+    /// Returns the reentrant mutex with that name; it is the same lock as the mutex.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Client {
         Ok(ReentrantMutex::new(self.shared.clone(), checked(name)?))
     }
 
-    /// Returns the job of that name; its lock is the mutex of that name.
+    /// Returns the job with that name; its lock is the mutex with that name.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Client {
         Ok(Job::new(self.shared.clone(), checked(name)?))
     }
 
-    /// Returns the lease that the client's locks are taken for.
+    /// Returns the length of the lease of the client's locks.
     pub fn lease(&self) -> Duration {
         self.shared.database.lease()
     }
@@ -186,19 +186,18 @@ impl ClientBuilder {
 
     /// Reads the password from this file, in place of one in the URL.
     ///
-    /// A line break at the end is no part of it. The file is read once, by
-    /// [`connect`](Self::connect), which fails with [`Error::BadArgument`] for a pool. Defaults
-    /// to none.
+    /// A line break at its end is not part of the password. [`connect`](Self::connect) reads
+    /// the file once; for a pool it fails with [`Error::BadArgument`]. Defaults to none.
     pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.password_file = Some(path.into());
         self
     }
 
-    /// How long a lock lasts without a renewal; it is renewed every sixth of that.
+    /// Sets how long a lock lasts without a renewal; it is renewed every sixth of that time.
     ///
-    /// After this time somebody else gets the lock of a holder that died. A guard that
-    /// cannot renew is suspect after a third and lost after three quarters. Defaults to
-    /// 20 seconds.
+    /// If a holder dies, another client gets its lock after this time. A guard that cannot
+    /// renew is suspect after a third of it and lost after three quarters. Defaults to 20
+    /// seconds.
     ///
     /// # Panics
     ///
@@ -213,21 +212,21 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits, and a lock for a server that takes no
-    /// writes, as during a fail-over. Defaults to 15 seconds.
+    /// Sets how long [`connect`](Self::connect) waits, and how long a lock waits for a server
+    /// that takes no writes, as during a fail-over. Defaults to 15 seconds.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.timings.connect_timeout = limit.min(Duration::from_secs(86_400));
         self
     }
 
-    /// The pause between two looks at a lock that is taken, at first and at most.
+    /// Sets the first and the longest pause between two looks at a lock that is taken.
     ///
-    /// The pause grows by half each time, and varies by a quarter. A release may be noticed
-    /// as late as `most` after it. Defaults to 10 and 500 milliseconds.
+    /// The pause grows by half each time, and varies by a quarter. A client may notice a
+    /// release up to `most` late. Defaults to 10 and 500 milliseconds.
     ///
     /// # Panics
     ///
-    /// Panics if one is zero, if `most` is less than `first`, or longer than a day.
+    /// Panics if one is zero, if `most` is less than `first`, or if `most` is longer than a day.
     pub fn poll_interval(mut self, first: Duration, most: Duration) -> Self {
         let good = !first.is_zero() && first <= most && most <= Duration::from_secs(86_400);
         assert!(
@@ -238,7 +237,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How often rows are deleted whose lease ended long ago, and that no client waits for.
+    /// Sets how often rows are deleted whose lease ended long ago and for which no client waits.
     ///
     /// Defaults to ten minutes.
     ///
@@ -279,11 +278,11 @@ impl ClientBuilder {
     }
 }
 
-/// Returns where to connect to, with this password if there is one.
+/// Returns where to connect, with this password if there is one.
 fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
     let path = opts.get_ssl_opts().and_then(|tls| tls.root_cert_path());
     if let Some(path) = path {
-        // The driver would not say which file it is.
+        // The driver would not name the file.
         File::open(path).map_err(|error| unreadable("read the authorities", path, &error))?;
     }
     let Some(path) = password_file else {
@@ -296,9 +295,9 @@ fn source_of(opts: Opts, password_file: Option<&Path>) -> Result<Source> {
     Ok(Source::Server(opts.into()))
 }
 
-/// Returns what is wrong with a URL, without its credentials.
+/// Returns what is wrong with a URL, without showing its credentials.
 ///
-/// The driver's message names parameters. Those after a `?` in the password are the password.
+/// The driver's message names parameters. Text after a `?` in the password is part of the password.
 fn what_is_wrong(url: &str, error: &UrlError) -> String {
     match url.split_once('?') {
         Some((_, rest)) if rest.contains('@') => "a `?` in a password is written %3F".to_owned(),

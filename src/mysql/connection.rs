@@ -1,6 +1,6 @@
-//! One connection to the database, opened when it is needed and again after it broke.
+//! One connection to the database, opened when it is needed and reopened after it broke.
 //!
-//! What an error means for a lock is in `statement_error`.
+//! `statement_error` says what an error means for a lock.
 
 use std::io;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::mysql::lock_table::{self, Destination};
 use crate::mysql::source::{Purpose, Source};
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
-/// After so long without use a connection is pinged first, because servers and firewalls
+/// A connection that was unused for this long is pinged first, because servers and firewalls
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// So many connections more than workers may wait for the server.
+/// How many connections beyond the number of workers may wait for the server.
 const MOST_UNANSWERED: usize = 3;
 
-/// More than one packet of statements is answered with.
+/// More answers than one packet of statements gets.
 const MOST_ANSWERS: u32 = 100;
 
 const BUSY_SERVER: &str = "the server still works on earlier statements of this client";
@@ -35,23 +35,23 @@ const OTHER_TRANSACTION: &str = "the connection is in a transaction that is some
 
 const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
 
-/// The connection of one worker, if it is open at the moment.
+/// The connection of one worker, if it is open.
 #[derive(Debug)]
 pub(super) struct DatabaseConnection {
     source: Arc<Source>,
     purpose: Purpose,
-    /// How long to wait for one answer, where the source does not set less.
+    /// How long to wait for one answer, unless the source sets less.
     limit: Duration,
     open: Option<OpenConnection>,
     used: Instant,
     count: Arc<ConnectionCount>,
 }
 
-/// Counts the connections of some workers, also those that were given up while the server may
-/// work on a statement of theirs.
+/// Counts the connections of some workers, including those that were given up while the
+/// server may still be working on a statement of theirs.
 ///
 /// The server does not notice that a client has gone while it waits for a lock, a replica or
-/// a disk. Without a bound each new try would leave it one more connection.
+/// a disk. Without a bound, each new try would leave one more connection on it.
 #[derive(Debug)]
 pub(super) struct ConnectionCount {
     /// Each connection has a clone.
@@ -64,7 +64,7 @@ struct OpenConnection {
     conn: Connected,
     /// The server may be waiting for a password.
     logs_in: bool,
-    /// The driver can make it as new.
+    /// The driver can reset the connection to a new session.
     can_reset: bool,
     _counted: Arc<()>,
 }
@@ -94,7 +94,7 @@ impl DatabaseConnection {
 
     /// Runs statements on the connection.
     ///
-    /// Blocks for as long as the timeouts of the connection allow; not for callers.
+    /// Blocks for as long as the timeouts of the connection allow; not for the threads of callers.
     pub(super) fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T>,
@@ -112,7 +112,7 @@ impl DatabaseConnection {
         })
     }
 
-    /// Gives up the connection, on which an answer may be outstanding.
+    /// Gives up the connection; an answer may still be outstanding on it.
     pub(super) fn discard(&mut self) {
         if let Some(open) = self.open.take() {
             self.give_up(open);
@@ -125,14 +125,14 @@ impl DatabaseConnection {
         !is_pool || !matches!(self.conn(), Err(Error::DriverError(DriverError::Timeout)))
     }
 
-    /// Gives the connection back if the renewals wait for one.
+    /// Gives the connection back if the renewals are waiting for one.
     pub(super) fn give_way(&mut self) {
         if self.purpose == Purpose::Rest && self.source.renewal_waits() {
             self.release();
         }
     }
 
-    /// Closes the connection, or gives it back to its pool as new.
+    /// Closes the connection, or resets it and gives it back to its pool.
     fn release(&mut self) {
         if let Some(mut open) = self.open.take()
             && !open.make_new()
@@ -193,11 +193,11 @@ impl DatabaseConnection {
             if !lock_table::answers(open.conn())? {
                 return Err(io::Error::other(OTHER_ANSWER).into());
             }
-            // In an XA transaction this is an error. MariaDB 10.11 carries out no write in a session that
-            // leaves a prepared one behind by a new login.
+            // This fails in an XA transaction. MariaDB 10.11 carries out no write in a
+            // session that left a prepared one behind by a new login.
             let ended = open.conn().query_drop("ROLLBACK AND NO CHAIN NO RELEASE");
             ended.map_err(|_| io::Error::other(OTHER_TRANSACTION))?;
-            // What an application may have left: another database, settings.
+            // Undoes what an application may have left: another database, settings.
             open.logs_in = true;
             open.conn().change_user(ChangeUserOpts::DEFAULT)?;
             open.logs_in = false;
@@ -255,7 +255,7 @@ impl Drop for DatabaseConnection {
 }
 
 impl ConnectionCount {
-    /// The count for so many workers.
+    /// Returns the count for this many workers.
     pub(super) fn of_workers(workers: usize) -> Self {
         Self {
             tokens: Arc::default(),
@@ -263,10 +263,10 @@ impl ConnectionCount {
         }
     }
 
-    /// Counts one more, if that is allowed.
+    /// Counts one more connection, if that is allowed.
     fn one_more(&self) -> Option<Arc<()>> {
         let token = self.tokens.clone();
-        // One of them is the counter's own.
+        // One clone is the counter's own.
         (Arc::strong_count(&self.tokens) <= 1 + self.most).then_some(token)
     }
 }
@@ -279,58 +279,58 @@ impl OpenConnection {
         }
     }
 
-    /// Makes a session as the pool's new ones are, for whoever gets it next; returns whether it is.
+    /// Makes a pool's session as new for whoever gets it next; returns whether it is.
     fn make_new(&mut self) -> bool {
         match &mut self.conn {
             Connected::Own(_) => true,
             Connected::Pooled(conn) => {
                 let is_new = self.can_reset && conn.as_mut().reset().is_ok();
-                // If it has been done, not again; otherwise the pool is to let go of it.
+                // If it has been reset, do not reset it again; otherwise have the pool drop it.
                 conn.reset_connection(!is_new);
                 is_new
             }
         }
     }
 
-    /// Closes the connection, which costs a pool the place.
+    /// Closes the connection; a pool loses its place.
     fn close(self) {
         if let Connected::Pooled(conn) = self.conn {
             drop(conn.unwrap());
         }
     }
 
-    /// Waits until the server has ended what was sent to it, and closes the connection.
+    /// Waits until the server has ended what was sent to it, then closes the connection.
     ///
-    /// A pool must not get it back: it could take the answer that is outstanding for the
-    /// answer to what it asks next.
+    /// A pool must not get it back: the pool could take the outstanding answer for the answer
+    /// to its next statement.
     fn end(mut self) {
         let mut answers = 0;
         while answers < MOST_ANSWERS {
             let asked = match answers {
-                // What is outstanding may be of a login. The driver would take it for the beginning
-                // of rows, and panic; what comes after a ping it does not look into.
+                // The outstanding answer may belong to a login. The driver would take it for the
+                // beginning of rows, and panic. It does not look into what comes after a ping.
                 0 => self.conn().ping(),
-                // Read after all that was sent before; the end of the connection is its answer.
+                // Read after all that was sent before; its answer is the end of the connection.
                 _ => self.conn().query_drop("KILL CONNECTION_ID()"),
             };
             match asked {
-                // It has taken that for a password. Nor does it answer the pool, which lets go.
+                // The server took it for a password. It will not answer the pool, which drops it.
                 Err(error) if is_silence(&error) && self.logs_in && answers > 0 => return,
                 Err(error) if is_silence(&error) => {}
-                // A pool lets go of a connection that it cannot reset.
+                // A pool drops a connection that it cannot reset.
                 Err(error) if is_broken(&error) => return,
                 Ok(()) | Err(_) => answers += 1,
             }
         }
-        // A proxy that kills nothing.
+        // A proxy that does not carry out KILL.
         self.close();
     }
 }
 
-/// Returns `true` if the driver can make a session of this server as new, its pool's first
-/// statements included. It cannot where there is no COM_RESET_CONNECTION.
+/// Returns `true` if the driver can reset a session of this server, and rerun the pool's
+/// first statements. It cannot where there is no COM_RESET_CONNECTION.
 fn can_reset(conn: &Conn, to: &Destination) -> bool {
-    /// As which MariaDB introduced itself to old clients.
+    /// The version with which MariaDB introduced itself to old clients.
     const MARIADB: (u16, u16, u16) = (5, 5, 5);
     let version = to.version.trim_start_matches("5.5.5-");
     let numbers = version
@@ -342,11 +342,11 @@ fn can_reset(conn: &Conn, to: &Destination) -> bool {
     }
 }
 
-/// Limits every wait on a connection; a shorter timeout in the URL stays.
+/// Limits every wait on a connection; a shorter timeout in the URL is kept.
 fn with_timeouts(opts: &Opts, limit: Duration) -> Opts {
     let at_most = |set: Option<Duration>| Some(set.map_or(limit, |set| set.min(limit)));
     let builder = OptsBuilder::from_opts(opts.clone());
-    // What is sent into a dead network would keep a connection for many minutes.
+    // Data sent into a dead network would otherwise keep a connection for many minutes.
     #[cfg(target_os = "linux")]
     let builder = builder.tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)));
     builder

@@ -1,8 +1,8 @@
 //! The database as the rest of a client sees it: work to be done there, and rows to be
 //! renewed or deleted.
 //!
-//! It owns the worker threads and the channel to the renewal thread, and it lives as long
-//! as any guard does. The line of threads that want a lock is not here, see `shared_client`.
+//! It owns the worker threads and the channel to the renewal thread, and it lives as long as
+//! any guard does. The line of threads that want a lock is in `shared_client`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,16 +32,16 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Timings {
     pub(super) lease: Duration,
     pub(super) connect_timeout: Duration,
-    /// The pause between two looks at a lock that is taken, at first and at most.
+    /// The first and the longest pause between two looks at a lock that is taken.
     pub(super) poll: (Duration, Duration),
     pub(super) clean_every: Duration,
 }
 
-/// See the module's documentation. No thread owns it, so that they end with it.
+/// See the module's documentation. No thread owns it, so the threads end with it.
 #[derive(Debug)]
 pub(super) struct Database {
     pub(super) timings: Timings,
-    /// Where it is; none if connections come from a pool, which may have too few.
+    /// The server's address; `None` if connections come from a pool, which may have too few.
     server: Option<String>,
     workers: Arc<WorkerPool>,
     backlog: Arc<Backlog>,
@@ -49,7 +49,7 @@ pub(super) struct Database {
     /// Dropped when the client is closed.
     open: Lock<Option<Sender<()>>>,
     closed: Receiver<()>,
-    /// A forked child has none of the threads, and the locks are its parent's.
+    /// A forked child has none of the threads, and the locks are the parent's.
     process: Process,
 }
 
@@ -95,8 +95,8 @@ impl Database {
 
     /// Whether this is the copy of a client in a forked child.
     ///
-    /// A thread that does not exist there may have what is in here locked, so all of it is
-    /// left alone, and never dropped.
+    /// A thread that does not exist in the child may have locked what is in here, so all of
+    /// it is left alone, and never dropped.
     pub(super) fn is_inherited(self: &Arc<Self>) -> bool {
         let inherited = self.process.is_another();
         if inherited {
@@ -109,7 +109,7 @@ impl Database {
         self.timings.lease
     }
 
-    /// How long an answer may take for a call without a deadline.
+    /// How long a call without a deadline waits for an answer.
     pub(super) fn answer_limit(&self) -> Duration {
         answer_limit(self.timings.lease)
     }
@@ -129,7 +129,7 @@ impl Database {
         let _ = self.commands.send(command);
     }
 
-    /// Has a row deleted in the background.
+    /// Deletes a row in the background.
     pub(super) fn delete(&self, deletion: Deletion) {
         let commands = self.commands.clone();
         self.workers.submit(move |connection| {
@@ -144,7 +144,7 @@ impl Database {
         self.workers.submit(job);
     }
 
-    /// Runs work on a worker, and waits for it until the deadline.
+    /// Runs work on a worker, and waits for its result until the deadline.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -166,7 +166,7 @@ impl Database {
             .map_err(|error| error.into_error(what))
     }
 
-    /// Opens the first connection, and looks at the tables.
+    /// Opens the first connection and inspects the tables.
     pub(super) fn connect(&self) -> Result<()> {
         let deadline = Instant::now() + self.timings.connect_timeout;
         let found = self.ask(deadline, "connect to the database", move |connection| {
@@ -200,7 +200,7 @@ impl Database {
         }
     }
 
-    /// Takes the connection that renewals need, before others have all of the pool's.
+    /// Takes the connection that renewals need, before others take all of the pool's.
     fn reserve(&self, deadline: Instant) -> Result<()> {
         let (to, done) = bounded(1);
         self.command(Command::Connect(Box::new(move |connection| {
@@ -218,14 +218,14 @@ impl Database {
         self.open.lock().is_none()
     }
 
-    /// Loses all locks, and disconnects [`closed`](Self::closed).
+    /// Marks all locks as lost, and disconnects [`closed`](Self::closed).
     pub(super) fn close(&self) {
         self.open.lock().take();
         self.command(Command::Close);
     }
 }
 
-/// Runs statements, again and again until the deadline while there is no connection.
+/// Runs statements; while there is no connection, tries again until the deadline.
 fn run_until<T>(
     deadline: Instant,
     connection: &mut DatabaseConnection,
@@ -243,7 +243,7 @@ fn run_until<T>(
     }
 }
 
-/// Longer than the second that a statement waits for a locked row.
+/// Longer than the one second for which a statement waits for a locked row.
 fn answer_limit(lease: Duration) -> Duration {
     (lease / 4).clamp(Duration::from_secs(2), Duration::from_secs(5))
 }

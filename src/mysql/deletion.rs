@@ -1,7 +1,7 @@
 //! The deletion of a row in the background, repeated until it is certain.
 //!
-//! A deletion that got no answer is repeated until it gets one, or until the lease has
-//! ended, when the row no longer keeps anybody out.
+//! A deletion that got no answer is repeated until it gets one, or until the lease has ended
+//! and the row no longer keeps anybody out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::mysql::lock_table::{self, Key};
 use crate::mysql::statement_error::{ErrorClass, StatementError};
 use crate::time::clock::Moment;
 
-/// The pause before a deletion that failed is repeated, at first and at most.
+/// The first pause before a failed deletion is repeated; the next constant is the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -27,14 +27,14 @@ pub(super) struct Deletion {
     owner: String,
     /// When the row's lease has ended, whatever was sent to the database.
     lease_end: Moment,
-    /// A statement may be on its way that creates the row after the deletion.
+    /// A statement that creates the row may still arrive after the deletion.
     in_doubt: bool,
     /// An earlier try got no answer.
     tried: bool,
     pause: Duration,
-    /// If the lock was held; dropped after the first try, whatever came of it.
+    /// Set if the lock was held; dropped after the first try, whatever its outcome.
     release: Option<Release>,
-    /// What is written into the job's journal when the row with this token goes.
+    /// What is written into the job's journal when the row with this token is deleted.
     journal: Option<(i64, Vec<u8>)>,
     answer: Option<Sender<bool>>,
     pending: Option<PendingRow>,
@@ -69,7 +69,7 @@ impl Deletion {
         }
     }
 
-    /// Keeps other threads of the client waiting until the first try.
+    /// Makes other threads of the client wait until the first try.
     pub(super) fn before(mut self, turn: Option<impl fmt::Debug + Send + 'static>) -> Self {
         let backlog = self.pending.as_ref().map(|pending| pending.0.clone());
         if let (Some(turn), Some(backlog)) = (turn, backlog) {
@@ -78,7 +78,7 @@ impl Deletion {
         self
     }
 
-    /// Writes this into the job's journal as well, if the row is there and has this token.
+    /// Also writes this into the job's journal, if the row is there and has this token.
     pub(super) fn writing(mut self, journal: Option<(i64, Vec<u8>)>) -> Self {
         self.journal = journal;
         self
@@ -91,7 +91,7 @@ impl Deletion {
         answer
     }
 
-    /// Tries to delete the row; returns what is left to do, if anything is.
+    /// Tries to delete the row; returns what is left to do, if anything.
     pub(super) fn run(mut self, connection: &mut DatabaseConnection) -> Option<Retry> {
         let done = self.try_once(connection);
         self.release = None;
@@ -122,10 +122,10 @@ impl Deletion {
     }
 
     fn answered(mut self, deleted: bool) -> Option<Retry> {
-        // Nobody takes the row before its lease ends: an earlier try deleted it.
+        // Nobody takes the row before its lease ends: an earlier try has deleted it.
         self.tell(deleted || self.tried && Moment::now() < self.lease_end);
         self.pending = None;
-        // Each statement in doubt may bring the row back once more.
+        // Each statement in doubt may create the row once more.
         let done = !self.in_doubt || Moment::now() >= self.lease_end;
         (!done).then_some(Retry {
             deletion: self,
@@ -175,7 +175,7 @@ impl Backlog {
         self.wait_while(Instant::now() + limit, |state| state.rows > 0);
     }
 
-    /// Counts a row that may come to be.
+    /// Counts a row that may come to exist.
     pub(super) fn expect_row(self: &Arc<Self>) -> PendingRow {
         PendingRow::new(self.clone())
     }
@@ -220,7 +220,7 @@ impl Drop for PendingRow {
     }
 }
 
-/// A turn among the threads of the client that is about to be passed on.
+/// A turn among the client's threads that is about to be passed on.
 #[derive(Debug)]
 struct Release {
     name: Arc<str>,
@@ -241,7 +241,7 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        // The next in line has it before anybody is told.
+        // The next thread in line has the turn before anybody is told.
         self.turn = None;
         self.backlog.change(|state| {
             let place = state.releasing.iter().position(|name| *name == self.name);

@@ -1,14 +1,14 @@
-//! The description in a row: who holds the lock, for those who look into the table.
+//! The description in a row: who holds the lock, for people who read the table.
 
 use std::thread;
 
 use serde_json::json;
 
-/// The column has room for all of them even if every character has to be escaped.
+/// The column has room for all parts even if every character has to be escaped.
 const LONGEST_NAME: usize = 50;
 const LONGEST_NOTE: usize = 200;
 
-/// Returns the description as JSON, of this process and the thread that calls.
+/// Returns a description of this process and the calling thread, as JSON.
 pub(super) fn description(note: Option<&str>) -> String {
     let short = |text: &str| shortened(text, LONGEST_NAME);
     let program = std::env::current_exe().ok();
@@ -25,7 +25,7 @@ pub(super) fn description(note: Option<&str>) -> String {
     description.to_string()
 }
 
-/// Returns the first characters, without those that JSON writes as six.
+/// Returns the first characters, without those that JSON escapes as six.
 fn shortened(text: &str, longest: usize) -> String {
     let text = text.replace(char::is_control, "\u{fffd}");
     text.chars().take(longest).collect()

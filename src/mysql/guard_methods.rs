@@ -1,6 +1,6 @@
-//! The methods that all guards over a database have, as a macro.
+//! The methods that all guards over a database share, as a macro.
 
-/// Gives a guard, or what lends one, with a field `held` the methods that look at the lock.
+/// Adds the methods that inspect the lock to a guard, or its lender, with a field `held`.
 macro_rules! guard_views {
     ($guard:ident) => {
         impl $guard {
@@ -13,14 +13,14 @@ macro_rules! guard_views {
                 self.held.check()
             }
 
-            /// Renews the lease now, which fails if the row was taken over or deleted.
+            /// Renews the lease now. This fails if the row was taken over or deleted.
             ///
-            /// Blocks for a round trip, five seconds at most.
+            /// Blocks for a round trip, at most five seconds.
             ///
             /// # Errors
             ///
             /// Fails with [`Error::Lost`](crate::Error::Lost) if the lock is lost, and with
-            /// [`Error::Suspect`](crate::Error::Suspect) when there was no answer in time.
+            /// [`Error::Suspect`](crate::Error::Suspect) if there was no answer in time.
             pub fn verify(&self) -> $crate::Result<()> {
                 self.held.verify()
             }
@@ -47,7 +47,7 @@ macro_rules! guard_views {
                     .valid_for($crate::time::clock::Moment::now())
             }
 
-            /// Returns the number of this grant; the next one of the same name is greater.
+            /// Returns the number of this grant; the next grant of the same name has a greater one.
             ///
             /// Compare tokens of one name in one database only.
             pub fn fencing_token(&self) -> $crate::FencingToken {
@@ -59,12 +59,12 @@ macro_rules! guard_views {
                 &self.held.lease.name
             }
 
-            /// Returns what names this acquisition in the table.
+            /// Returns the name of this acquisition in the table.
             pub fn node(&self) -> &str {
                 &self.held.lease.owner
             }
 
-            /// Returns the channel with the changes of the guard's state.
+            /// Returns the channel that receives the changes of the guard's state.
             pub fn events(&self) -> &crossbeam_channel::Receiver<$crate::GuardEvent> {
                 self.held.lease.events()
             }
@@ -78,7 +78,7 @@ macro_rules! guard_views {
     };
 }
 
-/// Gives a guard with a field `held` its methods, without `unlock`.
+/// Adds all methods but `unlock` to a guard with a field `held`.
 macro_rules! guard_methods {
     ($guard:ident) => {
         $crate::mysql::guard_methods::guard_views!($guard);

@@ -1,7 +1,7 @@
 //! A lock that is held, and the duty to delete its row.
 //!
 //! [`OwnRow`] is the one type over the database that acts on drop. Every way out of an
-//! acquisition and of a guard ends in it: what may be in the table is handed to the
+//! acquisition and of a guard ends in it: it hands what may be in the table to the
 //! background, which deletes it.
 
 use std::fmt;
@@ -21,24 +21,24 @@ use crate::mysql::lease::RowLease;
 use crate::mysql::renewal::renew_one;
 use crate::time::clock::Moment;
 
-/// A lock that is held: what the guards are made of.
+/// A lock that is held; guards are made of it.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) lease: Arc<RowLease>,
     pub(super) row: Arc<OwnRow>,
 }
 
-/// The row of one acquisition, which may exist, and is deleted when this is dropped.
+/// The row of one acquisition. It may exist, and is deleted when this is dropped.
 #[derive(Debug)]
 pub(super) struct OwnRow {
     pub(super) database: Arc<Database>,
     pub(super) name: Arc<str>,
     /// Names this acquisition in the table.
     pub(super) owner: String,
-    /// Who holds the lock, for people.
+    /// A description of the holder, for people.
     pub(super) description: String,
     in_table: Mutex<InTable>,
-    /// A statement got no answer: it may yet bring the row back.
+    /// A statement got no answer: it may yet create the row again.
     was_in_doubt: AtomicBool,
     /// What is written into the job's journal when the row is deleted.
     journal: Mutex<Option<Vec<u8>>>,
@@ -92,14 +92,14 @@ impl Held {
         let valid = self.lease.valid_for(asked);
         let deadline = Instant::now() + valid.min(database.answer_limit());
         let renewed = database.ask(deadline, "verify the lock", move |connection| {
-            // The connection may have been dead since its last use.
+            // The connection may have died since its last use.
             renew_one(connection, &lease, length).or_else(|_| renew_one(connection, &lease, length))
         });
         self.check()?;
         match renewed {
             Ok(()) => Ok(()),
             Err(Error::Closed) => Err(Error::Closed),
-            // Another renewal that was sent since then says the same.
+            // Another renewal that was sent since then proves the same.
             Err(_) if self.lease.confirmed() >= asked => Ok(()),
             Err(error) => {
                 log::debug!("cannot verify {}: {error}", self.row.name);
@@ -138,14 +138,14 @@ impl OwnRow {
         *self.turn.lock() = Some(turn);
     }
 
-    /// Has the thread that acquired `held` get it again when it comes again.
+    /// Gives the thread that acquired `held` the same lock when it asks again.
     pub(super) fn share(&self, held: &Arc<Held>) {
         if let Some(turn) = &*self.turn.lock() {
             turn.share(held);
         }
     }
 
-    /// Lets the thread that acquired the lock wait for it like any other.
+    /// Makes the thread that acquired the lock wait for it like any other.
     pub(super) fn detach(&self) {
         if let Some(turn) = &*self.turn.lock() {
             turn.detach();
@@ -186,8 +186,8 @@ impl OwnRow {
         *self.journal.lock() = Some(journal);
     }
 
-    /// Deletes the row; returns a channel that tells whether the journal was written with that, and
-    /// is disconnected if nobody knows.
+    /// Deletes the row; returns a channel that tells whether the journal was written with it.
+    /// The channel is disconnected if nobody knows.
     pub(super) fn release(&self) -> Option<Receiver<bool>> {
         let in_table = std::mem::replace(&mut *self.in_table.lock(), InTable::Nothing);
         let InTable::Row(lease) = in_table else {

@@ -1,8 +1,8 @@
 //! The table of jobs: what each statement does, and why it is safe.
 //!
-//! A job's journal is a row of its own, because the row of a lock goes with the lock. A journal is
-//! written in the same statement that looks at the row of the lock, or ends its lease. One
-//! statement is undone as a whole or not at all, also by a node of Galera.
+//! A job's journal is a row of its own, because the row of a lock goes with the lock. The
+//! same statement that checks the row of the lock, or ends its lease, writes the journal. One
+//! statement is undone as a whole or not at all, even by a node of Galera.
 
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
@@ -10,28 +10,28 @@ use ::mysql::{Conn, Result};
 use crate::mysql::lock_table::{Key, text};
 use crate::recipe::journal::Journal;
 
-/// What a database has of a job.
+/// What a database knows of a job.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) journal: Vec<u8>,
     pub(super) version: i32,
     /// When it was written, in milliseconds since 1970 by the database's clock.
     pub(super) changed: i64,
-    /// The row of the lock is still that of the acquisition that asks.
+    /// The row of the lock still belongs to the acquisition that asks.
     pub(super) is_ours: bool,
 }
 
-/// What came of writing a journal.
+/// The outcome of writing a journal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Written {
     Yes,
     /// The journal has another version.
     BadVersion,
-    /// The lock is not ours any more.
+    /// The lock is no longer ours.
     Gone,
 }
 
-/// Reads what there is of a job; `None` if it was never begun.
+/// Reads the state of a job; `None` if it was never begun.
 pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     let sql = format!(
         "SELECT CAST(`journal` AS BINARY), `version`, \
@@ -43,7 +43,7 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     );
     let found = conn.query_first_opt::<(Vec<u8>, i32, i64, bool), _>(sql)?;
     Ok(found.map(|row| {
-        // What somebody else has written may be NULL or out of range, and is no journal then.
+        // What another program has written may be NULL or out of range: then it is no journal.
         let (journal, version, changed, is_ours) = row.unwrap_or_default();
         Found {
             journal,
@@ -54,7 +54,7 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     }))
 }
 
-/// Makes the journal of a job that was never begun.
+/// Creates the journal of a job that was never begun.
 pub(super) fn create(conn: &mut Conn, key: Key<'_>) -> Result<()> {
     conn.query_drop(format!(
         "INSERT INTO `database_lock_job` (`lock`, `journal`, `version`, `changed`) \
@@ -64,14 +64,14 @@ pub(super) fn create(conn: &mut Conn, key: Key<'_>) -> Result<()> {
     ))
 }
 
-/// Writes the journal if it has this version and our row is there, with a lease that has not ended.
+/// Writes the journal if it has this version and our row exists, with a lease that has not ended.
 pub(super) fn write(
     conn: &mut Conn,
     (key, token): (Key<'_>, i64),
     journal: &[u8],
     version: i32,
 ) -> Result<Written> {
-    // The row of the lock is written too, as it is, so that it is locked first and for writing.
+    // The lock's row is also written, unchanged, so that it is locked first and for writing.
     conn.query_drop(format!(
         "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
          SET `l`.`lease_end` = `l`.`lease_end`, {} \
@@ -90,7 +90,7 @@ pub(super) fn write(
 
 /// Ends the lease of our row and writes the journal; returns whether the row was ours.
 ///
-/// From then on everybody may take the row, which is deleted next.
+/// From then on anybody may take the row, which is deleted next.
 pub(super) fn end(
     conn: &mut Conn,
     key: Key<'_>,
@@ -123,10 +123,10 @@ fn set(journal: &[u8]) -> String {
     )
 }
 
-/// The rows of a job whose lock is that of this acquisition.
+/// Selects the rows of a job whose lock belongs to this acquisition.
 ///
-/// A row that an INSERT of the acquisition leaves when it is carried out late has another token.
-/// Others may have run the job before that, and what is late as well must not undo their marks.
+/// If an INSERT of the acquisition is carried out late, the row that it leaves has another token.
+/// Others may have run the job before that, and another late statement must not undo their marks.
 fn ours(key: Key<'_>, token: i64) -> String {
     format!(
         "`l`.`lock` = {name} AND `l`.`owner` = {} AND `l`.`token` = {token} \
@@ -136,7 +136,7 @@ fn ours(key: Key<'_>, token: i64) -> String {
     )
 }
 
-/// Returns a journal, which is JSON, as a literal.
+/// Returns a journal, which is JSON, as an SQL literal.
 fn literal(journal: &[u8]) -> String {
     text(&String::from_utf8_lossy(journal))
 }

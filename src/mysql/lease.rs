@@ -1,4 +1,4 @@
-//! How long a holder may trust its row, by a clock of this machine that counts suspend.
+//! How long a holder may trust its row, by a clock of this machine that counts time in suspend.
 //!
 //! ```text
 //! send ────── T/6 ────── T/3 ─────────────── 3T/4 ──────────── T
@@ -6,9 +6,9 @@
 //!  renewal                                    be done under it   the database gives it away
 //! ```
 //!
-//! T is the lease. Both fractions, and what a guard is before and after them, are decided by
-//! [`Validity`], as for the locks on ZooKeeper. What is kept here is the proof: when the last
-//! renewal that was confirmed was sent.
+//! T is the lease. [`Validity`] decides both fractions, and the state of a guard before and
+//! after them, as for the locks on ZooKeeper. This module keeps the proof: when the last
+//! confirmed renewal was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub(super) struct RowLease {
 
 #[derive(Debug)]
 struct Known {
-    /// When the last renewal that was confirmed was sent.
+    /// When the last confirmed renewal was sent.
     confirmed: Moment,
     /// When the last renewal was sent, confirmed or not.
     sent: Moment,
-    /// The last renewal waited for another program that has locked the row.
+    /// The last renewal waited for another program that had locked the row.
     blocked: bool,
-    /// Why the lock is lost, if that was said; otherwise its time was up.
+    /// Why the lock is lost, if a reason was given; otherwise its time ran out.
     why: Option<LostReason>,
     told: GuardState,
     released: bool,
@@ -102,35 +102,35 @@ impl RowLease {
     /// Returns how long after `now` the next event is due if nothing more is confirmed.
     pub(super) fn steady_for(&self, now: Moment) -> Option<Duration> {
         let known = self.known.lock();
-        // After the state that was told: one that has passed untold is due at once.
+        // After the state that was told last: a change that has passed untold is due at once.
         let next = self.validity(&known).next_change(known.told)?;
         Some(next.saturating_sub(now.since_boot()))
     }
 
-    /// Returns when the last renewal that was confirmed was sent.
+    /// Returns when the last confirmed renewal was sent.
     pub(super) fn confirmed(&self) -> Moment {
         self.known.lock().confirmed
     }
 
-    /// Returns when the next renewal is due: twice before the guard becomes Suspect.
+    /// Returns when the next renewal is due: two are due before the guard becomes Suspect.
     pub(super) fn due(&self) -> Moment {
         self.confirmed() + self.length / 6
     }
 
-    /// Returns when the lease has ended in the database, whatever was sent there.
+    /// Returns when the lease has ended in the database, whatever was sent to it.
     pub(super) fn end(&self) -> Moment {
         self.known.lock().sent + self.length
     }
 
-    /// A renewal is about to be sent.
+    /// Notes that a renewal is about to be sent.
     pub(super) fn sending(&self, sent: Moment) {
         self.known.lock().sent = sent;
     }
 
-    /// A renewal that was sent at `sent` found the row and has renewed it.
+    /// Notes that a renewal that was sent at `sent` found the row and renewed it.
     pub(super) fn confirm(&self, sent: Moment, now: Moment) {
         let mut known = self.known.lock();
-        // After the deadline the lock is lost, even if nobody has looked.
+        // After the deadline the lock is lost, even if nobody has checked.
         if self.advance(&mut known, now) != GuardState::Lost {
             known.confirmed = known.confirmed.max(sent);
             known.blocked = false;
@@ -138,18 +138,18 @@ impl RowLease {
         }
     }
 
-    /// The renewal that was sent last has ended without an answer, or waiting for the row.
+    /// Notes that the last renewal ended without an answer, or while it waited for the row.
     pub(super) fn block(&self) {
         self.known.lock().blocked = true;
     }
 
-    /// Returns when the last renewal was sent, if it ended like that.
+    /// Returns when the last renewal was sent, if it ended as in [`block`](Self::block).
     pub(super) fn blocked(&self) -> Option<Moment> {
         let known = self.known.lock();
         known.blocked.then_some(known.sent)
     }
 
-    /// The row belongs to another acquisition, or is gone.
+    /// Notes that the row belongs to another acquisition, or is gone.
     pub(super) fn lose(&self, why: LostReason) {
         let mut known = self.known.lock();
         if known.told != GuardState::Lost {
@@ -158,12 +158,12 @@ impl RowLease {
         self.tell(&mut known, GuardState::Lost);
     }
 
-    /// Returns why the lock, which is lost, is so.
+    /// Returns why a lost lock was lost.
     pub(super) fn why_lost(&self) -> LostReason {
         self.known.lock().why.unwrap_or(LostReason::NotConfirmed)
     }
 
-    /// The guard is gone: no more events and renewals.
+    /// Notes that the guard is gone: it gets no more events and renewals.
     pub(super) fn release(&self) {
         self.known.lock().released = true;
     }

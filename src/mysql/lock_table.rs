@@ -2,9 +2,9 @@
 //!
 //! - Every write is one transaction in one packet. So a slow or dead client keeps no
 //!   transaction open on the server, and a lock costs one round trip.
-//! - Time is the database's UTC time at the start of the statement, which is never before
-//!   the client sent it. Neither the client's clock nor a session's time zone matters.
-//! - Text travels as hexadecimal literals, which every mode of the server reads alike.
+//! - Time is the database's UTC time at the start of the statement, which is never earlier
+//!   than the client sent it. Neither the client's clock nor a session's time zone matters.
+//! - Text travels as hexadecimal literals, which the server reads alike in every SQL mode.
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,29 +15,29 @@ use ::mysql::{Conn, Error, Result, from_row_opt};
 
 use crate::owner::Owner;
 
-/// How many counters the tokens of all locks share.
+/// How many counters the locks share for their tokens.
 ///
-/// There are several, so that commits of different locks need not wait for each other. The
-/// number is a constant, because a lock must never change its counter.
+/// There are several, so that commits of different locks do not have to wait for each other.
+/// The number is a constant, because a lock must never change its counter.
 const SLOTS: u32 = 64;
 
-/// The places of statements in the packet that takes a lock: the one that takes it, the one that
-/// writes the token into the row, and COMMIT.
+/// The positions of statements in the packet that takes a lock: the one that takes it, the
+/// one that writes the token into the row, and COMMIT.
 const TAKE: usize = 1;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
-/// Sets what the locks rely on, whatever the server, or a pool's first statements, have set.
+/// Sets what the locks rely on, whatever the server or a pool's first statements have set.
 ///
-/// Every statement is its own transaction, and waits only a second, the shortest that can be
-/// set, for a row or a table that another program has locked. No statement is too long, too
-/// big or too unsafe. A transaction whose client says no more ends after a second (not on MySQL,
-/// which cannot do that). Transactions may write, and do so in a way that every format of the
-/// binary log takes. Answers are text that the driver can read. Comments are for MariaDB (`M!`)
-/// and MySQL.
+/// Every statement is a transaction of its own, and waits for only one second, the shortest
+/// time that can be set, for a row or a table that another program has locked. No statement
+/// is too long, too big or too unsafe. A transaction whose client falls silent ends after a
+/// second (except on MySQL, which cannot do that). Transactions may write, in a way that
+/// every format of the binary log takes. Answers are text that the driver can read. Comments
+/// are for MariaDB (`M!`) and MySQL.
 ///
-/// A clock that stands goes again. A server that lets nobody stop it refuses that, so it comes
-/// last.
+/// A session's clock that was stopped runs again. A server that lets nobody stop it refuses
+/// that setting, so it comes last.
 const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
@@ -50,10 +50,10 @@ const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        SET NAMES utf8mb4";
 const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
 
-/// The server's code for a variable that must not be set.
+/// The server's error code for a variable that must not be set.
 const MUST_NOT_BE_SET: u16 = 1290;
 
-/// Before a statement; a comment for MySQL.
+/// A prefix of a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
 
 /// Names the row of one acquisition.
@@ -67,7 +67,7 @@ pub(super) struct Key<'a> {
 /// Whether a statement waits for a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wait {
-    /// Not on MariaDB from 10.3 and MySQL from 8.0.1; older ones have no other way.
+    /// Does not wait on MariaDB from 10.3 and MySQL from 8.0.1; older servers always wait.
     No,
     Yes,
 }
@@ -75,7 +75,7 @@ pub(super) enum Wait {
 /// What a connection leads to.
 #[derive(Debug)]
 pub(super) struct Destination {
-    /// The database, or nothing if none is chosen.
+    /// The database; empty if none is selected.
     pub(super) schema: String,
     pub(super) version: String,
 }
@@ -89,22 +89,22 @@ pub(super) enum RowState {
     Expired,
     /// An earlier statement of this acquisition has taken the lock after all.
     Own,
-    /// Somebody has the lock.
+    /// Another client has the lock.
     Taken(Holder),
 }
 
-/// Who has a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Holder {
-    /// How long its lease lasts; a program that uses the plain form has none.
+    /// What is left of its lease; a program that uses the plain form has none.
     pub(super) left: Option<Duration>,
     pub(super) owner: Owner,
 }
 
-/// Returns whether a connection of a pool answers to what it is asked.
+/// Returns whether a connection of a pool answers what it is asked.
 ///
-/// The driver gives a connection back to its pool also when an answer was too late, which the
-/// next one to ask would take for its own. Ends no transaction.
+/// The driver also gives a connection back to its pool if an answer came too late. Whoever
+/// asks next would take that answer for its own. This ends no transaction.
 pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
     let number = fastrand::u32(..);
     let sql = format!(
@@ -133,8 +133,8 @@ pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
 ///
-/// A row that is there is no error, which would end the packet before its COMMIT, with the row
-/// locked until the client says ROLLBACK.
+/// An existing row is not an error. An error would end the packet before its COMMIT, with the
+/// row locked until the client sends ROLLBACK.
 pub(super) fn insert(
     conn: &mut Conn,
     key: Key<'_>,
@@ -154,8 +154,8 @@ pub(super) fn insert(
 
 /// Takes a lock whose lease has ended; returns its token, or `None` if it has not.
 ///
-/// One step locks the row and tests its condition, so that exactly one of many clients
-/// succeeds; the others find that one's lease.
+/// One step locks the row and tests its condition, so exactly one of many clients succeeds;
+/// the others find the lease of that client.
 pub(super) fn take_over(
     conn: &mut Conn,
     key: Key<'_>,
@@ -173,16 +173,16 @@ pub(super) fn take_over(
     take_and_draw(conn, key, &take)
 }
 
-/// Runs `take`, and if it made the row ours draws the row's token in the same transaction.
+/// Runs `take`; if it made the row ours, draws the row's token in the same transaction.
 ///
-/// The token is drawn while the row is locked, so that the grants of one lock draw in their
+/// The token is drawn while the row is locked, so the grants of one lock draw tokens in their
 /// order. In the other order, waiting for a row that a foreign program has locked would keep
-/// the counter locked, and other locks with it. The row's AUTO_INCREMENT number would not
-/// do: it is drawn before the row is locked, and some servers set it back at a restart.
+/// the counter locked, and other locks with it. The row's AUTO_INCREMENT number is not
+/// enough: it is drawn before the row is locked, and some servers set it back at a restart.
 ///
 /// The token is read after the COMMIT. A node of Galera may undo a transaction between two
-/// statements of a packet in favour of another node's, and carry out the rest, COMMIT and all,
-/// without an error.
+/// statements of a packet in favour of another node's, and carry out the rest, including
+/// COMMIT, without an error.
 fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64>> {
     let slot = format!("CRC32({}) % {SLOTS}", text(key.name));
     let ours = format!(
@@ -190,8 +190,8 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
         text(key.name),
         text(key.owner)
     );
-    // `ours` may also name a row that an earlier statement of this owner has left, which lasts
-    // only as long as that one said. Committed rows have a token.
+    // `ours` may also match a row that an earlier statement of this owner has left; its lease
+    // is only as long as that statement said. Committed rows have a token.
     let taken = format!("{ours} AND `token` = 0");
     let sql = format!(
         "START TRANSACTION; {take}; \
@@ -212,7 +212,7 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
     }
 }
 
-/// An error that leaves open what became of the statements.
+/// An error that leaves the outcome of the statements open.
 fn in_doubt(message: &str) -> Error {
     io::Error::other(message).into()
 }
@@ -239,19 +239,19 @@ pub(super) fn look(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
     })
 }
 
-/// As [`look`], of what other transactions have not committed yet.
+/// Like [`look`], including what other transactions have not committed yet.
 pub(super) fn look_ahead(conn: &mut Conn, key: Key<'_>) -> Result<RowState> {
-    // For the next transaction alone, which is one SELECT.
+    // This applies only to the next transaction, which is one SELECT.
     conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")?;
     look(conn, key)
 }
 
 /// Renews leases, each in a transaction of its own; returns which rows were still there.
 ///
-/// A row that is there changes in any case, be it by a microsecond. So what is said of it
-/// was proven by this statement, and not by one before it. A lease never becomes shorter,
-/// because a renewal that was held up may arrive after a later one. A lease that has ended
-/// stays ended. Stops at the first error, and then returns the rows before it.
+/// A row that exists changes in any case, if only by a microsecond. So the answer was proven
+/// by this statement, and not by an earlier one. A lease never becomes shorter, because a
+/// delayed renewal may arrive after a later one. A lease that has ended stays ended. Stops at
+/// the first error, and then returns the rows before it.
 pub(super) fn renew(
     conn: &mut Conn,
     keys: &[Key<'_>],
@@ -281,8 +281,8 @@ pub(super) fn renew(
     (changed, done)
 }
 
-/// A condition that fails with an error on MySQL if somebody else has locked the row, which it
-/// asks before the statement locks a row itself; a comment for MariaDB.
+/// A condition that fails with an error on MySQL if another transaction has locked the row.
+/// It is tested before the statement locks a row itself. For MariaDB it is a comment.
 fn is_free(key: Key<'_>) -> String {
     format!(
         " /*!80001 AND (SELECT COUNT(*) FROM (SELECT `id` FROM `database_lock` \
@@ -291,7 +291,7 @@ fn is_free(key: Key<'_>) -> String {
     )
 }
 
-/// Returns the token of the row, if it is there and has one.
+/// Returns the token of the row, if the row exists and has one.
 pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     let sql = format!(
         "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} AND `token` > 0 \
@@ -302,10 +302,10 @@ pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     conn.query_first(sql)
 }
 
-/// Deletes the row; returns whether it was there.
+/// Deletes the row; returns whether it existed.
 ///
-/// MariaDB may answer a DELETE that it was told to end (KILL QUERY) as if there had been no row. So
-/// that is asked for.
+/// MariaDB may answer a DELETE that was killed (KILL QUERY) as if there had been no row. So a
+/// SELECT checks that.
 pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
     let ours = format!(
         "FROM `database_lock` WHERE `lock` = {} AND `owner` = {}",
@@ -324,8 +324,8 @@ pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
 
 /// Deletes rows whose lease ended at least `ago` ago; returns how many.
 ///
-/// Looks them up without a lock, and deletes each by its key: a DELETE that scans would lock
-/// every row it passes.
+/// It looks them up without a lock, and deletes each by its key: a DELETE that scans would
+/// lock every row that it passes.
 pub(super) fn clean(conn: &mut Conn, ago: Duration) -> Result<u64> {
     let ended = format!(
         "`lease_end` < UTC_TIMESTAMP(6) - INTERVAL {} MICROSECOND",
@@ -351,7 +351,7 @@ fn lease_end(lease: Duration) -> String {
     )
 }
 
-/// Returns text as a literal.
+/// Returns text as an SQL literal.
 pub(super) fn text(text: &str) -> String {
     let mut literal = String::with_capacity(2 * text.len() + 12);
     literal.push_str("_utf8mb4 X'");

@@ -14,10 +14,10 @@ use crate::mysql::shared_client::SharedClient;
 
 /// A lock in the database that one thread in the whole cluster holds at a time.
 ///
-/// Made by [`Client::mutex`](crate::mysql::Client::mutex). It is not reentrant. Threads
-/// that want the same name through the same client wait in order of arrival; among
-/// clients there is no order, because the database has no queue: each client looks again
-/// after a pause. Waiting goes on while there is no connection to the database.
+/// Made by [`Client::mutex`](crate::mysql::Client::mutex). It is not reentrant. Threads that
+/// want the same name through the same client wait in order of arrival. Among clients there
+/// is no order, because the database has no queue: each client looks again after a pause. A
+/// client goes on waiting while there is no connection to the database.
 #[derive(Clone)]
 pub struct Mutex {
     shared: Arc<SharedClient>,
@@ -29,7 +29,7 @@ impl Mutex {
         Self { shared, name }
     }
 
-    /// Locks the mutex, and waits for it as long as it takes.
+    /// Locks the mutex, waiting for as long as it takes.
     ///
     /// # Errors
     ///
@@ -46,18 +46,18 @@ impl Mutex {
 
     /// Locks the mutex if nobody holds it.
     ///
-    /// Waits for the answer of the database, five seconds at most, also to a release by this
-    /// client that is under way.
+    /// Waits for the database's answer for at most five seconds, including the time for a
+    /// release by this client that is under way.
     ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock), and with [`Error::Database`] if there is no answer, or if the
-    /// lock is free and another program has locked what is needed to take it.
+    /// lock is free but another program has locked what is needed to take it.
     pub fn try_lock(&self) -> Result<Option<MutexGuard>> {
         self.lock_until(Until::now())
     }
 
-    /// Locks the mutex, and waits for it no longer than `limit`.
+    /// Locks the mutex, waiting no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Mutex {
         self.lock_until(Until::after(limit))
     }
 
-    /// As [`try_lock_for`](Self::try_lock_for), with a point in time.
+    /// Like [`try_lock_for`](Self::try_lock_for), with a point in time.
     ///
     /// # Errors
     ///
@@ -94,10 +94,10 @@ impl Mutex {
     }
 }
 
-/// An RAII guard: the mutex is held as long as [`check`](Self::check) says so.
+/// An RAII guard: the mutex is held as long as [`check`](Self::check) returns `Ok`.
 ///
-/// Dropping it releases the lock in the background, without waiting for the database.
-/// It belongs to the thread that took it; see [`into_send`](Self::into_send).
+/// Dropping it releases the lock in the background, without waiting for the database. The
+/// guard cannot leave the thread that took it; see [`into_send`](Self::into_send).
 ///
 /// ```compile_fail
 /// fn is_send<T: Send>() {}
@@ -109,16 +109,16 @@ pub struct MutexGuard {
     thread: PhantomData<NotSend>,
 }
 
-/// A [`MutexGuard`] that may go to another thread.
+/// A [`MutexGuard`] that can be sent to another thread.
 ///
-/// The thread that made one waits for itself if it locks the mutex again.
+/// If the thread that made it locks the mutex again, that thread waits for itself.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct SendGuard {
     held: Held,
 }
 
 impl MutexGuard {
-    /// Returns the same guard, free to change threads.
+    /// Returns the same guard as one that can be sent to another thread.
     pub fn into_send(self) -> SendGuard {
         self.held.row.detach();
         SendGuard { held: self.held }
@@ -133,15 +133,15 @@ impl MutexGuard {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Lost`] if it was lost before, and with [`Error::Suspect`] when
-    /// there was no answer; the release then goes on in the background.
+    /// Fails with [`Error::Lost`] if the lock was lost before, and with [`Error::Suspect`] if
+    /// there was no answer; the release then continues in the background.
     pub fn unlock(self) -> Result<()> {
         self.held.row.unlock()
     }
 }
 
 impl SendGuard {
-    /// As [`MutexGuard::unlock`].
+    /// Like [`MutexGuard::unlock`].
     ///
     /// # Errors
     ///

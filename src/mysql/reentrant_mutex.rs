@@ -12,11 +12,11 @@ use crate::mysql::guard_methods::guard_methods;
 use crate::mysql::held::Held;
 use crate::mysql::shared_client::SharedClient;
 
-/// A mutex that its holder may lock again, at no cost.
+/// A mutex that its holder can lock again at no cost.
 ///
-/// Made by [`Client::reentrant_mutex`](crate::mysql::Client::reentrant_mutex). The lock
-/// is released when the last of the thread's guards is dropped. In the database it is
-/// the same lock as the [`Mutex`](crate::mysql::Mutex) of that name.
+/// Made by [`Client::reentrant_mutex`](crate::mysql::Client::reentrant_mutex). The lock is
+/// released when the last of the thread's guards is dropped. In the database it is the same
+/// lock as the [`Mutex`](crate::mysql::Mutex) with that name.
 #[derive(Clone)]
 pub struct ReentrantMutex {
     shared: Arc<SharedClient>,
@@ -28,11 +28,11 @@ impl ReentrantMutex {
         Self { shared, name }
     }
 
-    /// Locks the mutex, and waits for it as long as it takes.
+    /// Locks the mutex, waiting for as long as it takes.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::mysql::Mutex::lock); and with
+    /// As [`Mutex::lock`](crate::mysql::Mutex::lock), and with
     /// [`Error::Lost`](crate::Error::Lost) if this thread held the lock and has lost it.
     pub fn lock(&self) -> Result<ReentrantMutexGuard> {
         loop {
@@ -52,7 +52,7 @@ impl ReentrantMutex {
         self.lock_until(Until::now())
     }
 
-    /// Locks the mutex, and waits for it no longer than `limit`.
+    /// Locks the mutex, waiting no longer than `limit`.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl ReentrantMutex {
         self.lock_until(Until::after(limit))
     }
 
-    /// As [`try_lock_for`](Self::try_lock_for), with a point in time.
+    /// Like [`try_lock_for`](Self::try_lock_for), with a point in time.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ pub struct ReentrantMutexGuard {
 }
 
 impl ReentrantMutexGuard {
-    /// Drops the guard; if it is the thread's last one, releases the lock and waits.
+    /// Drops the guard; if it is the thread's last one, releases the lock and waits for the answer.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! The one thread of a client that renews its leases.
+//! The single thread of a client that renews its leases.
 //!
-//! It also tells guards that become Suspect or Lost, repeats deletions that failed, and from
-//! time to time deletes rows whose lease ended long ago. It never waits for the database
-//! itself, or it could not tell a guard that the database is silent.
+//! It also tells guards when they become Suspect or Lost, repeats deletions that failed, and
+//! from time to time deletes rows whose lease ended long ago. It never waits for the database
+//! itself, because it could not tell a guard then that the database is silent.
 
 use std::io;
 use std::mem;
@@ -30,7 +30,7 @@ const MOST_ABANDONED: u32 = 8;
 
 /// What the rest of the client asks of the thread.
 pub(super) enum Command {
-    /// Run this on the connection for renewals, which opens it.
+    /// Run this on the connection for renewals, which opens that connection.
     Connect(Box<dyn FnOnce(&mut DatabaseConnection) + Send>),
     /// A lock was acquired: renew its lease.
     Renew(Arc<RowLease>),
@@ -47,12 +47,12 @@ struct Renewal {
     clean_every: Duration,
     commands: Receiver<Command>,
     workers: Arc<WorkerPool>,
-    /// A worker for renewals alone, which never wait for other statements.
+    /// A worker for renewals alone, so that they never wait for other statements.
     renewer: WorkerPool,
     /// How many renewers hang in a dead connection.
     abandoned: u32,
     leases: Vec<Arc<RowLease>>,
-    /// The client is closed, and renews no more.
+    /// The client is closed, and renews no more leases.
     closed: bool,
     deletions: Vec<(Moment, Deletion)>,
     /// How many deletions are under way.
@@ -60,7 +60,7 @@ struct Renewal {
     /// The number of the renewal that is under way, and when it began.
     renewing: Option<(u64, Moment)>,
     renewals: u64,
-    /// The last renewals failed, and that was logged.
+    /// The last renewals failed, and the failure was logged.
     failing: bool,
     renew_at: Moment,
     clean_at: Moment,
@@ -75,7 +75,7 @@ enum Done {
     Deleted(Option<Box<Retry>>),
 }
 
-/// Starts the thread; it ends when every sender of commands is gone and all is done.
+/// Starts the thread. It ends when every sender of commands is gone and all work is done.
 pub(super) fn start(
     lease: Duration,
     clean_every: Duration,
@@ -100,7 +100,7 @@ pub(super) fn start(
         renewals: 0,
         failing: false,
         renew_at: now,
-        // At random, so that clients that start together do not clean together.
+        // Random, so that clients that start together do not clean together.
         clean_at: now + clean_every.mul_f64(0.5 + fastrand::f64()),
         to_self,
         done,
@@ -148,7 +148,7 @@ impl Renewal {
         if self.renewing.is_some() || now < self.renew_at {
             return;
         }
-        // Leases that are due soon go along, so that in the end all go together.
+        // Leases that are due soon are renewed too, so that in the end all are renewed together.
         let soon = now + self.lease / 12;
         let due = self.leases.iter().filter(|lease| lease.due() <= soon);
         let due: Vec<_> = due.cloned().collect();
@@ -164,7 +164,7 @@ impl Renewal {
         });
     }
 
-    /// Leaves a renewer that hangs in its connection to itself, and goes on with a new one.
+    /// Abandons a renewer that hangs in its connection, and continues with a new one.
     fn give_up_if_hung(&mut self, now: Moment) {
         let hangs = self.hangs_at().is_some_and(|at| at <= now);
         if hangs {
@@ -175,7 +175,7 @@ impl Renewal {
         }
     }
 
-    /// Returns when the renewal that is under way is given up, if it may be.
+    /// Returns when the renewal that is under way is given up, if that is allowed.
     fn hangs_at(&self) -> Option<Moment> {
         let (_, since) = self.renewing?;
         (self.abandoned < MOST_ABANDONED).then(|| since + self.lease / 3)
@@ -205,7 +205,7 @@ impl Renewal {
             return;
         }
         self.clean_at = now + self.clean_every;
-        // A waiter takes an expired row over at once; this is for names without waiters.
+        // A waiter takes over an expired row at once; this is for names without waiters.
         let ago = self.lease;
         self.workers.submit(move |connection| {
             match connection.run(|conn| lock_table::clean(conn, ago)) {
@@ -233,7 +233,7 @@ impl Renewal {
     fn command(&mut self, command: Command) {
         match command {
             Command::Connect(job) => self.renewer.submit(job),
-            // Acquired while another thread has closed the client.
+            // Acquired while another thread closed the client.
             Command::Renew(lease) if self.closed => lease.lose(LostReason::Closed),
             Command::Renew(lease) => self.leases.push(lease),
             Command::DeleteLater(retry) => self.delete_later(retry),
@@ -282,8 +282,8 @@ impl Renewal {
 
 /// Renews leases; one that cannot be renewed now does not hold up the others.
 ///
-/// A row that another program had locked when it was last tried goes after the rest, and one
-/// of them alone, so that the next round comes soon.
+/// A row that another program had locked at the last try comes after the rest, and only one
+/// of them, so that the next round comes soon.
 fn renew_all(
     connection: &mut DatabaseConnection,
     leases: &[Arc<RowLease>],
@@ -302,7 +302,7 @@ fn renew_all(
                 blocked.block();
                 rest = later;
             }
-            // The others would be told the same.
+            // The remaining leases would get the same error.
             if error.class == ErrorClass::Unreachable || !error.class.is_transient() {
                 return Err(error);
             }

@@ -8,16 +8,16 @@ use crate::error::Error;
 
 /// The statements that create the tables.
 ///
-/// `database_lock` has a row for each lock that is held. The columns are those of the
-/// plain form (`id`, `lock`, `description`) and three more, which are NULL in the rows
-/// of programs that use the plain form. Times are UTC.
+/// `database_lock` has a row for each lock that is held. The columns are those of the plain
+/// form (`id`, `lock`, `description`) and three more, which are NULL in the rows of programs
+/// that use the plain form. Times are UTC.
 ///
-/// `database_lock_token` has at most 64 rows, whatever the number of locks: counters
-/// that the fencing tokens are drawn from. They outlive the rows of the locks, and must
-/// not be deleted or set back.
+/// `database_lock_token` has at most 64 rows, whatever the number of locks: counters from
+/// which the fencing tokens are drawn. They outlive the rows of the locks, and must not be
+/// deleted or set back.
 ///
-/// `database_lock_job` has a row for each [`Job`](crate::mysql::Job) that was ever begun. Locks alone
-/// do not need it.
+/// `database_lock_job` has a row for each [`Job`](crate::mysql::Job) that was ever begun.
+/// Locks alone do not need it.
 pub const CREATE_TABLE: &str = "\
 CREATE TABLE IF NOT EXISTS `database_lock` (
   `id` BIGINT NOT NULL AUTO_INCREMENT,
@@ -44,8 +44,8 @@ CREATE TABLE IF NOT EXISTS `database_lock_job` (
 
 /// The statement that makes a table of the plain form suit these locks as well.
 ///
-/// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs
-/// that use the plain form wait while it runs, and go on working.
+/// Run it before [`CREATE_TABLE`], which then adds the table of the counters. Programs that
+/// use the plain form wait while it runs, and then continue.
 pub const ALTER_TABLE: &str = "\
 ALTER TABLE `database_lock`
   MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -54,7 +54,7 @@ ALTER TABLE `database_lock`
   ADD COLUMN `lease_end` DATETIME(6) NULL DEFAULT NULL,
   ADD COLUMN `token` BIGINT NULL DEFAULT NULL";
 
-/// Of the table whose name comes next.
+/// The name of the table is appended.
 const COLUMNS: &str = "\
 SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), LOWER(COALESCE(COLLATION_NAME, '')), \
 COALESCE(CHARACTER_MAXIMUM_LENGTH, 0), COALESCE(DATETIME_PRECISION, 0), LOWER(EXTRA) FROM information_schema.COLUMNS \
@@ -65,17 +65,17 @@ SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
 
-/// Whether a commit survives a failure of the server, and whether other servers have it too; and
+/// Whether a commit survives a failure of the server, whether other servers have it too, and
 /// how long a packet of statements may be.
 const VARIABLES: &str = "\
 SHOW GLOBAL VARIABLES WHERE Variable_name IN \
 ('innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_allowed_packet')";
 
-/// More bytes than the renewals that are sent together have.
+/// More bytes than a packet of renewals has.
 const PACKET: u64 = 128 * 1024;
 
-/// The table and the columns of each unique key; a column of which only the beginning is compared
-/// has no name. One USING HASH is no index in MariaDB's InnoDB.
+/// The table and the columns of each unique key; a column that is compared only by its prefix
+/// has no name here. A key USING HASH is not an index in MariaDB's InnoDB.
 const KEYS: &str = "\
 SELECT LOWER(TABLE_NAME), GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) \
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
@@ -86,14 +86,14 @@ AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Schema {
     Good,
-    /// There are no tables yet.
+    /// The tables do not exist yet.
     Missing,
     /// What is wrong with the tables, and what to do.
     Wrong(&'static str),
 }
 
 impl Schema {
-    /// Fails unless the tables are there and suit the locks.
+    /// Fails unless the tables exist and suit the locks.
     pub(super) fn usable(self) -> crate::error::Result<()> {
         let message = match self {
             Self::Good => return Ok(()),
@@ -107,12 +107,12 @@ impl Schema {
     }
 }
 
-/// Creates the tables where there are none.
+/// Creates the tables that do not exist.
 pub(super) fn create(conn: &mut Conn) -> Result<()> {
     conn.query_drop(CREATE_TABLE)
 }
 
-/// Reads what tables there are.
+/// Reads which tables exist.
 pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
@@ -152,10 +152,10 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     })
 }
 
-/// Name, type, collation, length in characters, fractional digits, what else there is to say.
+/// Name, type, collation, length in characters, fractional digits, and what else there is to say.
 type Column = (String, String, String, u64, u64, String);
 
-/// The longest name of a lock, and as many characters at most.
+/// The length of the longest name of a lock, in bytes; it has at most as many characters.
 const LONGEST_NAME: u64 = 255;
 
 /// The length of a UUID.
@@ -217,7 +217,7 @@ fn wrong_key(engines: &[(String, String)], keys: &[(String, String)]) -> Option<
     (!all_are).then_some("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB")
 }
 
-/// Whether the table of the jobs, which is there, has a row for each name and room for its journal.
+/// Whether the existing table of jobs has a row for each name and room for its journal.
 fn verdict_on_jobs(columns: &[Column], keys: &[(String, String)]) -> Schema {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let names_jobs = |(_, data_type, collation, length, ..): &Column| {
@@ -256,8 +256,8 @@ fn verdict_on_jobs(columns: &[Column], keys: &[(String, String)]) -> Schema {
     }
 }
 
-/// Otherwise names that differ in case, in characters that the column does not have, or after its
-/// end would be one row and two locks.
+/// Otherwise names that differ only in case, in characters that the column cannot store, or
+/// beyond its length would share one row, although they name two locks.
 fn tells_names_apart(data_type: &str, collation: &str, length: u64) -> bool {
     let is_text = ["varchar", "char"].contains(&data_type)
         && collation.starts_with("utf8mb4_")
@@ -270,7 +270,7 @@ fn is_unique(keys: &[(String, String)], table: &str, column: &str) -> bool {
     keys.any(|(name, columns)| name == table && columns == column)
 }
 
-/// Whether each unique key has one of these columns; otherwise a row may be in the way of another's.
+/// Whether each unique key has one of these columns; otherwise a row may block another's.
 fn admits_all(keys: &[(String, String)], table: &str, columns: &[&str]) -> bool {
     let mut keys = keys.iter().filter(|(name, _)| name == table);
     keys.all(|(_, key)| key.split(',').any(|column| columns.contains(&column)))

@@ -1,4 +1,4 @@
-//! Where connections come from, and whose turn it is if a pool has few.
+//! Where connections come from, and who gets the next one if a pool has few.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ::mysql::{DriverError, Error, Opts, Pool, PooledConn, Result};
 use parking_lot::Mutex;
 
-/// The renewals that have found no connection ask for one again within this time.
+/// Renewals that have found no connection ask for one again within this time.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Where connections come from.
@@ -16,12 +16,12 @@ pub(super) enum Source {
     Pool(SharedPool),
 }
 
-/// A pool that an application may use as well.
+/// A pool that an application may use too.
 pub(super) struct SharedPool {
     pool: Pool,
-    /// The database that the first connection has led to.
+    /// The database to which the first connection has led.
     schema: OnceLock<String>,
-    /// Until when it is the turn of the renewals, which have no connection.
+    /// Until when connections are reserved for the renewals, which have none.
     reserved: Mutex<Option<Instant>>,
 }
 
@@ -34,7 +34,7 @@ impl Source {
         })
     }
 
-    /// Returns `true` if the renewals wait for one of the pool's connections.
+    /// Returns `true` if the renewals are waiting for one of the pool's connections.
     pub(super) fn renewal_waits(&self) -> bool {
         matches!(self, Self::Pool(pool) if pool.is_reserved())
     }
@@ -46,9 +46,9 @@ impl SharedPool {
         self.schema.get_or_init(|| schema.to_owned()) == schema
     }
 
-    /// Wakes somebody who waits for a place.
+    /// Wakes a thread that waits for a place.
     ///
-    /// A pool that lets go of a connection wakes nobody (mysql 28.0). One that is given back does.
+    /// A pool that drops a connection wakes nobody (mysql 28.0). One that gets it back does.
     pub(super) fn wake_one(&self, limit: Duration) {
         drop(self.pool.try_get_conn(limit));
     }
@@ -70,13 +70,13 @@ impl SharedPool {
             *self.reserved.lock() = None;
         }
         let mut conn = conn?;
-        // What an application finds in its pool must be as new.
+        // A connection that an application finds in its pool must be as new.
         conn.reset_connection(true);
         Ok(conn)
     }
 }
 
-/// What a connection is for: leases end if the renewals get none.
+/// The purpose of a connection: leases end if the renewals get none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
     Renewals,

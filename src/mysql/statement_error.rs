@@ -1,7 +1,7 @@
 //! What the errors of the database mean for a lock.
 //!
-//! Two questions decide: whether to try again, and whether a statement that failed may
-//! have been carried out. The connection itself is in `connection`.
+//! Two questions decide: whether to try again, and whether a statement that failed may have
+//! been carried out. The connection itself is in `connection`.
 
 use std::error::Error as _;
 use std::fmt;
@@ -27,19 +27,19 @@ pub(super) enum ErrorClass {
     Unreachable,
     /// The answer did not come: the statement may have been carried out, or may be later.
     InDoubt,
-    /// The server rolled the statement back, and it may succeed when tried again.
+    /// The server rolled the statement back; it may succeed when tried again.
     Busy,
-    /// As `Busy`, because others want the same row: that is what happens to a lock.
+    /// Like `Busy`, because others want the same row, as is usual for a lock.
     Contended,
-    /// The server rolled the statement back, because another transaction has the row.
+    /// The server rolled the statement back, because another transaction has locked the row.
     Locked,
     /// The server takes no writes.
     ReadOnly,
     /// The server refused the credentials.
     Denied,
-    /// The user is known, and lacks a right.
+    /// The user is known, but lacks a right.
     NoRight,
-    /// As `NoRight`, to the whole database, which need not exist.
+    /// Like `NoRight`, for the whole database, which might not exist.
     NoRightToDatabase,
     /// The database is missing.
     NoDatabase,
@@ -55,7 +55,7 @@ impl ErrorClass {
         self.is_the_connection() || self.is_rolled_back()
     }
 
-    /// Returns `true` if the server did not say that nothing was done.
+    /// Returns `true` unless the server said that nothing was done.
     pub(super) fn may_be_done(self) -> bool {
         matches!(
             self,
@@ -68,12 +68,12 @@ impl ErrorClass {
         matches!(self, Self::Busy | Self::Contended | Self::Locked)
     }
 
-    /// Returns `true` if the connection failed, whatever the statement.
+    /// Returns `true` if the connection failed, regardless of the statement.
     pub(super) fn is_the_connection(self) -> bool {
         matches!(self, Self::Unreachable | Self::InDoubt)
     }
 
-    /// The codes of MySQL, MariaDB, Galera and ProxySQL; the table in `docs/mysql.md` says more.
+    /// Classifies the codes of MySQL, MariaDB, Galera and ProxySQL; see `docs/mysql.md`.
     fn of_code(code: u16) -> Self {
         match code {
             1205 | 3572 => Self::Locked,
@@ -82,8 +82,8 @@ impl ErrorClass {
             // A full disk, lock table or list of transactions.
             1021 | 1114 | 1206 | 1637 => Self::Busy,
             // Too many connections, a node that is not ready, a shutdown; errors in packets
-            // and at the commit; a killed connection or statement, and one that ran too long;
-            // a proxy without a server.
+            // and at the commit; a killed connection or statement, or a statement that ran
+            // too long; a proxy without a server.
             1040
             | 1047
             | 1053
@@ -153,7 +153,7 @@ impl StatementError {
         }
     }
 
-    /// Returns the error that the caller gets, who wanted to do `what`.
+    /// Returns the error for a caller that wanted to do `what`.
     pub(super) fn into_error(self, what: &'static str) -> Error {
         let hint = match self.class {
             ErrorClass::Denied => {
@@ -185,7 +185,7 @@ impl fmt::Display for StatementError {
     }
 }
 
-/// Returns `true` if the server has not answered in time, on a connection that still stands.
+/// Returns `true` if the server did not answer in time, on a connection that is still open.
 pub(super) fn is_silence(error: &DriverError) -> bool {
     io_error(error).is_some_and(is_timeout)
 }
@@ -203,8 +203,8 @@ fn io_error(error: &DriverError) -> Option<&io::Error> {
     }
 }
 
-/// Returns `true` if statements are longer than the URL or the server allows, by what the driver
-/// says of it: it does not show the type.
+/// Returns `true` if statements are longer than the URL or the server allows, judged by the
+/// driver's message: it does not expose the type.
 fn is_too_large(error: &DriverError) -> bool {
     let DriverError::CodecError(error) = error else {
         return false;
@@ -212,7 +212,7 @@ fn is_too_large(error: &DriverError) -> bool {
     error.to_string().contains("max_allowed_packet")
 }
 
-/// Returns `true` if the server's certificate is not trusted, by what rustls says of it.
+/// Returns `true` if the server's certificate is not trusted, judged by rustls' message.
 fn is_of_certificate(error: &io::Error) -> bool {
     let is_data = error.kind() == io::ErrorKind::InvalidData;
     is_data && error.to_string().starts_with("invalid peer certificate")
@@ -225,7 +225,7 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Returns what an error says, without the driver's wrapping.
+/// Returns the message of an error, without the driver's wrapping.
 fn message(error: &DriverError) -> String {
     if let Some(error) = io_error(error) {
         return io_message(error);

@@ -1,8 +1,8 @@
-//! Threads that talk to the database, so that no caller has to.
+//! Threads that talk to the database, so that callers do not have to.
 //!
-//! A connection can block until its own timeouts end it, or the kernel's. The caller waits
-//! for the answer only as long as it likes; an answer that comes later is dropped, and
-//! what is in it cleans up after itself.
+//! A connection can block until its own timeouts or the kernel's end it. The caller waits for
+//! the answer only as long as it likes; a later answer is dropped, and what it contains
+//! cleans up after itself.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,9 +19,9 @@ use crate::mysql::source::{Purpose, Source};
 
 type DatabaseJob = Box<dyn FnOnce(&mut DatabaseConnection) + Send>;
 
-/// Up to `max` threads with a connection each, started when there is work.
+/// At most `max` threads with a connection each, started when there is work.
 ///
-/// They end when this is dropped and the work is done.
+/// They end when the pool is dropped and the work is done.
 pub(super) struct WorkerPool {
     name: &'static str,
     source: Arc<Source>,
@@ -63,7 +63,7 @@ impl WorkerPool {
         }
     }
 
-    /// Returns a pool with the same settings and no thread yet.
+    /// Returns a pool with the same settings and no threads yet.
     pub(super) fn replacement(&self) -> Self {
         Self {
             connections: self.connections.clone(),
@@ -77,14 +77,14 @@ impl WorkerPool {
         }
     }
 
-    /// Has a worker do the job, as soon as one is free.
+    /// Has a worker do the job as soon as one is free.
     pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
         // The pool owns a receiver, so sending cannot fail.
         let _ = self.to.send(Box::new(job));
         self.start_thread();
     }
 
-    /// Has idle workers give their connections back if the renewals wait for one.
+    /// Has idle workers give their connections back if the renewals are waiting for one.
     pub(super) fn give_way(&self) {
         if self.source.renewal_waits() {
             let started = self.threads.lock().started;
@@ -104,7 +104,7 @@ impl WorkerPool {
         let thread = thread::Builder::new().name(self.name.to_owned());
         match thread.spawn(move || work(connection, &jobs, &threads)) {
             Ok(_) => count.started += 1,
-            // The other threads come to the job; without any, the caller's deadline does.
+            // The other threads take the job; without any, the caller's deadline ends its wait.
             Err(error) => warn!("cannot start the thread {}: {error}", self.name),
         }
     }
@@ -115,11 +115,11 @@ fn work(
     jobs: &Receiver<DatabaseJob>,
     threads: &Mutex<ThreadCount>,
 ) {
-    // What has no connection leaves the jobs to a thread that has one.
+    // A thread without a connection leaves the jobs to a thread that has one.
     while is_alone(threads) || connection.is_to_be_had() || !leave(threads) {
         let Ok(job) = jobs.recv() else { return };
         threads.lock().busy += 1;
-        // A panic would be the driver's; the thread has more to do.
+        // A panic would come from the driver; this thread has more to do.
         if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
             connection.discard();
         }
@@ -132,7 +132,7 @@ fn is_alone(threads: &Mutex<ThreadCount>) -> bool {
     threads.lock().started == 1
 }
 
-/// Counts a thread that ends, unless it is the last one.
+/// Counts a thread that ends, unless it is the last one; returns whether it ends.
 fn leave(threads: &Mutex<ThreadCount>) -> bool {
     let mut count = threads.lock();
     let others = count.started > 1;

@@ -1,9 +1,9 @@
 //! Judges a history: was every promise kept?
 //!
-//! A hold counts as valid from the moment that its call returned to the last `check()`
-//! that passed, measured when that check began, and no longer: what is judged is what the
-//! holder could know. So an overlap found here is one for certain. The first violation in
-//! the order of time is told as a story.
+//! A hold counts as valid from the moment when its call returned to the last `check()` that
+//! passed, measured when that check began, and no longer: the checker judges what the holder
+//! could know. So an overlap found here is certain. The first violation in order of time is
+//! told as a story.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ptr;
@@ -13,18 +13,18 @@ use crate::history::{Entry, Kind, Process, Time, What, nanos};
 use crate::ops::{Op, TIMEOUT, conflict, gather};
 use crate::story::Story;
 
-/// How patient the checker is; all of it far beyond what is promised.
+/// How patient the checker is; every value is far beyond what is promised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// What a call may take beyond its limit, on a machine that is busy.
+    /// How much longer than its limit a call may take on a busy machine.
     pub(crate) slack: Duration,
-    /// What a release may take.
+    /// How long a release may take.
     pub(crate) release: Duration,
     /// How long something broken may have effects after it was mended.
     pub(crate) settle: Duration,
     /// How long a queue may stand still for no reason.
     pub(crate) patience: Duration,
-    /// Whether a lock may go from thread to thread of a process, and its token with it.
+    /// Whether a lock may pass from thread to thread of a process, and its token with it.
     pub(crate) hands_on: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Summary {
     pub(crate) longest_wait: Duration,
 }
 
-/// What is wrong, since when it can be seen, and who takes part in it.
+/// What is wrong, since when it can be seen, and which entries take part in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) at: Time,
@@ -86,7 +86,7 @@ pub(crate) fn check(entries: &[Entry], rules: &Rules) -> Result<Summary, Story> 
     }
 }
 
-/// A hold that `check()` said to be valid throughout this time.
+/// A hold that `check()` reported as valid throughout this time.
 #[derive(Clone, Copy, Debug)]
 struct Span<'a> {
     start: Time,
@@ -100,11 +100,11 @@ struct Case<'a> {
     rules: &'a Rules,
     ops: Vec<Op>,
     died: HashMap<Process, Time>,
-    /// When each process stood still.
+    /// When each process was paused.
     pauses: HashMap<Process, Vec<(Time, Time)>>,
-    /// When anything was broken, or may have been felt to be.
+    /// When anything was broken, or its effects may have been felt.
     troubles: Vec<(Time, Time)>,
-    /// Whether the servers' data diverged: then calls may wait and nodes stay for ever.
+    /// Whether the servers' data diverged: then calls may wait and nodes may stay for ever.
     diverged: bool,
     end: Time,
 }
@@ -155,7 +155,7 @@ impl<'a> Case<'a> {
         self.troubles.extend(unhealed);
     }
 
-    /// Two valid holds that exclude each other never share a moment.
+    /// Two valid holds that exclude each other never overlap.
     fn overlaps(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, spans) in self.spans() {
@@ -190,7 +190,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Whoever holds later has the greater token.
+    /// A later holder has a greater token.
     fn token_order(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, spans) in self.spans() {
@@ -227,7 +227,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// The store never takes a write under an older token than it has seen, and never
+    /// The store never accepts a write under an older token than it has seen, and never
     /// refuses a holder whose hold is valid.
     fn stale_writes(&self) -> Vec<Violation> {
         let mut found = Vec::new();
@@ -263,13 +263,13 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Who waits in a queue is not overtaken by who asks later.
+    /// A waiter in a queue is not overtaken by a later request.
     fn queue_order(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for (path, mut ops) in self.by_path(|op| op.last_valid.is_some()) {
             ops.sort_by_key(|op| op.granted_at());
             for (i, early) in ops.iter().enumerate() {
-                // Only those who have waited longest after `early` can have been overtaken.
+                // Only those that have waited longest after `early` can have been overtaken.
                 let late = ops[i + 1..]
                     .iter()
                     .find(|late| conflict(early, late) && late.queued_before(early.requested));
@@ -313,7 +313,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Every release comes to an end.
+    /// Every release ends.
     fn releases(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         for op in self.ops.iter().filter(|op| op.granted.is_some()) {
@@ -331,7 +331,7 @@ impl<'a> Case<'a> {
         found
     }
 
-    /// Nobody waits for a lock that is free for no reason.
+    /// Nobody waits without a reason for a lock that is free.
     fn standstills(&self) -> Vec<Violation> {
         let waiting = self.ops.iter();
         let waiting = waiting.filter(|op| op.queued.is_some() && !self.diverged);
@@ -374,12 +374,12 @@ impl<'a> Case<'a> {
         found.collect()
     }
 
-    /// When a lock that `op` waits for was held, or something was wrong.
+    /// Returns when a lock that `op` waits for was held, or something was wrong.
     fn busy(&self, op: &Op) -> Vec<(Time, Time)> {
         let settle = nanos(self.rules.settle);
         let shared = |other: &&Op| other.paths.iter().any(|path| op.paths.contains(path));
         let holds = self.ops.iter().filter(shared).filter_map(|other| {
-            // A call for several locks has some of them before it has all.
+            // A call for several locks holds some of them before it holds all.
             let from = match other.paths.len() > 1 && !ptr::eq(other, op) {
                 true => other.requested,
                 false => other.granted.as_ref()?.at,
@@ -399,7 +399,7 @@ impl<'a> Case<'a> {
             .sum()
     }
 
-    /// The holds of each path that were valid, by when they began.
+    /// Returns the holds of each path that were valid, ordered by their beginning.
     fn spans(&self) -> BTreeMap<String, Vec<Span<'_>>> {
         let mut spans: BTreeMap<String, Vec<Span<'_>>> = BTreeMap::new();
         for op in &self.ops {

@@ -1,7 +1,7 @@
 //! One run: a cluster in a box, client processes, a store, and the verbs that break them.
 //!
-//! Where there are network namespaces, each server and each client process has one, and
-//! links can be cut one by one. Elsewhere all of them share the loopback interface, and
+//! Where network namespaces are available, each server and each client process has its own,
+//! and links can be cut one by one. Elsewhere all of them share the loopback interface, and
 //! only processes are broken.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use crate::workload::{
 /// The servers are the first members of a network.
 pub(crate) const SERVERS: usize = 3;
 
-/// How long the processes have to come to an end when everything is whole again.
+/// How long the processes have to end after everything has been mended.
 const DRAIN: Duration = Duration::from_secs(90);
 
 /// See the module's documentation.
@@ -48,7 +48,7 @@ pub(crate) struct Run {
     pub(crate) environment: Vec<(String, String)>,
     clients: BTreeMap<usize, Client>,
     folder: Folder,
-    /// Goes last, when nobody uses it any more.
+    /// Dropped last, when nobody uses it any more.
     pub(crate) network: Option<Network>,
 }
 
@@ -60,7 +60,7 @@ struct Client {
     work: Work,
 }
 
-/// What a client process does, and whoever takes its place.
+/// What a client process does, and any process that replaces it.
 #[derive(Clone, Debug)]
 struct Work {
     start: fn(Command, &str) -> Worker,
@@ -80,7 +80,7 @@ impl Run {
         network: Option<Network>,
         builder: &Builder,
     ) -> Self {
-        // A leader with a gap in its log sends it on otherwise: ZOOKEEPER-2846.
+        // A leader with a gap in its log would otherwise pass the gap on: ZOOKEEPER-2846.
         let builder = &builder
             .clone()
             .property("zookeeper.snapshotSizeFactor", "-1");
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// Starts a client process: this worker, which gets its task and these words.
+    /// Starts a client process: this worker, which receives its task and these words.
     pub(crate) fn hire<W: Fn()>(&mut self, who: Process, _: W, more: &[&str]) {
         let work = Work {
             start: Worker::start::<W>,
@@ -161,7 +161,7 @@ impl Run {
         self.folder.path(name)
     }
 
-    /// Makes a file that processes of this run wait for.
+    /// Creates a file that processes of this run wait for.
     pub(crate) fn signal(&self, name: &str) {
         File::create(self.file(name)).expect("making a file");
     }
@@ -181,7 +181,7 @@ impl Run {
         }
     }
 
-    /// The place of a client process in the network.
+    /// Returns the place of a client process in the network.
     pub(crate) fn member(&self, slot: usize) -> usize {
         SERVERS + slot
     }
@@ -190,7 +190,7 @@ impl Run {
         self.clients.keys().copied().collect()
     }
 
-    /// Counts a fault and writes it down.
+    /// Counts a fault and records it.
     pub(crate) fn fault(&mut self, text: &str) {
         self.faults += 1;
         println!("{}: {:>3} {text}", self.name, self.faults);
@@ -218,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Kills a client process; another takes its place, and does the same.
+    /// Kills a client process; another takes its place and does the same.
     pub(crate) fn replace_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(&slot) else {
             return;
@@ -230,7 +230,7 @@ impl Run {
         self.employ(Process { slot, life }, work);
     }
 
-    /// As [`heal`](Self::heal), and waits until all servers serve.
+    /// Like [`heal`](Self::heal), but waits until all servers serve.
     pub(crate) fn make_whole(&mut self) {
         self.heal();
         eventually("all servers serve", || {
@@ -241,14 +241,14 @@ impl Run {
         });
     }
 
-    /// Makes everything whole again, and waits until the ensemble has a leader.
+    /// Mends everything, and waits until the ensemble has a leader.
     pub(crate) fn heal(&mut self) {
         self.mend();
         self.ensemble.wait_for_leader();
         self.journal.note(0, What::Healed);
     }
 
-    /// Makes everything whole again that is broken, and does not wait for what follows.
+    /// Mends everything that is broken, and does not wait for what follows.
     pub(crate) fn mend(&mut self) {
         if let Some(network) = &self.network {
             network.heal();
@@ -264,11 +264,11 @@ impl Run {
         }
     }
 
-    /// Lets all processes come to an end.
+    /// Lets all processes end.
     pub(crate) fn end(&mut self) {
         self.heal();
         self.signal(STOP);
-        // Who waits behind a node that is on one replica alone does so for ever.
+        // A client that waits behind a node that exists on only one replica waits for ever.
         if self.hear_all("idle") || self.divergence().is_none() {
             // While the sessions live: their end would hide what was left behind.
             self.look_for_leftovers();
@@ -284,10 +284,10 @@ impl Run {
         }
     }
 
-    /// Makes everything whole, lets all threads come to rest, and hears what `look` finds.
+    /// Mends everything, waits until all threads rest, and returns what `look` finds.
     ///
-    /// A thread that does not come to rest fails the run: its call hangs. Returns nothing
-    /// if the servers' data diverged, and differs still or keeps somebody from resting.
+    /// A thread that does not come to rest fails the run: its call hangs. Returns nothing if
+    /// the servers' data diverged, and still differs or keeps a thread from resting.
     #[track_caller]
     pub(crate) fn at_rest<T>(&mut self, look: impl FnOnce(&Self) -> T) -> Option<T> {
         self.make_whole();
@@ -308,7 +308,7 @@ impl Run {
         seen
     }
 
-    /// Returns whether all processes have said this line in time.
+    /// Returns whether all processes have written this line in time.
     fn hear_all(&self, line: &str) -> bool {
         let deadline = Instant::now() + DRAIN;
         let mut heard = true;
@@ -332,7 +332,7 @@ impl Run {
             .hosts();
         let mut raw = Raw::connect(&hosts);
         let mut left = Vec::new();
-        // The nodes of those who were killed go when their sessions do.
+        // The nodes of killed processes are deleted when their sessions end.
         within(2 * self.timeout + Duration::from_secs(5), || {
             left.clear();
             ephemeral_nodes(&mut raw, ROOT, &mut left);
@@ -347,7 +347,7 @@ impl Run {
         Rules::for_sessions_of(self.timeout)
     }
 
-    /// Judges the history; keeps it where it shows a violation.
+    /// Judges the history; keeps it if it shows a violation.
     #[track_caller]
     pub(crate) fn judge(&self) -> Summary {
         let entries = self.history();
@@ -382,7 +382,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // A paused process would not notice that it is to end.
+        // A paused process would not notice that it has to end.
         for i in 0..SERVERS {
             self.ensemble.resume(i);
         }
@@ -420,7 +420,7 @@ fn tell(name: &str, summary: &Summary, seed: u64) {
 
 /// Prints a line for the table of `tests/chaos.sh`.
 pub(crate) fn row(text: &str) {
-    // Begins a line of its own, for the harness may have begun one.
+    // Begins a new line, because the harness may have begun one.
     println!("\nCHAOS {text}");
 }
 
@@ -441,7 +441,7 @@ fn ephemeral_nodes(raw: &mut Raw, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Waits for so many milliseconds.
+/// Waits for this many milliseconds.
 pub(crate) fn wait(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
 }

@@ -1,5 +1,5 @@
-//! Histories that never happened: the checker must accept the good and reject the bad, and
-//! so must the second judge, which looks only at who holds.
+//! Histories that never happened: the checker must accept the good and reject the bad, and so
+//! must the second judge, which checks only who holds.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::checker::{Rules, Summary, check};
 use crate::history::{Entry, parse_all};
 use crate::judge::judge;
 
-/// In forged histories a second is a nanosecond.
+/// In forged histories one second is one nanosecond.
 const RULES: Rules = Rules {
     slack: Duration::from_nanos(5),
     release: Duration::from_nanos(5),
@@ -16,7 +16,7 @@ const RULES: Rules = Rules {
     hands_on: false,
 };
 
-/// Two processes, one after the other, each with a write.
+/// Two processes, one after the other, each with one write.
 const GOOD: &str = "
     10 c1.0 1 request exclusive /m -
     11 c1.0 1 granted 7 100
@@ -166,7 +166,7 @@ fn a_refused_write_of_a_valid_holder_is_rejected() {
     );
 }
 
-/// The second waits, then the third asks; somebody held before both.
+/// The second waits, then the third asks; another process held before both.
 const QUEUE: &str = "
     1 c1.0 1 request exclusive /m -
     2 c1.0 1 granted 7 100
@@ -210,7 +210,7 @@ fn a_waiter_that_is_never_answered_is_rejected() {
         13 c3.0 1 request exclusive /m -";
     let what = "c3.0 (operation 1) was neither served nor told why not";
     reject(&format!("{GOOD}{waiter}"), what);
-    // Unless it is dead.
+    // Unless the process is dead.
     accept(&format!("{GOOD}{waiter}\n 14 c3.0 0 died"));
 }
 
@@ -220,7 +220,7 @@ fn a_call_that_outlives_its_limit_is_rejected() {
         |took: u64| format!("0 c1.0 1 request exclusive /m 0\n {took} c1.0 1 refused timeout");
     accept(&late(5));
     reject(&late(6), "which took 6ns");
-    // A process that stands still can't return.
+    // A paused process cannot return.
     accept(&format!("{}\n 2 c1.0 0 paused\n 3 c1.0 0 resumed", late(6)));
 }
 
@@ -228,7 +228,7 @@ fn a_call_that_outlives_its_limit_is_rejected() {
 fn a_release_that_hangs_is_rejected() {
     let hanging = GOOD.replace("25 c2.0 1 released well", "");
     reject(&hanging, "did not come to the end of its release");
-    // The dead release nothing.
+    // Dead processes release nothing.
     accept(&format!("{hanging}\n 26 c2.0 0 died\n 99 - 0 healed"));
 }
 
@@ -245,7 +245,7 @@ fn a_call_for_several_locks_may_have_one_that_another_waits_for() {
     };
     accept(&waiting("/m"));
     reject(&waiting("/o"), "a lock that was free for 49ns");
-    // It is not in its own way.
+    // The call does not block itself.
     let alone = "0 c2.0 1 request exclusive /m,/n -
                  1 c2.0 1 queued 8
                  49 c2.0 1 refused timeout";
@@ -267,13 +267,13 @@ fn a_waiter_for_a_free_lock_is_rejected() {
     let broken = format!("{}\n 2 - 0 fault x\n 3 - 0 healed", waiting(32));
     accept(&broken);
     reject(&broken.replace("32 ", "60 "), "free for");
-    // The dead wait for nothing.
+    // Dead processes wait for nothing.
     let dead = "0 c1.0 1 request exclusive /m -
                 1 c1.0 1 queued 7
                 2 c1.0 0 died
                 99 - 0 healed";
     accept(dead);
-    // Somebody held it meanwhile.
+    // Another process held it meanwhile.
     accept(&format!(
         "{}
         3 c2.0 1 request exclusive /m -
@@ -322,7 +322,7 @@ fn the_first_violation_is_told_with_what_led_to_it() {
     }
 }
 
-/// Accepted by both judges.
+/// Both judges accept it.
 #[track_caller]
 fn accept(text: &str) -> Summary {
     assert_eq!(judge(&history(text)), Ok(()));
@@ -337,7 +337,7 @@ fn reject(text: &str, moral: &str) {
     }
 }
 
-/// Rejected by the second judge too, which sees to who holds and to nothing else.
+/// The second judge rejects it too; it checks who holds and nothing else.
 #[track_caller]
 fn reject_twice(text: &str, moral: &str) {
     reject(text, moral);
@@ -351,7 +351,7 @@ fn history(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// Judges a history again that a run has kept, as the message of its failure tells.
+/// Judges again a history that a run has kept, as the message of its failure says.
 #[test]
 #[ignore = "needs a history that was kept: ZKLOCK_CHAOS_HISTORY"]
 fn a_history_that_was_kept() {

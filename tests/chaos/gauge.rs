@@ -1,8 +1,8 @@
-//! What a run takes up while nothing is asked of it: at its clients, and at its servers.
+//! What a run uses while nothing is asked of it: at its clients, and at its servers.
 //!
-//! One number says little, since a client may be about to connect, and memory that was
-//! freed may not be given back yet. So numbers are taken again and again, and the least of
-//! a later time is set against the least of an earlier one: only what leaks makes that grow.
+//! One number says little, since a client may be about to connect, and freed memory may not
+//! have been given back yet. So numbers are taken repeatedly, and the least of a later period
+//! is compared with the least of an earlier one: only a leak makes that grow.
 
 use std::fmt;
 use std::fs;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use crate::support::zookeeper::ZooKeeper;
 
-/// What a client process takes up.
+/// What a client process uses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) threads: i64,
     pub(crate) descriptors: i64,
-    /// What is resident, in KiB.
+    /// The resident memory, in KiB.
     pub(crate) memory: i64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
     pub(crate) ephemerals: i64,
     pub(crate) watches: i64,
     pub(crate) sessions: i64,
-    /// The descriptors of all servers.
+    /// The file descriptors of all servers.
     pub(crate) descriptors: i64,
 }
 
@@ -39,18 +39,18 @@ pub(crate) struct Sample {
     pub(crate) kept: Kept,
 }
 
-/// What may grow by how much and not be called a leak.
+/// How much each number may grow without being called a leak.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
-    /// Of each client, in KiB.
+    /// Per client, in KiB.
     pub(crate) memory: i64,
     pub(crate) nodes: i64,
-    /// Of all servers.
+    /// Of all servers together.
     pub(crate) descriptors: i64,
 }
 
 impl Usage {
-    /// Looks at a process; all is zero if there is none.
+    /// Measures a process; everything is zero if it does not exist.
     pub(crate) fn of(process: u32) -> Self {
         let folder = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
@@ -87,8 +87,8 @@ impl Kept {
     }
 }
 
-/// The least of a number in the second quarter of the samples, the first being for
-/// warming up, and its least in the last.
+/// The least of a number in the second quarter of the samples, because the first is for
+/// warming up, and its least in the last quarter.
 #[derive(Clone, Debug)]
 struct Trend {
     what: String,
@@ -152,14 +152,14 @@ fn trends(samples: &[Sample], margin: Margin) -> Vec<Trend> {
     clients.chain(trends_of_servers(samples, margin)).collect()
 }
 
-/// Tells the least of each number in the second quarter and in the last.
+/// Prints the least of each number in the second quarter and in the last.
 pub(crate) fn summary(samples: &[Sample], margin: Margin) -> String {
     let trends = trends(samples, margin);
     let lines: Vec<_> = trends.iter().map(Trend::to_string).collect();
     lines.join("; ")
 }
 
-/// Tells what has grown from the second quarter to the last.
+/// Lists what has grown from the second quarter to the last.
 pub(crate) fn growth(samples: &[Sample], margin: Margin) -> Vec<String> {
     let trends = trends(samples, margin);
     let grown = trends
@@ -168,7 +168,7 @@ pub(crate) fn growth(samples: &[Sample], margin: Margin) -> Vec<String> {
     grown.map(Trend::to_string).collect()
 }
 
-/// The heads of the columns that a [`Sample`] is shown in.
+/// The headings of the columns in which a [`Sample`] is shown.
 pub(crate) const HEADS: &str = "     at  faults | clients: threads descriptors      KiB \
      | servers: nodes ephemerals watches sessions descriptors";
 

@@ -1,8 +1,8 @@
-//! What happened, as every process of a run has written it down.
+//! What happened, as recorded by every process of a run.
 //!
-//! Each process has a file of its own and adds one line for each event. The times are of
-//! the clock that counts suspend, which all processes of one machine share, so that the
-//! files of a run can be merged into one history.
+//! Each process has a file of its own and adds one line for each event. The times are of the
+//! clock that counts suspend, which all processes of one machine share, so the files of a run
+//! can be merged into one history.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Nanoseconds since the machine was started.
+/// Nanoseconds since the machine started.
 pub(crate) type Time = u64;
 
-/// Returns the present.
+/// Returns the current time.
 pub(crate) fn now() -> Time {
     use rustix::time::{ClockId, clock_gettime};
 
@@ -26,7 +26,7 @@ pub(crate) fn nanos(duration: Duration) -> Time {
     duration.as_nanos() as u64
 }
 
-/// A client process; who is killed is replaced by the next life in the same slot.
+/// A client process; one that is killed is replaced by the next life in the same slot.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Process {
     pub(crate) slot: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Process {
 pub(crate) enum Kind {
     Exclusive,
     Read,
-    /// One of so many permits.
+    /// One of this many permits.
     Permit(usize),
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) at: Time,
-    /// The client process that it is about.
+    /// The client process concerned.
     pub(crate) who: Process,
     /// The number of the operation within its process, or 0.
     pub(crate) op: usize,
@@ -56,29 +56,29 @@ pub(crate) struct Entry {
 /// What happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum What {
-    /// A call that takes a lock began; it has to return within the limit, if there is one.
+    /// A call that takes a lock began; if it has a limit, it must return within the limit.
     Request {
         kind: Kind,
         paths: Vec<String>,
         limit: Option<Duration>,
     },
-    /// The call waits behind somebody, with a node of this session.
+    /// The call waits behind another client, with a node of this session.
     Queued { session: i64 },
-    /// The call returned a guard, with these tokens, one a path; permits have none.
+    /// The call returned a guard, with these tokens, one per path; permits have none.
     Granted { session: i64, tokens: Vec<i64> },
-    /// The call returned no guard: `timeout`, or what the error said.
+    /// The call returned no guard: `timeout`, or the message of the error.
     Refused { why: String },
     /// `check()` was called at this time and passed.
     Valid,
     /// `check()` has failed by this time.
     Lost,
-    /// The guard's channel told of this.
+    /// The guard's channel reported this.
     Told { event: String },
-    /// The guard is about to be given up.
+    /// The guard is about to be released.
     Release,
-    /// The guard was given up; whether the release was confirmed as held to the end.
+    /// The guard was released; whether the release was confirmed as held to the end.
     Released { well: bool },
-    /// The store was asked to write under this token, and did or refused.
+    /// The store was asked to write under this token, and wrote or refused.
     Write {
         path: String,
         token: i64,
@@ -86,21 +86,21 @@ pub(crate) enum What {
     },
     /// The process was stopped with SIGSTOP.
     Paused,
-    /// The process goes on.
+    /// The process was resumed.
     Resumed,
     /// The process was killed.
     Died,
     /// Something was broken.
     Fault { text: String },
-    /// All that was broken is whole again.
+    /// Everything that was broken has been mended.
     Healed,
-    /// At the end of the run this node was still there.
+    /// At the end of the run this node still existed.
     Leftover { node: String },
-    /// The data of a server is not that of the others, as its log says.
+    /// The data of a server differs from that of the others, as its log says.
     Diverged { text: String },
 }
 
-/// Whose entries are about no client.
+/// The process of entries that concern no client.
 pub(crate) const NOBODY: Process = Process {
     slot: usize::MAX,
     life: 0,
@@ -120,7 +120,7 @@ impl Journal {
         Self { who, file }
     }
 
-    /// Writes down that something happens now.
+    /// Records that something happens now.
     pub(crate) fn note(&self, op: usize, what: What) {
         self.note_at(now(), op, what);
     }
@@ -130,21 +130,21 @@ impl Journal {
         self.enter(&Entry { at, who, op, what });
     }
 
-    /// Writes down what somebody else did or suffered.
+    /// Records what another process did or suffered.
     pub(crate) fn note_of(&self, who: Process, op: usize, what: What) {
         let at = now();
         self.enter(&Entry { at, who, op, what });
     }
 
     fn enter(&self, entry: &Entry) {
-        // One write, so that a kill leaves no half of a line.
+        // One write, so that a kill does not leave half a line.
         let line = format!("{entry}\n");
         let mut file = self.file.lock().expect("a history file");
         file.write_all(line.as_bytes()).expect("writing history");
     }
 }
 
-/// Reads all history files of a folder, in the order of time.
+/// Reads all history files of a folder, in order of time.
 pub(crate) fn read(folder: &Path) -> Vec<Entry> {
     let mut entries = Vec::new();
     for file in fs::read_dir(folder).expect("a folder with history files") {
@@ -160,7 +160,7 @@ pub(crate) fn read(folder: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Reads a history as [`Entry`]'s `Display` writes it.
+/// Parses a history as [`Entry`]'s `Display` writes it.
 pub(crate) fn parse_all(text: &str) -> Vec<Entry> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines

@@ -1,6 +1,6 @@
 //! Client processes that take locks when they are told to, and hold them.
 //!
-//! They report each step to the test with a line: `held`, `lost`, `released`.
+//! They report each step to the test with one line: `held`, `lost`, `released`.
 
 use std::thread;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::store::Writer;
 use crate::support::worker;
 use crate::workload::{QUIT, Task, is_valid, wait_for};
 
-/// Lets the holders let go.
+/// Makes the holders release.
 pub(crate) const LET_GO: &str = "let-go";
 
-/// Lets a late writer write.
+/// Makes a late writer write.
 pub(crate) const WRITE: &str = "write";
 
-/// Holds the mutexes at the paths that it gets, and asks its guards all the time.
+/// Holds the mutexes at the paths that it is given, and checks its guards all the time.
 ///
-/// Before the paths it gets the servers to connect to.
+/// Before the paths, it is given the servers to connect to.
 #[test]
 #[ignore = "a worker process"]
 pub(crate) fn worker_that_holds_mutexes() {
@@ -63,12 +63,12 @@ pub(crate) fn worker_that_holds_mutexes() {
     worker::say("released");
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // Fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which is not for us to judge.
     drop(client.close());
     worker::say("bye");
 }
 
-/// Takes a mutex, finds its guard valid, and writes when it is told to, without a look.
+/// Takes a mutex, finds its guard valid, and writes when it is told to, without another check.
 #[test]
 #[ignore = "a worker process"]
 pub(crate) fn worker_that_writes_late() {
@@ -94,7 +94,7 @@ pub(crate) fn worker_that_writes_late() {
     worker::say("bye");
 }
 
-/// Takes a mutex and writes it down.
+/// Takes a mutex and records it.
 pub(crate) fn take(client: &Client, journal: &Journal, op: usize, path: &str) -> MutexGuard {
     let mutex = client.mutex(path).expect("a mutex");
     let request = What::Request {
@@ -120,14 +120,14 @@ pub(crate) fn take(client: &Client, journal: &Journal, op: usize, path: &str) ->
     guard
 }
 
-/// Unlocks a mutex and writes it down.
+/// Unlocks a mutex and records it.
 pub(crate) fn give_up(journal: &Journal, op: usize, guard: MutexGuard) {
     journal.note(op, What::Release);
     let well = guard.unlock().is_ok();
     journal.note(op, What::Released { well });
 }
 
-/// Drops a mutex and writes it down.
+/// Drops a mutex and records it.
 pub(crate) fn let_drop(journal: &Journal, op: usize, guard: MutexGuard) {
     journal.note(op, What::Release);
     drop(guard);

@@ -2,8 +2,8 @@
 //!
 //! Many client processes take locks of every kind on a few paths and write to a store that
 //! checks fencing tokens, while servers, processes and links are broken under them. Each
-//! process writes a history; [`checker`] judges all of them together. `tests/chaos.sh`
-//! runs it for as long as one likes.
+//! process writes a history; [`checker`] judges all of them together. `tests/chaos.sh` runs
+//! it for as long as you like.
 #![cfg(target_os = "linux")]
 
 mod checker;

@@ -1,4 +1,4 @@
-//! The calls in a history: what was asked for, and what became of it.
+//! The calls in a history: what was asked for, and the outcome.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::checker::Violation;
 use crate::history::{Entry, Kind, NOBODY, Process, Time, What};
 
-/// One call that takes a lock, and what became of it.
+/// One call that takes a lock, and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) who: Process,
@@ -31,7 +31,7 @@ pub(crate) struct Grant {
     pub(crate) tokens: Vec<i64>,
 }
 
-/// What a call is refused with when its time was up.
+/// The reason for a refused call whose time was up.
 pub(crate) const TIMEOUT: &str = "timeout";
 
 impl Op {
@@ -62,7 +62,7 @@ impl Op {
         granted.or_else(|| self.refused.as_ref().map(|(at, _)| *at))
     }
 
-    /// Had a place in the queue before `time`, and kept it: a new session means a new place.
+    /// Whether it had its place before `time` and kept it: a new session means a new place.
     pub(crate) fn queued_before(&self, time: Time) -> bool {
         let Some((queued, session)) = self.queued else {
             return false;
@@ -75,12 +75,12 @@ impl Op {
     }
 }
 
-/// Whether these two can't be held at the same time on a path that both name.
+/// Whether these two cannot be held at the same time on a path that both name.
 pub(crate) fn conflict(a: &Op, b: &Op) -> bool {
     a.kind == Kind::Exclusive || b.kind == Kind::Exclusive
 }
 
-/// Gathers what belongs to one call.
+/// Gathers the entries that belong to one call.
 pub(crate) fn gather(entries: &[Entry]) -> Vec<Op> {
     let mut ops: Vec<Op> = Vec::new();
     let mut at: HashMap<(Process, usize), usize> = HashMap::new();
@@ -114,7 +114,7 @@ impl Op {
     fn take_in(&mut self, entry: &Entry) {
         let at = entry.at;
         match &entry.what {
-            // The first look at a place is the one that counts, in its session.
+            // The first look at a place is the one that counts in its session.
             What::Queued { session }
                 if self.queued.is_none_or(|(_, before)| before != *session) =>
             {

@@ -1,12 +1,12 @@
 //! What is done when the servers themselves break: their data diverges.
 //!
-//! ZooKeeper has faults by which one replica comes to differ from the others for good.
-//! Clients then wait behind nodes that others do not see, which no client can know or mend,
-//! so a run on such servers shows nothing of ours. It says so, and is run again once.
-//! What the checker still judges, two holds at a time before all, is not excused.
+//! ZooKeeper has faults that make one replica differ from the others for good. Clients then
+//! wait behind nodes that others do not see, which no client can know or mend. So a run on
+//! such servers shows nothing about our code: it says so, and is run once more. What the
+//! checker still judges, above all two holds at a time, is not excused.
 //!
-//! A server that says so once says so for good, though often nothing of it is left when all
-//! is at rest. A long run looks at the nodes then, and goes on if they are the same.
+//! A server that reports this once has diverged for good, though often nothing of it is left when
+//! everything rests. A long run then compares the nodes, and continues if they are the same.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::cluster::{Run, SERVERS, row};
 use crate::stuck::tree;
 use crate::support::within;
 
-/// Goes through a scene, and again with another seed if the servers' data diverged.
+/// Plays a scene, and once more with another seed if the servers' data diverged.
 #[track_caller]
 pub(crate) fn on_sound_servers(
     start: impl Fn() -> Run,
@@ -33,15 +33,15 @@ pub(crate) fn on_sound_servers(
 }
 
 impl Run {
-    /// As [`conclude`](Self::conclude), of a run whose servers have to be sound.
+    /// Like [`conclude`](Self::conclude), for a run whose servers have to be sound.
     #[track_caller]
     pub(crate) fn finish(self) -> Summary {
         self.conclude()
             .expect("the servers' data diverged, so nothing was shown: run it again")
     }
 
-    /// Lets all processes come to an end, and judges what they have written; returns
-    /// nothing if the servers' data diverged.
+    /// Lets all processes end, and judges what they have written; returns nothing if the
+    /// servers' data diverged.
     #[track_caller]
     pub(crate) fn conclude(mut self) -> Option<Summary> {
         self.end();
@@ -49,17 +49,17 @@ impl Run {
         self.divergence().is_none().then_some(summary)
     }
 
-    /// Whether the servers have different nodes, when nobody changes them.
+    /// Whether the servers have different nodes while nobody changes them.
     pub(crate) fn differs(&self) -> bool {
         let same = || {
             let trees = (0..SERVERS).map(|i| tree(self, i));
             trees.collect::<BTreeSet<_>>().len() == 1
         };
-        // Who let go last may not have been heard of everywhere.
+        // Some servers may not have heard of the last release yet.
         !within(Duration::from_secs(5), same)
     }
 
-    /// Returns which server says that its data is not its leader's, and what it says.
+    /// Returns which server reports that its data differs from its leader's, and its words.
     pub(crate) fn divergence(&self) -> Option<String> {
         (0..SERVERS).find_map(|i| {
             let log = self.ensemble.server(i).whole_log();
@@ -68,7 +68,7 @@ impl Run {
     }
 }
 
-/// Returns the line of a server's log that says that its data is not its leader's.
+/// Returns the line of a server's log that says that its data differs from its leader's.
 fn divergence(log: &str) -> Option<&str> {
     const SAID: [&str; 2] = [
         "digest mismatch on txn",

@@ -1,7 +1,7 @@
 //! What the locks protect: a store that refuses a token lower than one it has seen.
 //!
-//! It listens on a Unix socket, which is reached from every network namespace, and writes
-//! down each write that it was asked for.
+//! It listens on a Unix socket, which can be reached from every network namespace, and
+//! records each write that it is asked for.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -59,7 +59,7 @@ impl Store {
         let newest = newest.entry(path.to_owned()).or_insert(token);
         let accepted = *newest <= token;
         *newest = token.max(*newest);
-        // Written down before the next write is looked at.
+        // Recorded before the next write is considered.
         let what = What::Write {
             path: path.to_owned(),
             token,
@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-/// A client's way to the store.
+/// A client's connection to the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
     store: BufReader<UnixStream>,
@@ -84,7 +84,7 @@ impl Writer {
         Self { store, who }
     }
 
-    /// Writes under a token; returns whether the store took it.
+    /// Writes under a token; returns whether the store accepted the write.
     pub(crate) fn write(&mut self, op: usize, path: &str, token: i64) -> bool {
         let Process { slot, life } = self.who;
         let line = format!("{slot} {life} {op} {path} {token}\n");

@@ -1,4 +1,4 @@
-//! Tells a violation: who, what, when.
+//! Describes a violation: who, what, when.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::checker::Violation;
 use crate::history::{Entry, Time, What};
 
-/// How much of a history is told at most.
+/// The most lines of a history that are shown.
 const LINES: usize = 60;
 
 /// What went wrong first, and what led to it.
@@ -25,7 +25,7 @@ impl Story {
             .cloned()
             .collect();
         told = without_repetition(told);
-        // What came last before the violation tells most.
+        // The last entries before the violation are the most telling.
         let seen = told.partition_point(|entry| entry.at <= violation.at);
         told.truncate(seen + LINES / 4);
         told.drain(..told.len().saturating_sub(LINES));
@@ -54,7 +54,7 @@ fn concerns(violation: &Violation, entry: &Entry) -> bool {
     }
 }
 
-/// Of a row of checks that passed or of writes, the first and the last.
+/// Keeps only the first and the last of a series of passed checks or of writes.
 fn without_repetition(entries: Vec<Entry>) -> Vec<Entry> {
     let dull = |what: &What| matches!(what, What::Valid | What::Write { .. });
     let same =

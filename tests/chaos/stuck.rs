@@ -1,7 +1,7 @@
-//! Tells of a call that does not return: who waits, behind what, and in whose eyes.
+//! Describes a call that does not return: who waits, behind what, and in whose view.
 //!
-//! The queue is told as each server sees it, for a server's data may differ from its
-//! leader's, and with its owners, for one whose session is gone is nobody's any more.
+//! The queue is shown as each server sees it, because a server's data may differ from its leader's.
+//! It is shown with its owners, because a node whose session has ended belongs to nobody.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::ops::{Op, gather};
 use crate::support::raw::Raw;
 use crate::workload::ROOT;
 
-/// Returns the calls that are not over, and what each server has below the locks' root.
+/// Returns the calls that have not ended, and what each server has below the locks' root.
 pub(crate) fn describe(run: &Run) -> String {
     let mut text = String::from("calls that are not over:\n");
     let history = run.history();
@@ -38,11 +38,11 @@ pub(crate) fn describe(run: &Run) -> String {
     text
 }
 
-/// Returns what a server has below the locks' root, a line for each node.
+/// Returns what a server has below the locks' root, one line per node.
 pub(crate) fn tree(run: &Run, server: usize) -> String {
     let hosts = run.ensemble.server(server).hosts();
     let mut text = String::new();
-    // The session is soon over, and keeps nobody who counts them waiting.
+    // The session ends soon, and does not hold up a test that counts sessions.
     let mut raw = Raw::connect_with(&hosts, Duration::from_secs(2));
     tell_tree(&mut raw, ROOT, &mut text);
     text

@@ -1,7 +1,7 @@
-//! What the servers have committed, in its order: their transaction logs.
+//! What the servers have committed, in order: their transaction logs.
 //!
-//! What a quorum has logged is committed, and it takes two of three servers to be one. A
-//! transaction in the log of a single server may have been proposed by a leader that died.
+//! What a quorum has logged is committed, and two of three servers are a quorum. A
+//! transaction in the log of only one server may have been proposed by a leader that died.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// One change, under the number of its transaction; a transaction may have several.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
-    /// A node was created, by this session if it is ephemeral.
+    /// A node was created; if it is ephemeral, by this session.
     Created {
         path: String,
         owner: Option<i64>,
@@ -18,7 +18,7 @@ pub(crate) enum Change {
     Deleted {
         path: String,
     },
-    /// A session was ended, with all its ephemeral nodes.
+    /// A session ended, with all its ephemeral nodes.
     Ended {
         session: i64,
     },
@@ -36,7 +36,7 @@ const DELETE_CONTAINER: i32 = 20;
 const CREATE_TTL: i32 = 21;
 const CLOSE_SESSION: i32 = -11;
 
-/// Returns what a quorum of these three servers, with these folders, has logged.
+/// Returns what a quorum of the three servers with these folders has logged.
 pub(crate) fn committed<P: AsRef<Path>>(folders: [P; 3]) -> Log {
     let mut seen: BTreeMap<i64, (Vec<Change>, usize)> = BTreeMap::new();
     for folder in folders {
@@ -65,10 +65,10 @@ fn of_server(folder: &Path) -> Log {
     log
 }
 
-/// Reads a log file; it ends with zeros, or in the middle of what a server wrote when it was killed.
+/// Parses a log file; it ends with zeros, or in the middle of an entry if a server was killed.
 fn read(bytes: &[u8]) -> Log {
     let mut log = Log::new();
-    // A magic number, a version and the number of the database.
+    // A magic number, a version and the database id.
     let mut rest = bytes.get(16..).unwrap_or_default();
     while let Some((entry, more)) = next(rest) {
         let mut record = Record(entry);
@@ -80,7 +80,7 @@ fn read(bytes: &[u8]) -> Log {
     log
 }
 
-/// Splits the first entry off: a checksum, a length, the entry, and one byte.
+/// Splits off the first entry: a checksum, a length, the entry, and one byte.
 fn next(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = i32::from_be_bytes(bytes.get(8..12)?.try_into().ok()?);
     let end = 12 + usize::try_from(length).ok().filter(|length| 0 < *length)?;
@@ -151,7 +151,7 @@ impl<'a> Record<'a> {
         Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Reads bytes; none at all have the length -1.
+    /// Reads bytes; the length -1 means that there are none.
     fn buffer(&mut self) -> Option<&'a [u8]> {
         let length = self.int()?;
         self.take(usize::try_from(length).unwrap_or(0))

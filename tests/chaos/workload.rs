@@ -1,4 +1,4 @@
-//! What a client process does: it takes locks of every kind and writes it all down.
+//! What a client process does: it takes locks of every kind and records everything.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::ops::TIMEOUT;
 use crate::store::Writer;
 use crate::support::worker;
 
-/// Below this node are all locks of a run.
+/// All locks of a run are below this node.
 pub(crate) const ROOT: &str = "/chaos";
 
 /// How many permits the semaphore of a run has.
@@ -23,16 +23,16 @@ const PERMITS: usize = 2;
 /// How many threads of a process take locks.
 pub(crate) const THREADS: usize = 2;
 
-/// While this file is there, the processes of a run begin no new operation.
+/// While this file exists, the processes of a run begin no new operation.
 pub(crate) const STOP: &str = "stop";
 
-/// While this file is there, the threads of a run take no lock, and each says so once.
+/// While this file exists, the threads of a run take no lock, and each says so once.
 pub(crate) const REST: &str = "rest";
 
-/// What a thread says when it has begun to rest.
+/// What a thread reports when it has begun to rest.
 pub(crate) const RESTING: &str = "resting";
 
-/// While this file is there, the processes of a run end.
+/// While this file exists, the processes of a run end.
 pub(crate) const QUIT: &str = "quit";
 
 /// What a client process is told.
@@ -59,7 +59,7 @@ impl Task {
         format!("{hosts} {timeout} {slot} {life} {folder} {seed}")
     }
 
-    /// Returns the task, and what else the input tells.
+    /// Returns the task, and the rest of the input.
     pub(crate) fn from_input(input: &str) -> (Self, Vec<String>) {
         let words: Vec<_> = input.split(' ').collect();
         let (task, more) = words.split_at(6);
@@ -90,12 +90,12 @@ impl Task {
         Journal::open(&self.file(&name), self.who)
     }
 
-    /// Connects, for as long as it takes.
+    /// Connects, however long that takes.
     pub(crate) fn connect(&self) -> Client {
         self.connect_to(&self.hosts)
     }
 
-    /// Connects to these servers, for as long as it takes.
+    /// Connects to these servers, however long that takes.
     pub(crate) fn connect_to(&self, hosts: &str) -> Client {
         loop {
             let client = Client::builder(hosts)
@@ -131,7 +131,7 @@ pub(crate) fn worker_that_takes_locks_of_every_kind() {
     });
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // Fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which is not for us to judge.
     drop(client.close());
     worker::say("bye");
 }
@@ -271,8 +271,8 @@ impl<'a> Actor<'a> {
         op
     }
 
-    /// Notes that the call waits, and in which session: the one it began in, or a place
-    /// in the queue may have been lost unseen.
+    /// Records that the call waits, if the session is still the one in which the call began:
+    /// in another one, a place in the queue may have been lost unnoticed.
     fn options(&self, op: usize, limit: Option<Duration>) -> LockOptions<'a> {
         let (client, journal) = (self.client, self.journal);
         let session = client.session_id();
@@ -319,7 +319,7 @@ impl<'a> Actor<'a> {
 
     /// Holds for a while, and works as long as the lock is valid.
     fn hold<G: LockGuard>(&mut self, op: usize, written: &[&str], tokens: &[i64], guard: &G) {
-        // A few stay long, to see what becomes of them.
+        // A few stay long, to see what happens to them.
         let stay = match self.rng.u32(0..40) {
             0 => self.rng.u64(1000..8000),
             1..4 => self.rng.u64(100..500),
@@ -357,7 +357,7 @@ impl<'a> Actor<'a> {
     }
 }
 
-/// Asks a guard, and writes its answer down.
+/// Checks a guard, and records its answer.
 pub(crate) fn is_valid<G: LockGuard>(journal: &Journal, op: usize, guard: &G) -> bool {
     let asked = now();
     let valid = guard.check().is_ok();

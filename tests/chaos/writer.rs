@@ -1,4 +1,4 @@
-//! A client process that writes under a mutex, and never looks whether it still has it.
+//! A client process that writes under a mutex, and never checks whether it still holds it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,16 +12,16 @@ use zklock::{Client, Error, LockOptions, MutexGuard};
 use crate::support::worker;
 use crate::workload::{QUIT, STOP, Task, wait_for};
 
-/// What became of a write, as its writer was told.
+/// The outcome of a write, as its writer was told.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Told {
-    /// It was about to ask; nothing else means that it was killed before the answer.
+    /// It was about to ask; if nothing follows, it was killed before the answer.
     Asked,
     Done,
-    /// Nothing was done.
+    /// It was told that nothing was done.
     Refused,
     Unknown,
-    /// It was told nothing, looked for the write later, and found it.
+    /// It got no answer, looked for the write later, and found it.
     Found,
     /// It looked later, and did not find it.
     Missing,
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 struct Writer<'a> {
     task: &'a Task,
     client: &'a Client,
-    /// Each write is a node below this one.
+    /// Each write is a node below this path.
     below: &'a str,
     told: File,
     rng: Rng,
@@ -82,7 +82,7 @@ pub(crate) fn worker_that_writes_in_transactions() {
     writer.look_for_the_unknown();
     worker::say("idle");
     wait_for(&task.file(QUIT));
-    // Fails while the client is disconnected, which is not for us to judge.
+    // This fails while the client is disconnected, which is not for us to judge.
     drop(client.close());
     worker::say("bye");
 }
@@ -132,7 +132,7 @@ impl Writer<'_> {
     }
 
     fn note(&mut self, told: Told, node: &str) {
-        // One write, so that a kill leaves no half of a line.
+        // One write, so that a kill does not leave half a line.
         let line = format!("{told:?} {node}\n");
         self.told
             .write_all(line.as_bytes())
@@ -140,7 +140,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns what the writers of a run were told last of each write.
+/// Returns what the writers of a run were told last about each write.
 pub(crate) fn told(folder: &Path) -> Vec<(String, Told)> {
     let mut all = std::collections::HashMap::new();
     for file in fs::read_dir(folder).expect("a run's folder") {

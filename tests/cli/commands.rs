@@ -1,4 +1,4 @@
-//! The commands of `zklock`: what they do, say and return.
+//! The commands of `zklock`: what they do, print and return.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -82,7 +82,7 @@ fn the_command_knows_its_lock(hosts: &str) {
     let permit = format!("run --permits 1 {}", fresh_path("variables"));
     let ended = Zklock::run(hosts, &permit, "echo ${ZKLOCK_TOKEN-none}");
     assert_eq!(ended.out, "none\n");
-    // That of the lock around it is none of its own.
+    // The variable of the lock around it does not apply to it.
     let zklock = env!("CARGO_BIN_EXE_zklock");
     let nested = format!("{zklock} {permit} -- sh -c 'echo ${{ZKLOCK_TOKEN-none}}'");
     let ended = Zklock::run(hosts, &format!("run {path}"), &nested);
@@ -172,7 +172,7 @@ fn a_picture_says_since_when_nobody_answers(hosts: &str) {
     );
     proxy.accept();
     eventually("it is back", || since().is_none());
-    // So do tables.
+    // Tables show it too.
     let mut list = command(&proxy.hosts());
     let list = Lines::of(list.args(["list", "--watch", &path]));
     assert!(list.hear().starts_with("nobody holds"));
@@ -382,7 +382,7 @@ fn a_chain_and_a_circle_of_commands_are_told(hosts: &str) {
     second.kill();
 }
 
-/// The command sees other paths than the program that holds the lock around it, and waits twice.
+/// The command sees other paths than the program that holds the outer lock, and waits twice.
 fn what_runs_under_a_lock_is_found_through_another_chroot(hosts: &str) {
     let (root, log) = (fresh_path("nested"), Log::new());
     let program = env!("CARGO_BIN_EXE_zklock");
@@ -434,7 +434,7 @@ fn what_may_not_be_read_is_not_called_free(hosts: &str) {
             .contains("not read, with all below, because these credentials may not"),
         "{told:?}"
     );
-    // The lock need not lie below the root.
+    // The lock need not be below the root.
     let told = Zklock::run(hosts, &format!("why --root {root}/nothing {root}/open"), "");
     assert!(
         told.out
@@ -457,7 +457,7 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
     let kazoos = "--dialect kazoo run --permits 3";
     for args in ["run", "run -s", kazoos, "run --permits 3"] {
         let mut holder = Zklock::start(hosts, &format!("{args} {path}"), "cat");
-        // A permit's holder stands in line for a moment, so it may be seen twice.
+        // A permit's holder is in the line for a moment, so it may be seen twice.
         eventually("one", || count() == Some(1));
         holder.feed("");
         assert_eq!(holder.end().code, Some(0));
@@ -465,7 +465,7 @@ fn a_watching_list_hears_of_every_change(hosts: &str) {
     }
 }
 
-/// A lock is shown when it comes to be old enough, and others that come and go are not.
+/// A lock is shown when it becomes old enough, and others that come and go are not shown.
 fn a_watching_list_hears_of_what_it_is_asked_for(hosts: &str) {
     let (root, log) = (fresh_path("old"), Log::new());
     let mut command = command(hosts);
@@ -540,7 +540,7 @@ fn a_lock_is_kept_for_as_long_as_asked(hosts: &str) {
         Some(1)
     );
     eventually("it lets go", || {
-        // Until the command has ended, a signal is the command's.
+        // Until the command has ended, a signal goes to the command.
         holder.signal("TERM");
         children(hosts, &path).is_empty()
     });

@@ -1,4 +1,4 @@
-//! `zklock doctor`: what it finds, and whom it leaves in peace.
+//! `zklock doctor`: what it reports, and what it leaves alone.
 
 use zklock::{Acl, Client};
 
@@ -17,7 +17,7 @@ on_every_server! {
     whoever_was_asked_to_let_go_and_whoever_holds_for_long_is_told
 }
 
-/// What both servers grant.
+/// A session timeout that both servers grant.
 const WELL: &str = "doctor --session-timeout 5";
 
 fn nothing_healthy_is_accused(hosts: &str) {
@@ -46,7 +46,7 @@ fn nothing_healthy_is_accused(hosts: &str) {
             ]
         );
     }
-    // Nothing of it is left.
+    // Nothing of the trial is left.
     assert!(
         !children(hosts, above)
             .iter()
@@ -116,7 +116,7 @@ fn contenders_that_do_not_wait_for_each_other_are_told(hosts: &str) {
     assert!(told.out.contains(libraries), "{told:?}");
 }
 
-/// All wait behind it, for ever.
+/// All others wait behind it for ever.
 fn a_node_of_no_session_at_the_head_of_a_queue_is_told(hosts: &str) {
     let path = fresh_path("ghost");
     let mut raw = Raw::connect(hosts);
@@ -176,7 +176,7 @@ fn what_is_wrong_with_a_server_is_told() {
             .contains("minSessionTimeout is 500 ms, and a tick 500 ms"),
         "{told:?}"
     );
-    // Two that know nothing of each other are no ensemble.
+    // Two servers that know nothing of each other are not an ensemble.
     let told = Zklock::run(
         &format!("{},{}", odd.hosts(), ZooKeeper::shared().hosts()),
         WELL,

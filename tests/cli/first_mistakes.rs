@@ -1,4 +1,4 @@
-//! The first mistakes of new users of the program, and what it says.
+//! The first mistakes of new users of the program, and its messages.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -313,7 +313,7 @@ fn one_question_for_the_chroot() {
     assert_eq!(with, without + 1);
 }
 
-/// How many packets a server has got.
+/// Returns how many packets a server has received.
 fn received(hosts: &str) -> u64 {
     let mut socket = TcpStream::connect(hosts).unwrap();
     socket.write_all(b"mntr").unwrap();
@@ -384,7 +384,7 @@ fn a_slot_below_the_last_one_and_one_without_attempts() {
     assert!(none.err.trim_end().ends_with(message), "{none:?}");
 }
 
-/// Not who waits.
+/// The message does not name a waiter.
 #[test]
 fn whoever_gives_up_is_told_who_runs_the_job() {
     let path = fresh_path("runs");

@@ -1,4 +1,4 @@
-//! `zklock` with a login by Kerberos.
+//! `zklock` with a Kerberos login.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::op;
 use crate::support::{eventually, fresh_path, timed};
 
-/// The program, as a user with this cache and this keytab.
+/// Returns the program, as run by a user with this cache and this keytab.
 fn as_user(kdc: &Kdc, hosts: &str, cache: &Path, keytab: Option<&Path>) -> Command {
     let mut command = command(hosts);
     command
@@ -44,7 +44,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
         Zklock::spawn(command.args(limits).args(args.split(' '))).end()
     };
 
-    // By the keytab, from which the library gets tickets.
+    // With the keytab, with which the library gets tickets.
     let mut holder = as_user(&kdc, &hosts, &ann, Some(&anns));
     let run = format!("--acl creator run {path} -- sh -c");
     holder
@@ -54,7 +54,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     let mut holder = Zklock::spawn(&mut holder);
     log.await_word("held");
 
-    // By the cache, which it has filled.
+    // With the cache, which the library has filled.
     let listed = ended(as_user(&kdc, &hosts, &ann, None), &format!("list {path}"));
     assert_eq!(listed.code, Some(0), "{listed:?}");
     let other = ended(
@@ -63,7 +63,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     );
     assert_eq!(other.code, Some(77), "{other:?}");
 
-    // Another connection takes another login, and keeps the lock.
+    // Another connection needs another login, and keeps the lock.
     let logins = proxy.requests(op::SASL);
     proxy.cut();
     eventually("it logs in again", || {
@@ -82,7 +82,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
     let said = "there is no Kerberos ticket for zookeeper@localhost: ";
     assert!(nobody.err.contains(said), "{nobody:?}");
 
-    // Without the centre, the tickets that are there still do.
+    // Without the KDC, the existing tickets still work.
     kdc.stop();
     let listed = ended(as_user(&kdc, &hosts, &ann, None), &format!("list {path}"));
     assert_eq!(listed.code, Some(0), "{listed:?}");
@@ -91,7 +91,7 @@ fn a_ticket_of_the_system_lets_a_user_in_on_each_connection() {
         "list /a",
     );
     assert_eq!(late.code, Some(69), "{late:?}");
-    // One that says nothing is waited for no longer than a server.
+    // The wait for a silent KDC is no longer than the wait for a server.
     let _silent = kdc.replace_by_silence();
     let mut silent = as_user(&kdc, &hosts, &kdc.cache("silent"), Some(&anns));
     silent.args([

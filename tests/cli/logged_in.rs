@@ -1,4 +1,4 @@
-//! `zklock` with a login by SASL, on a real server that asks for one.
+//! `zklock` with a SASL login, on a real server that requires one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,10 +28,10 @@ fn a_server_that_asks_for_a_login_is_asked_by_every_command() {
         let told = Zklock::run(&hosts, &format!("{auth} {task} {path}"), script);
         assert_eq!(told.code, Some(code), "{task}: {told:?}");
     }
-    // Its session is ended by another process, which has to log in too.
+    // Another process ends its session, and has to log in too.
     holder.kill();
 
-    // Each of these would ask again for as long as it may, behind a server that hangs up.
+    // Behind a server that hangs up, each of these would ask again for as long as it may.
     for task in ["list", "check", "last", "run"] {
         let token = if task == "check" { "3" } else { "" };
         let script = if task == "run" { "true" } else { "" };

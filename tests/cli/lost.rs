@@ -1,6 +1,6 @@
-//! What becomes of a command whose lock is lost: it has ended before another begins.
+//! What happens to a command whose lock is lost: it has ended before another begins.
 //!
-//! All commands of a test write to one file, so what comes first there happened first,
+//! All commands of a test write to one file, so what comes first in it happened first,
 //! whatever the clocks say.
 
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::{Raw, children};
 use crate::support::{eventually, fresh_path, run, timed};
 
-/// Short, so that the tests are, and long enough for a busy machine.
+/// Short, so that the tests are short, and long enough for a busy machine.
 const SHORT: &str = "--session-timeout 6";
 
-/// What a pipe takes before whoever writes has to wait.
+/// What a pipe holds before a writer has to wait.
 const PIPE: usize = 65_536;
 
 /// As long as the servers allow.
@@ -49,10 +49,10 @@ fn stubborn(log: &Log) -> [String; STUBBORN] {
     let beat = log.beat("beat");
     [
         format!("trap '' TERM HUP INT; {beat}"),
-        // Its parts are no children of each other's, and its head has ended.
+        // Its parts are not children of each other, and its head has ended.
         format!("trap '' TERM; ({beat}) & ({beat}) & exit 0"),
         format!("({beat}) & wait"),
-        // These leave the process group, and the last ones their parent, too.
+        // These leave the process group, and the last ones leave their parent too.
         format!("trap '' TERM; timeout 600 sh -c '{beat}'"),
         format!("setsid sh -c '{beat}' & wait"),
         format!("exec bash -c 'set -m; ({beat}) & wait'"),
@@ -62,15 +62,15 @@ fn stubborn(log: &Log) -> [String; STUBBORN] {
 
 const STUBBORN: usize = 7;
 
-/// Has somebody else wait for the lock, takes it from the command, and looks.
+/// Lets another client wait for the lock, takes it from the command, and checks the order.
 #[track_caller]
 fn assert_gone_before_the_next(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) {
     let log = assert_gone(hosts, through, script, lose);
     assert_eq!(log.words().last().map(String::as_str), Some("next"));
 }
 
-/// As above, where the lock is taken by force: the next one may have it before the first
-/// can have heard of that.
+/// Like the above, but the lock is taken by force: the next client may have it before the
+/// first can have heard of that.
 #[track_caller]
 fn assert_gone(hosts: &str, through: &str, script: usize, lose: impl FnOnce(&str)) -> Log {
     let (path, log) = (fresh_path("lost"), Log::new());
@@ -110,7 +110,7 @@ fn nothing_of_a_command_is_left_when_it_was_evicted(hosts: &str) {
     for script in 0..STUBBORN {
         assert_gone(hosts, hosts, script, |path| {
             let holder = &children(hosts, path)[0];
-            // The sequence number tells who was first, not the name.
+            // The sequence number shows which was first, not the name.
             let first = children(hosts, path)
                 .into_iter()
                 .min_by_key(|name| name[name.len() - 10..].to_owned());
@@ -152,7 +152,7 @@ fn nothing_of_a_command_is_left_when_zklock_is_killed(hosts: &str) {
     }
 }
 
-/// The lock is ended from outside when the last process of the command is gone, and not before.
+/// The lock is released from outside when the last process of the command is gone, not before.
 fn a_lock_whose_zklock_is_killed_is_free_before_its_session_would_end(hosts: &str) {
     for script in [0, 2, 3, 4, 5, 6] {
         let (path, log) = (fresh_path("free"), Log::new());
@@ -191,7 +191,7 @@ fn a_killed_zklock_keeps_its_lock_for_the_command_of_another_inside(hosts: &str)
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// Returns the process that looks after the command under this lock.
+/// Returns the process that watches over the command under this lock.
 fn watch_of(path: &str) -> String {
     let arguments = format!("zklock\0__watch\0{path}/");
     let processes = fs::read_dir("/proc").expect("a list of processes");
@@ -232,7 +232,7 @@ fn a_killed_zklock_keeps_its_lock_for_a_process_without_its_first_thread(hosts: 
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// What a process of another user was started with, nobody else may read.
+/// Nobody else can read the environment of another user's process.
 fn a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is(hosts: &str) {
     if run(Command::new("id").arg("-u")).trim() != "0" {
         return println!("only root can start a process as another user");
@@ -276,7 +276,7 @@ fn a_killed_zklock_keeps_its_lock_while_nobody_knows_what_a_process_is(hosts: &s
     assert_eq!(log.words().last().unwrap(), "next");
 }
 
-/// They may be for another process, and whoever opens it waits.
+/// They may be meant for another process, and opening the pipe blocks.
 fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
     let (path, log) = (fresh_path("pipe"), Log::new());
     let file = log.file().with_file_name("credentials");
@@ -298,12 +298,12 @@ fn a_killed_zklock_takes_no_credentials_from_a_pipe(hosts: &str) {
 }
 
 fn a_stderr_that_nobody_reads_does_not_delay_the_end_of_a_command(hosts: &str) {
-    // What there is to say is said by threads of the library, too.
+    // The library's threads have something to say too.
     for verbose in ["", "-vvv "] {
         let (path, log, proxy) = (fresh_path("blocked"), Log::new(), Proxy::start(hosts));
         let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let mut writer = File::from(writer);
-        // As much as it takes: whoever writes now has to wait.
+        // As much as it holds: from now on a writer has to wait.
         writer.write_all(&vec![b'.'; PIPE]).expect("filling a pipe");
         let mut command = command(&proxy.hosts());
         command.args(format!("{verbose}run {SHORT} {path} -- sh -c").split(' '));
@@ -346,7 +346,7 @@ fn a_command_may_go_on_without_its_lock_if_the_user_wants(hosts: &str) {
     let script = format!("{}; read _; exit 3", log.write("in"));
     let mut first = Zklock::start(&proxy.hosts(), &args, &script);
     log.await_word("in");
-    // Whoever finds no server is in doubt sooner, and so for longer, than in a blackhole.
+    // A client that finds no server is in doubt sooner, and so for longer, than in a blackhole.
     proxy.refuse();
     assert_eq!(
         Zklock::run(hosts, &format!("run -w 30 {path}"), ":").code,

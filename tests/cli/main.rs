@@ -1,4 +1,4 @@
-//! The program `zklock`, used as a user uses it.
+//! The program `zklock`, used as a user would use it.
 
 mod commands;
 mod doctor;

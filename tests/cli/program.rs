@@ -1,4 +1,4 @@
-//! The program as a user uses it, and what its commands leave behind in a file.
+//! The program as a user uses it, and what its commands leave in a file.
 
 use std::env;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::support::raw::children;
 use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::support::{eventually, within};
 
-/// Longer than anything takes that does not hang.
+/// Longer than anything takes unless it hangs.
 const SOON: Duration = Duration::from_secs(40);
 
 /// Runs each of the tests against the embedded server and a real one.
@@ -39,7 +39,7 @@ macro_rules! on_every_server {
 
 pub(crate) use on_every_server;
 
-/// Returns where the embedded server is that the tests of one binary share.
+/// Returns the address of the embedded server that the tests of one binary share.
 pub(crate) fn embedded() -> &'static str {
     static SERVER: OnceLock<Server> = OnceLock::new();
     let tick = Duration::from_millis(500);
@@ -52,14 +52,14 @@ pub(crate) fn zookeeper() -> String {
     ZooKeeper::shared().hosts()
 }
 
-/// `zklock` on its way.
+/// A running `zklock`.
 #[derive(Debug)]
 pub(crate) struct Zklock(Leashed);
 
-/// What became of it.
+/// How it ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// As a shell tells it: 128 + N if signal N ended it.
+    /// As in a shell: 128 + N if signal N ended it.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
@@ -68,8 +68,8 @@ pub(crate) struct Ended {
 }
 
 impl Zklock {
-    /// Starts the program with arguments that are separated by spaces, and after the
-    /// dashes a shell with this script.
+    /// Starts the program with arguments that are separated by spaces, and after the dashes a
+    /// shell with this script.
     pub(crate) fn start(hosts: &str, args: &str, script: &str) -> Self {
         let mut command = command(hosts);
         command.args(args.split(' ').filter(|arg| !arg.is_empty()));
@@ -83,7 +83,7 @@ impl Zklock {
         Self::spawn_to(command, Stdio::piped())
     }
 
-    /// As above, with another output for errors.
+    /// Like the above, with another output for errors.
     pub(crate) fn spawn_to(command: &mut Command, errors: impl Into<Stdio>) -> Self {
         command
             .stdin(Stdio::piped())
@@ -92,13 +92,13 @@ impl Zklock {
         Self(Leashed::spawn(command, None).expect("starting zklock"))
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the program and waits for its end.
     #[track_caller]
     pub(crate) fn run(hosts: &str, args: &str, script: &str) -> Ended {
         Self::start(hosts, args, script).end()
     }
 
-    /// Writes to its input and ends that.
+    /// Writes to its input and closes it.
     pub(crate) fn feed(&mut self, text: &str) {
         let mut input = self.0.child().stdin.take().expect("an input");
         input.write_all(text.as_bytes()).expect("writing");
@@ -127,7 +127,7 @@ impl Zklock {
         assert!(ended, "zklock does not end");
         let child = self.0.child();
         let (mut out, mut err) = (String::new(), String::new());
-        // They are somebody else's if the test has said so.
+        // A test may have given these to another reader.
         if let Some(mut stdout) = child.stdout.take() {
             stdout.read_to_string(&mut out).expect("reading");
         }
@@ -145,7 +145,7 @@ impl Zklock {
     }
 }
 
-/// What a program that goes on says, line by line; killed when dropped.
+/// The output of a running program, line by line; the program is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Lines {
     _process: Leashed,
@@ -181,15 +181,15 @@ pub(crate) fn rounds(usual: u32) -> u32 {
     said.and_then(|said| said.parse().ok()).unwrap_or(usual)
 }
 
-/// The program, with nothing in the environment but the servers.
+/// Returns the program, with only the servers in its environment.
 pub(crate) fn command(hosts: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
     command.env("ZKLOCK_HOSTS", hosts).env_remove("ZKLOCK_AUTH");
     command
 }
 
-/// Waits until so many are in the queue. Who leaves it may do so a moment after it has
-/// ended, but before its session would end, which takes 10 s.
+/// Waits until this many contenders are in the queue. A contender may leave it a moment after
+/// its process has ended, but before its session would end, which takes 10 s.
 #[track_caller]
 pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
     let left = within(Duration::from_secs(8), || {
@@ -198,8 +198,8 @@ pub(crate) fn await_queue(hosts: &str, path: &str, length: usize) {
     assert!(left, "{:?}", children(hosts, path));
 }
 
-/// Runs a script that ends with status 5 while a part of it goes on to beat, which keeps the
-/// lock, and hears the signals that `zklock` gets.
+/// Runs a script that ends with status 5 while a part of it goes on beating. That part keeps
+/// the lock, and gets the signals that `zklock` gets.
 #[track_caller]
 pub(crate) fn assert_keeps_the_lock_until_a_signal(
     hosts: &str,
@@ -215,7 +215,7 @@ pub(crate) fn assert_keeps_the_lock_until_a_signal(
     assert_eq!(zklock.end().code, Some(5));
 }
 
-/// The lines of a screen, without what differs from run to run.
+/// Returns the lines of a screen, without what differs from run to run.
 pub(crate) fn masked(screen: &str, names: &[(&str, &str)]) -> Vec<String> {
     let line = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -251,12 +251,12 @@ impl Log {
         Self(folder)
     }
 
-    /// The script that writes this word, to be part of another script.
+    /// Returns the script that writes this word, for use in another script.
     pub(crate) fn write(&self, word: &str) -> String {
         format!("echo {word} >> {}", self.0.path("log").display())
     }
 
-    /// The script that writes this word again and again, and never ends.
+    /// Returns the script that writes this word repeatedly, and never ends.
     pub(crate) fn beat(&self, word: &str) -> String {
         format!("while :; do {}; sleep 0.02; done", self.write(word))
     }
@@ -281,7 +281,7 @@ impl Log {
         eventually(word, || self.words().iter().any(|other| other == word));
     }
 
-    /// How many processes have the script in their arguments that writes this word.
+    /// Returns how many processes have the script that writes this word in their arguments.
     pub(crate) fn writers(&self, word: &str) -> usize {
         let script = self.write(word);
         let processes = fs::read_dir("/proc")
@@ -293,7 +293,7 @@ impl Log {
             .count()
     }
 
-    /// Whether nothing is written to it any more.
+    /// Whether nothing writes to it any more.
     pub(crate) fn is_still(&self) -> bool {
         let before = self.words().len();
         thread::sleep(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! Signals to `zklock run`: whose they are, and what is tidied up before it ends.
+//! Signals to `zklock run`: who gets them, and what is cleaned up before it ends.
 
 use std::process::Command;
 
@@ -17,8 +17,8 @@ on_every_server! {
 fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         let (path, log) = (fresh_path("signals"), Log::new());
-        // The part in the background is no child of zklock's. A shell would let it ignore
-        // the interrupt, so it is not a shell's.
+        // The part in the background is not zklock's child. A shell would make it ignore the
+        // interrupt, so it is not a shell's child either.
         let script = format!("{} & {}; wait", log.beat("beat"), log.write("ready"));
         let script = format!("trap 'exit {code}' {signal}; {script}");
         let zklock = Zklock::start(hosts, &format!("run {path}"), &script);
@@ -26,7 +26,7 @@ fn signals_are_passed_on_to_the_whole_group(hosts: &str) {
         log.await_word("beat");
         zklock.signal(signal);
         if signal == "INT" {
-            // The head is gone, and the rest, which ignores it, keeps the lock.
+            // The head is gone; the rest, which ignores the signal, keeps the lock.
             assert_eq!(
                 Zklock::run(hosts, &format!("run -n {path}"), ":").code,
                 Some(1)
@@ -100,7 +100,7 @@ fn whoever_is_ended_by_a_signal_dies_of_it(hosts: &str) {
         assert_eq!(children(hosts, &path).len(), 1);
     }
     holder.kill();
-    // Whoever takes it for a wish and ends otherwise has not died of it.
+    // A command that catches the signal and ends in another way has not died of it.
     let (path, log) = (fresh_path("dies"), Log::new());
     let script = format!("trap 'exit 3' TERM; {}", log.beat("beat"));
     let zklock = Zklock::start(hosts, &format!("run {path}"), &script);

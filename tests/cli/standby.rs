@@ -49,7 +49,7 @@ fn a_daemon_that_ends_is_not_restarted_unless_that_is_wanted(hosts: &str) {
     );
     assert_eq!(ended.code, Some(7), "{ended:?}");
     assert_eq!(log.words(), ["once"]);
-    // The third time it ends well.
+    // The third run ends successfully.
     let script = format!("{}; exit $((ZKLOCK_TERM < 3))", log.write("again"));
     let again = format!("{} --restart on-failure", standby(&path));
     let ended = Zklock::run(hosts, &again, &script);
@@ -116,13 +116,13 @@ fn a_signal_ends_whoever_waits_and_whoever_leads(hosts: &str) {
 /// A command that comes after a wait is held back for a quarter of a second.
 fn a_signal_right_after_the_wait_starts_no_command(hosts: &str) {
     for task in ["run", "standby", "once --slot a"] {
-        // On a busy machine the signal may come too late to say anything.
+        // On a busy machine the signal may come too late to show anything.
         let told = (0..100).any(|_| a_signal_in_time_starts_no_command(hosts, task));
         assert!(told, "{task}: no signal came in time");
     }
 }
 
-/// Returns whether the signal came before the command could.
+/// Returns whether the signal came before the command could start.
 fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let (path, log) = (fresh_path("between"), Log::new());
     let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
@@ -133,7 +133,7 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     let begun = Instant::now();
     first.signal("TERM");
     await_queue(hosts, &path, 1);
-    // It has heard that it is its turn.
+    // It has learned that it is its turn.
     thread::sleep(Duration::from_millis(60));
     second.signal("TERM");
     let in_time = begun.elapsed() < Duration::from_millis(230);
@@ -174,7 +174,7 @@ fn a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone(hosts: &st
     await_queue(hosts, &path, 2);
     first.signal("TERM");
     await_queue(hosts, &path, 1);
-    // It has heard that it leads, and its daemon is held back for a moment.
+    // It has learned that it leads, and its daemon is held back for a moment.
     thread::sleep(Duration::from_millis(60));
     let node = children(hosts, &path).remove(0);
     let deleted = Raw::connect(hosts).delete(&format!("{path}/{node}"));

@@ -1,4 +1,4 @@
-//! The program on a terminal: Ctrl-C ends what it would end without it.
+//! The program on a terminal: Ctrl-C ends what it would end without the program.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,14 +17,14 @@ on_every_server! {
     words_of_others_cannot_hide_anything
 }
 
-/// What a terminal has seen.
+/// What a terminal has shown.
 #[derive(Debug)]
 struct Seen {
     shown: String,
     code: Option<i32>,
 }
 
-/// A shell with a script on a terminal of its own, which types as the steps say.
+/// Starts a shell with a script on a terminal of its own, which types what the steps say.
 fn start(hosts: &str, log: &Log, steps: &str, shell: &str, script: &str) -> Zklock {
     let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/terminal.py");
     let mut command = Command::new("python3");
@@ -46,7 +46,7 @@ fn end(terminal: Zklock) -> Seen {
     }
 }
 
-/// Scripts around this, which begin something else after it.
+/// Returns scripts around this one, which start something else after it.
 fn shapes(zklock: &str, next: &str) -> [String; 4] {
     [
         format!("{zklock}; {next}"),
@@ -66,7 +66,7 @@ fn ctrl_c_ends_a_script_around_a_command(hosts: &str) {
             for _ in 0..rounds(1) {
                 let (path, log) = (fresh_path("ctrl-c"), Log::new());
                 let run = zklock(&path);
-                // A signal can pass a shell by while it starts something, hence the loop.
+                // A signal can miss a shell while it starts something, hence the loop.
                 let run = format!("{run} -- sh -c '{}'", log.beat("ready"));
                 let script = &shapes(&run, &log.write("next"))[shape];
                 let seen = end(start(hosts, &log, "ready=^C", shell, script));
@@ -125,7 +125,7 @@ fn a_terminal_that_shows_nothing_does_not_delay_anything(hosts: &str) {
         zklock(&path),
         log.write("ran")
     );
-    // The line is there, and then it cannot go on, nor go away.
+    // The line is shown; after that it can neither be updated nor be erased.
     let mut terminal = start(
         hosts,
         &log,

@@ -1,4 +1,4 @@
-//! What the program `zklock` says when there is no server, and how it is one.
+//! What `zklock` prints when there is no server, and how to use it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -52,7 +52,7 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
     assert!(ended.err.contains("ZKLOCK_HOSTS"), "{}", ended.err);
 }
 
-/// Those of the pages that show the program in other people's configuration.
+/// Checks the commands on the pages that show the program in other people's configuration.
 #[test]
 fn the_commands_of_the_pages_are_understood() {
     let read = |page: &str| {

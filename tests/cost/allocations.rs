@@ -1,6 +1,6 @@
-//! How often a lock asks for memory, on all threads of its client together.
+//! How often a lock allocates memory, on all threads of its client together.
 //!
-//! A count, and so the same on every machine: what makes it grow is a change of the code.
+//! This is a count, and so the same on every machine: only a change of the code makes it grow.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -41,13 +41,13 @@ fn worker_that_locks() {
     let client = Client::connect(&hosts).unwrap();
     let mutex = client.mutex(&path).unwrap();
     let cycle = |mutex: &Mutex| mutex.lock().unwrap().unlock().unwrap();
-    // What was never locked before reckons with others.
+    // A mutex that was never locked before expects other clients.
     count(|| cycle(&client.mutex(&path).unwrap()));
     count(|| cycle(&mutex));
 }
 
 fn count(cycle: impl Fn()) {
-    // The first ones make the directory, buffers and tables.
+    // The first cycles create the directory, buffers and tables.
     (0..20).for_each(|_| cycle());
     let profiler = dhat::Profiler::builder().testing().build();
     (0..CYCLES).for_each(|_| cycle());

@@ -1,4 +1,4 @@
-//! What clients take of the process that they are in: threads, memory, the processor.
+//! What clients use of the process that they are in: threads, memory, processor time.
 //!
 //! The clients live in a process of their own, so that nothing else is counted.
 
@@ -12,11 +12,11 @@ use zklock::embedded::Server;
 use crate::support::fresh_path;
 use crate::support::worker::{self, Worker};
 
-/// What a client may take beside its buffers.
+/// What a client may use beside its buffers.
 const KIB: u64 = 200;
-/// How long idle clients are looked at, in which all of them send pings.
+/// How long idle clients are watched; in this time all of them send pings.
 const IDLE: Duration = Duration::from_secs(4);
-/// Of one processor, for each client: a thousandth.
+/// The share of one processor for each client: a thousandth.
 const SHARE: u32 = 1000;
 
 #[test]
@@ -35,8 +35,8 @@ fn idle_clients_leave_the_processor_alone() {
     assert!(busy <= limit, "{busy:?} of at most {limit:?}");
 }
 
-/// Returns by how many threads and KiB a process grows with its clients, and how long they
-/// use a processor within a time in which nobody asks anything of them.
+/// Returns by how many threads and KiB a process grows with its clients, and how much
+/// processor time they use while nothing is asked of them.
 fn clients(count: u64, idle: Duration) -> (u64, u64, Duration) {
     let server = Server::start().unwrap();
     let (hosts, path, idle) = (server.hosts(), fresh_path("footprint"), idle.as_millis());
@@ -72,7 +72,7 @@ fn worker_that_has_clients() {
     worker::say(&format!("{threads} {kib} {used}"));
 }
 
-/// A number that the kernel has on this process.
+/// Returns a number that the kernel keeps on this process.
 fn status(what: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();
@@ -80,7 +80,7 @@ fn status(what: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// How many nanoseconds the threads of this process have run.
+/// Returns how many nanoseconds the threads of this process have run.
 fn processor_time() -> u64 {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let run = |thread: fs::DirEntry| {

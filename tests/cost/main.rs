@@ -1,8 +1,8 @@
 //! What a lock costs, as figures that are the same on every machine.
 //!
-//! Allocations are counted in a binary of their own, `allocations.rs`, because counting
-//! them takes another allocator. System calls, threads and memory are those of a process
-//! that does nothing else, which the test starts.
+//! Allocations are counted in a separate binary, `allocations.rs`, because counting them
+//! needs another allocator. System calls, threads and memory are those of a process that does
+//! nothing else, which the test starts.
 
 mod footprint;
 mod requests;

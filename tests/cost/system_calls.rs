@@ -1,7 +1,7 @@
 //! How often a lock calls the system, on all threads of its client together.
 //!
 //! strace counts the calls of a process that does nothing else. Sleeps and reads depend on
-//! what arrives together, so their limits leave room; writes do not.
+//! what arrives together, so their limits leave room; those of writes do not.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::support::worker::{self, Worker};
 use crate::support::{eventually, fresh_path};
 
 const CYCLES: u32 = 500;
-/// The test harness and the session's beginning make calls as well.
+/// The test harness and the start of the session make calls too.
 const BESIDE: u32 = 400;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_cycle_of_a_free_mutex_writes_twice_and_never_looks_in_vain() {
     let input = format!("{} {}", server.hosts(), fresh_path("calls"));
     let mut worker = Worker::launch(strace, worker_that_locks_and_unlocks, &input);
     worker.expect("done");
-    // The report is complete then, and not when the worker's output has ended.
+    // Only then is the report complete, not already when the worker's output has ended.
     eventually("strace has ended", || worker.ended().is_some());
     let calls = counts(&fs::read_to_string(&report).unwrap());
     fs::remove_file(&report).unwrap();
@@ -38,9 +38,9 @@ fn a_cycle_of_a_free_mutex_writes_twice_and_never_looks_in_vain() {
     for (name, most) in [("sendto", 2.2), ("recvfrom", 4.0), ("futex", 8.0)] {
         assert!(a_cycle(name) <= most, "{name}: {}", a_cycle(name));
     }
-    // It counts at all.
+    // This shows that calls are counted.
     assert!(0.5 < a_cycle("sendto"), "{calls:?}");
-    // A wait that looks a few times before it sleeps is one that yields.
+    // A wait that looks a few times before it sleeps yields.
     assert!(a_cycle("sched_yield") < 1.0, "{}", a_cycle("sched_yield"));
 }
 
@@ -48,7 +48,7 @@ fn per_cycle(count: u32) -> f64 {
     f64::from(count.saturating_sub(BESIDE)) / f64::from(CYCLES)
 }
 
-/// The calls in a summary of strace, which has the columns that we ask for.
+/// Returns the calls in a summary of strace, which has the columns that we ask for.
 fn counts(summary: &str) -> HashMap<String, u32> {
     let call = |line: &str| {
         let (calls, name) = line.trim().split_once(' ')?;

@@ -1,5 +1,5 @@
-//! Clients that are malformed, too large, half open or half dead never stop the
-//! server, leak a session, or stall others.
+//! Clients that are malformed, too large, half open or half dead never stop the server, leak
+//! a session, or stall others.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +13,7 @@ use super::wire::{Wire, buffer, dial, look, word};
 
 const MARSHALLING_ERROR: i32 = -5;
 
-/// How many connections the server knows of, without the one that asks.
+/// Returns how many connections the server knows of, without the one that asks.
 fn connections(server: &Server) -> usize {
     word(server, "cons")
         .lines()
@@ -36,7 +36,7 @@ fn random_bytes_leave_nothing_behind() {
             .take(round % 97)
             .collect();
         let mut stream = dial(&server);
-        // Some of it as a frame, so that it is looked into.
+        // Some of the noise is a frame, so that the server parses it.
         let noise = if chance.bool() { buffer(&noise) } else { noise };
         let _ = stream.write_all(&noise);
         witness.call(op::PING, &[]).unwrap();
@@ -83,7 +83,7 @@ fn a_request_that_can_not_be_read_is_answered_so() {
         op::GET_CHILDREN2,
         op::SET_WATCHES,
     ] {
-        // A path of 100 bytes, of which two follow.
+        // A path of 100 bytes, of which only two follow.
         let cut_off = [0, 0, 0, 100, b'/', b'a'];
         assert_eq!(client.call(op, &cut_off), Err(MARSHALLING_ERROR), "{op}");
     }
@@ -139,7 +139,7 @@ fn a_client_that_does_not_read_stalls_nobody() {
         other.create(&format!("/n{i}"), PERSISTENT).unwrap();
     }
     other.delete("/big").unwrap();
-    // It gets what it has asked for as soon as it listens.
+    // It gets what it has asked for as soon as it reads.
     assert_eq!(deaf.hear().unwrap().unwrap().len(), 900_000 + 4 + 68);
 }
 

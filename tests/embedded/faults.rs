@@ -1,4 +1,4 @@
-//! What users can make go wrong.
+//! What users can cause to go wrong.
 
 use std::io;
 use std::net::TcpStream;

@@ -21,7 +21,7 @@ fn kazoo_creates_watches_locks_and_counts() {
     assert_eq!(server.watch_count(), 0);
 }
 
-/// A Python that has kazoo.
+/// Returns a Python that has kazoo.
 fn python() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     fs::create_dir_all(&folder).expect("making the peers' folder");

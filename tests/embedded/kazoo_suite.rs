@@ -13,7 +13,7 @@ use zklock::embedded::Server;
 use super::support::kazoo;
 use super::support::zookeeper::ZooKeeper;
 
-/// Those that talk to a server, and need no more than one.
+/// The modules that talk to a server, and need only one.
 #[rustfmt::skip]
 const MODULES: [&str; 12] = [
     "barrier", "cache", "client", "connection", "counter", "election", "lease", "lock",
@@ -24,17 +24,17 @@ const MODULES: [&str; 12] = [
 const NOT_OF_ONE_SERVER: &str =
     "not TestSSLClient and not TestReadOnlyMode and not test_update_host_list";
 
-/// Tests that end differently by right, and why; the documentation of `embedded` says so.
+/// Tests that differ for a good reason, with that reason, as the docs of `embedded` say.
 const DIFFERENT: [(&str, &str); 0] = [];
 
-/// How often to run a test alone that does not pass: some count on a server that is slower
+/// How often a test that does not pass is run alone: some rely on a server that is slower
 /// than their next step.
 const TRIES: usize = 3;
 
 /// In seconds; a part of it is enough for all tests on a slow machine.
 const LIMIT: &str = "1200";
 
-/// A server that the tests can stop, with all it knows, and run again.
+/// A server that the tests can stop, with everything it knows, and start again.
 trait Stoppable: Sync {
     fn hosts(&self) -> String;
     fn stop(&self);
@@ -74,7 +74,7 @@ impl Stoppable for ZooKeeper {
 #[ignore = "needs a ZooKeeper server and kazoo"]
 fn those_of_kazoos_own_tests_that_pass_on_a_real_zookeeper_pass() {
     let python = kazoo::python_with_suite(&folder());
-    // As kazoo's own harness has it.
+    // As in kazoo's own harness.
     let real = ZooKeeper::builder()
         .tick(std::time::Duration::from_secs(2))
         .fsync(false)
@@ -92,7 +92,7 @@ fn those_of_kazoos_own_tests_that_pass_on_a_real_zookeeper_pass() {
     println!("{passed} of {} pass on the real server", theirs.len());
     assert!(passed > 150, "{theirs:#?}");
     let named = |name: &String| DIFFERENT.iter().any(|(test, _)| name.ends_with(test));
-    // What a real server, which takes its time to start again, does not pass says nothing.
+    // What does not pass on a real server, which is slow to start again, shows nothing.
     let different: Vec<_> = theirs
         .iter()
         .filter(|(name, outcome)| *outcome == "passed" && ours.get(*name) != Some(outcome))
@@ -103,21 +103,21 @@ fn those_of_kazoos_own_tests_that_pass_on_a_real_zookeeper_pass() {
     assert!(different.is_empty(), "{different:#?}");
 }
 
-/// Runs one test again, by the name that the plugin has told.
+/// Runs one test again, by the name that the plugin has printed.
 fn passes_alone(python: &Path, name: &str, server: &impl Stoppable) -> bool {
     let test = format!("kazoo.tests.{}", name.replacen(".py", "", 1));
     let outcomes = run_suite(python, &[test], server);
     outcomes.values().all(|outcome| outcome == "passed")
 }
 
-/// Returns what became of each test.
+/// Returns the outcome of each test.
 fn run_suite(python: &Path, tests: &[String], server: &impl Stoppable) -> BTreeMap<String, String> {
     let control = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = control.local_addr().expect("an address").to_string();
     thread::scope(|scope| {
         scope.spawn(|| obey(&control, server));
         let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/embedded");
-        // One that hangs at the end of all tests is past pytest's own limit.
+        // A suite that hangs after all tests is beyond pytest's own limit.
         let output = Command::new("timeout")
             .args(["--kill-after=10", LIMIT])
             .arg(python)
@@ -138,7 +138,7 @@ fn run_suite(python: &Path, tests: &[String], server: &impl Stoppable) -> BTreeM
             .args(tests)
             .current_dir(env!("CARGO_TARGET_TMPDIR"))
             .output();
-        // Lets the other thread go.
+        // Makes the other thread end.
         let mut bye = std::net::TcpStream::connect(&address).expect("a connection");
         bye.write_all(b"end\n").expect("a connection");
         let said = String::from_utf8_lossy(&output.expect("pytest").stdout).into_owned();
@@ -151,7 +151,7 @@ fn run_suite(python: &Path, tests: &[String], server: &impl Stoppable) -> BTreeM
     })
 }
 
-/// Does what the tests say until they are over.
+/// Does what the tests request until they have ended.
 fn obey(control: &TcpListener, server: &impl Stoppable) {
     for connection in control.incoming() {
         let mut connection = BufReader::new(connection.expect("a connection"));
@@ -169,7 +169,7 @@ fn obey(control: &TcpListener, server: &impl Stoppable) {
     }
 }
 
-/// Reads a line of the plugin's: `@ passed test_lock.py::TestLock::test_it`.
+/// Parses a line from the plugin: `@ passed test_lock.py::TestLock::test_it`.
 fn outcome(line: &str) -> Option<(String, String)> {
     let (outcome, name) = line.strip_prefix("@ ")?.split_once(' ')?;
     Some((name.to_owned(), outcome.to_owned()))

@@ -54,7 +54,7 @@ fn who_lists_while_a_node_is_hidden_is_told_of_it_soon() {
     server.hide_next_create();
     writer.create("/a", EPHEMERAL).unwrap();
     reader.call(op::GET_CHILDREN2, &look("/", true)).unwrap();
-    // The event comes by itself; nothing else is written.
+    // The event comes without any other write.
     assert_eq!(reader.next_event(), "/");
 }
 
@@ -71,8 +71,8 @@ fn a_lagging_server_shows_one_older_state_and_tells_what_it_missed_in_its_order(
     writer.delete("/old").unwrap();
     writer.create("/late", PERSISTENT).unwrap();
 
-    // Whoever heard of the deletion now would take "/old" for gone and "/hidden" for
-    // never made, which was so at no time.
+    // A client that heard of the deletion now would take "/old" for gone and "/hidden" for
+    // never created, which was true at no time.
     assert!(reader.sees("/old") && !reader.sees("/hidden") && !reader.sees("/late"));
     reader.call(op::GET_CHILDREN2, &look("/", true)).unwrap();
     assert_eq!(reader.next_news(), (CHILDREN_CHANGED, "/".to_owned()));
@@ -88,7 +88,7 @@ fn who_is_told_of_a_change_sees_it() {
     reader.call(op::GET_CHILDREN2, &look("/", true)).unwrap();
     server.hide_next_create();
     writer.create("/a", EPHEMERAL).unwrap();
-    // By itself, some day: nobody lists the directory meanwhile.
+    // It comes by itself at some point: nobody lists the directory meanwhile.
     assert_eq!(reader.next_event(), "/");
     assert!(reader.lists("/a"));
 }

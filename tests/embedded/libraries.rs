@@ -1,4 +1,4 @@
-//! What other libraries rely on, and zklock does not.
+//! What other libraries rely on, but zklock does not.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ const BAD_ARGUMENTS: i32 = -8;
 const NO_NODE: i32 = -101;
 const AUTH_FAILED: i32 = -115;
 
-/// The length of what is not there.
+/// The length of missing data.
 const NULL: [u8; 4] = (-1_i32).to_be_bytes();
 
-/// Stands after the last part of a multi.
+/// Follows the last part of a multi.
 const END: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff];
 
 mod code {
@@ -105,7 +105,7 @@ fn several_nodes_are_read_at_once_and_fail_each_for_itself() {
     ]
     .concat();
     assert_eq!(read, expected);
-    // What does not read has no place in it, and costs nobody the connection.
+    // An operation that it does not allow is refused, and costs nobody the connection.
     let ask = [part(op::EXISTS, "/a"), END.to_vec()].concat();
     assert_eq!(client.call(code::MULTI_READ, &ask), Err(MARSHALLING_ERROR));
     assert!(client.sees("/a"));
@@ -143,7 +143,7 @@ fn the_clients_of_a_server_that_was_restarted_hear_that_their_sessions_are_over(
     }
     drop(server);
     let server = Server::builder().port(port).start().unwrap();
-    // With no change yet, it is no longer behind what the client has seen.
+    // Without a change yet, it is no longer behind what the client has seen.
     assert_eq!(client.again(&server).timeout_ms, 0);
 }
 
@@ -166,7 +166,7 @@ fn a_lock_works_again_after_a_restart_of_the_server() {
     drop(server);
 }
 
-/// What stands before a part of a multi.
+/// What precedes a part of a multi.
 fn head(code: i32) -> [u8; 9] {
     let mut head = END;
     head[..4].copy_from_slice(&code.to_be_bytes());

@@ -1,6 +1,6 @@
 //! The embedded server as its clients see it.
 //!
-//! `differential` is compiled with the library, whose codec it speaks to both servers with.
+//! `differential` is compiled with the library, whose codec it uses to talk to both servers.
 
 mod abuse;
 mod clients;

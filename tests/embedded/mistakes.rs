@@ -1,5 +1,5 @@
-//! Clients whose frames are nearly right: the server answers or hangs up, and goes on to
-//! serve the others.
+//! Clients whose frames are nearly right: the server answers or closes the connection, and
+//! continues to serve the others.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -18,7 +18,7 @@ const CHECK: i32 = 13;
 const GET_ACL: i32 = 6;
 const SET_ACL: i32 = 7;
 
-/// What a request says after its number.
+/// What follows the number of a request.
 type Content = (i32, Vec<u8>);
 
 fn requests() -> Vec<Content> {
@@ -102,8 +102,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     fuzz::frames(content).prop_map(|content| buffer(&content))
 }
 
-/// What a client says: mostly a handshake and frames whose mistakes are within them, and
-/// sometimes mistakes of their lengths too.
+/// What a client sends: mostly a handshake and frames with mistakes inside them, and
+/// sometimes mistakes in their lengths too.
 fn saying() -> impl Strategy<Value = Vec<u8>> {
     let well = (Just(buffer(&hello())), vec(frame(), 1..12));
     let well = well
@@ -113,10 +113,10 @@ fn saying() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![6 => well.clone(), 1 => fuzz::frames(well), 1 => handshake]
 }
 
-/// Says it all, and hears what the server says until it hangs up.
+/// Sends everything, and collects what the server sends until it closes the connection.
 fn say(server: &Server, saying: &[u8]) -> Vec<u8> {
     let mut stream = dial(server);
-    // The server may hang up in the middle.
+    // The server may close the connection in the middle.
     drop(stream.write_all(saying));
     drop(stream.shutdown(Shutdown::Write));
     let mut heard = Vec::new();
@@ -130,7 +130,7 @@ fn say(server: &Server, saying: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    // What a broken server lets wait takes long each time.
+    // If a broken server lets a client wait, each attempt takes long.
     #![proptest_config(ProptestConfig { max_shrink_time: 60_000, ..ProptestConfig::default() })]
 
     #[test]
@@ -147,7 +147,7 @@ proptest! {
         eventually("their connections are gone", || {
             let connections = word(&server, "cons");
             let connections = connections.lines().filter(|line| line.contains("queued="));
-            // The witness, and the one that asks.
+            // The witness, and the client that asks.
             connections.count() == 2
         });
     }
@@ -165,7 +165,7 @@ fn of_the_requests_with_mistakes_some_are_carried_out() {
     for _ in 0..300 {
         let content = frame.new_tree(&mut runner).unwrap().current();
         let heard = say(&server, &[buffer(&hello()), content].concat());
-        // What follows the reply to the handshake, as the length before it says.
+        // What follows the reply to the handshake, whose length comes before it.
         let length = u32::from_be_bytes(heard[..4].try_into().unwrap()) as usize;
         match heard.get(4 + length + 4 + 12..4 + length + 4 + 16) {
             Some([0, 0, 0, 0]) => well += 1,

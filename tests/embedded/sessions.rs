@@ -1,4 +1,4 @@
-//! How sessions begin, go on and end.
+//! How sessions begin, continue and end.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ impl Wire {
         Self::hello(server, 0, &[0; 16], timeout_ms, 0).expect("a session")
     }
 
-    /// Takes the session up on a new connection.
+    /// Resumes the session on a new connection.
     pub(crate) fn again(&self, server: &Server) -> Self {
         Self::hello(
             server,
@@ -77,7 +77,7 @@ impl Wire {
         self.send_as(1, op, body);
     }
 
-    /// Sends a request under a number.
+    /// Sends a request with a number.
     pub(crate) fn send_as(&mut self, xid: i32, op: i32, body: &[u8]) {
         let mut frame = xid.to_be_bytes().to_vec();
         frame.extend(op.to_be_bytes());
@@ -87,7 +87,7 @@ impl Wire {
             .expect("a connection");
     }
 
-    /// Waits for the next reply; events are passed over.
+    /// Waits for the next reply; events are skipped.
     pub(crate) fn hear(&mut self) -> io::Result<Reply> {
         loop {
             let frame = read_frame(&mut self.stream)?;
@@ -101,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// Waits for a reply and returns the number and the error code that it bears.
+    /// Waits for a reply and returns its number and its error code.
     pub(crate) fn hear_number(&mut self) -> (i32, i32) {
         let frame = read_frame(&mut self.stream).expect("a reply");
         (int(&frame), int(&frame[12..]))
@@ -141,7 +141,7 @@ impl Wire {
         self.call(op::EXISTS, &look(path, false)).is_ok()
     }
 
-    /// Whether the node is listed in its directory, which is asked for with its stat.
+    /// Whether the node is in the listing of its directory, which is requested with its stat.
     pub(crate) fn lists(&mut self, path: &str) -> bool {
         let (directory, name) = path.rsplit_once('/').expect("a path");
         let directory = if directory.is_empty() { "/" } else { directory };
@@ -160,7 +160,7 @@ impl Wire {
         names.contains(&name.as_bytes())
     }
 
-    /// Waits until the server hangs up; what it says before is passed over.
+    /// Waits until the server closes the connection; anything that it sends before is skipped.
     pub(crate) fn is_hung_up_on(&mut self) -> bool {
         loop {
             match read_frame(&mut self.stream) {
@@ -185,12 +185,12 @@ pub(crate) fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Asks one of the admin words.
+/// Sends one of the four-letter words.
 pub(crate) fn word(server: &Server, word: &str) -> String {
     word_of(server.hosts(), word)
 }
 
-/// Asks one of the admin words of any server.
+/// Sends one of the four-letter words to any server.
 pub(crate) fn word_of(hosts: &str, word: &str) -> String {
     let mut stream = TcpStream::connect(hosts).expect("a connection");
     stream.set_read_timeout(Some(LONG)).expect("a socket");
@@ -200,12 +200,12 @@ pub(crate) fn word_of(hosts: &str, word: &str) -> String {
     answer
 }
 
-/// The body of a create.
+/// Returns the body of a create.
 pub(crate) fn creation(path: &str, mode: i32) -> Vec<u8> {
     creation_with(path, &buffer(b"x"), mode)
 }
 
-/// The body of a create, with the data and its length as it is to be sent.
+/// Returns the body of a create, with the data and its length as they are to be sent.
 pub(crate) fn creation_with(path: &str, data: &[u8], mode: i32) -> Vec<u8> {
     let mut body = buffer(path.as_bytes());
     body.extend(data);
@@ -217,14 +217,14 @@ pub(crate) fn creation_with(path: &str, data: &[u8], mode: i32) -> Vec<u8> {
     body
 }
 
-/// The body of a read.
+/// Returns the body of a read.
 pub(crate) fn look(path: &str, watch: bool) -> Vec<u8> {
     let mut body = buffer(path.as_bytes());
     body.push(watch.into());
     body
 }
 
-/// Bytes after their length.
+/// Returns bytes preceded by their length.
 pub(crate) fn buffer(bytes: &[u8]) -> Vec<u8> {
     let length = i32::try_from(bytes.len()).expect("a small buffer");
     [&length.to_be_bytes(), bytes].concat()

@@ -1,4 +1,4 @@
-//! What operators ask, here and of a real server.
+//! What operators ask of this server and of a real one.
 
 use zklock::embedded::Server;
 
@@ -64,7 +64,7 @@ fn operators_get_their_answers() {
     }
 }
 
-/// Numbers and names differ by right; what stands around them does not.
+/// Numbers and names may differ; the text around them may not.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn the_answers_have_the_shape_of_a_real_servers() {
@@ -80,7 +80,7 @@ fn the_answers_have_the_shape_of_a_real_servers() {
         "srvr", "stat", "conf", "cons", "isro", "ruok", "wchs", "dump",
     ] {
         let [theirs, ours] = hosts.each_ref().map(|hosts| shape(&word_of(hosts, name)));
-        // A real server lists connections in no order.
+        // A real server lists connections in no fixed order.
         let sorted = |mut lines: Vec<String>| {
             lines.sort_unstable();
             lines.dedup();
@@ -88,7 +88,7 @@ fn the_answers_have_the_shape_of_a_real_servers() {
         };
         assert_eq!(sorted(ours), sorted(theirs), "{name}");
     }
-    // Of these the real server has more: it runs on Java, and counts more.
+    // In these, the real server has more: it runs on Java, and counts more.
     for name in ["envi", "mntr"] {
         let [theirs, ours] = hosts.each_ref().map(|hosts| keys(&word_of(hosts, name)));
         let unknown: Vec<_> = ours.iter().filter(|key| !theirs.contains(key)).collect();
@@ -97,7 +97,7 @@ fn the_answers_have_the_shape_of_a_real_servers() {
     }
 }
 
-/// The lines, without their values.
+/// Returns the lines without their values.
 fn shape(report: &str) -> Vec<String> {
     report.lines().map(line_shape).collect()
 }
@@ -108,7 +108,7 @@ fn line_shape(line: &str) -> String {
     }
     let split = line.split_once(": ").or_else(|| line.split_once('='));
     let key = split.map_or_else(|| line.to_owned(), |(key, _)| format!("{key}: _"));
-    // What is in one line, such as a connection's.
+    // The words of one line, for example of a connection.
     let words = line
         .split(['(', ',', ')'])
         .filter_map(|part| part.split_once('='));
@@ -122,7 +122,7 @@ fn line_shape(line: &str) -> String {
     }
 }
 
-/// The names in a table of names and values.
+/// Returns the names in a table of names and values.
 fn keys(report: &str) -> Vec<String> {
     let name = |line: &str| {
         line.split(['=', '\t'])

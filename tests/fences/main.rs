@@ -1,8 +1,8 @@
 //! The fences of `docs/fencing.md`, each run against the real storage.
 //!
-//! A holder finds its lock valid, and its process is stopped before it writes. Its session ends, the
-//! next one takes the lock and writes, and the first one goes on: its write must be refused. Without
-//! the fence it is carried out, which shows that it does come too late.
+//! A holder finds its lock valid, and its process is stopped before it writes. Its session ends,
+//! the next holder takes the lock and writes, and the first one continues: its write must be
+//! refused. Without the fence it is carried out, which shows that it really comes too late.
 #![cfg(target_os = "linux")]
 
 mod servers;
@@ -28,7 +28,7 @@ use crate::support::zookeeper::{Folder, ZooKeeper};
 /// Short, so that nobody waits long for the end of a stopped holder's session.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes a lock, looks, and writes when there is a file that says so.
+/// Takes a lock, checks it, and writes when a file tells it to.
 #[test]
 #[ignore = "a worker process"]
 fn worker_that_writes_late() {
@@ -59,7 +59,7 @@ fn worker_that_writes_late() {
     worker::say(if accepted { "accepted" } else { "refused" });
 }
 
-/// Stops a holder between its look and its write; returns whether the write was accepted.
+/// Stops a holder between its check and its write; returns whether the write was accepted.
 fn write_late(storage: &Storage) -> bool {
     let zookeeper = ZooKeeper::shared();
     let (hosts, lock, folder) = (zookeeper.hosts(), fresh_path("fenced"), Folder::new());
@@ -79,7 +79,7 @@ fn write_late(storage: &Storage) -> bool {
         .lock()
         .expect("a lock");
     assert!(storage.write("new", guard.fencing_token()), "{storage:?}");
-    // Who holds may write twice.
+    // A holder may write twice.
     assert!(storage.write("new", guard.fencing_token()), "{storage:?}");
     std::fs::write(&go, "").expect("a file");
     holder.resume();
@@ -131,8 +131,8 @@ fn mariadb_refuses_a_late_write() {
     the_late_write_is_refused(Kind::MariaDb, servers::mariadb);
 }
 
-/// A transaction that has read sees the row as it was then, and its own write when that changes
-/// something; a refused one changes nothing.
+/// A transaction that has read sees the row as it was then, and its own write if that changes
+/// something; a refused write changes nothing.
 #[test]
 #[ignore = "needs MariaDB"]
 fn mariadb_tells_a_late_write_that_read_before() {
@@ -153,7 +153,7 @@ fn mariadb_tells_a_late_write_that_read_before() {
     assert_eq!(storage.body(), "new");
 }
 
-/// Whatever comes first, the highest token is what is left.
+/// Whatever comes first, the highest token remains.
 #[track_caller]
 fn the_highest_of_many_writes_is_left(kind: Kind, server: &Server) {
     let storage = Storage {

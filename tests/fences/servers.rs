@@ -1,4 +1,4 @@
-//! The storage: PostgreSQL, MariaDB and a service that speaks S3's protocol, each of the test's own.
+//! The storage: PostgreSQL, MariaDB and a service that speaks S3's protocol, started by the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,20 +10,20 @@ use crate::support::leash::Leashed;
 use crate::support::zookeeper::Folder;
 use crate::support::{eventually, free_port, python, run};
 
-/// A server, and where it is.
+/// A server and its address.
 pub(crate) struct Server {
-    /// What a client needs to find it, without a space.
+    /// What a client needs to reach it, without a space.
     pub(crate) address: String,
     _process: Option<Leashed>,
     _folder: Folder,
 }
 
-/// Starts PostgreSQL, at a socket in a folder.
+/// Starts PostgreSQL, with a socket in a folder.
 pub(crate) fn postgresql() -> Server {
     let folder = Folder::new();
     let data = folder.path("data");
     fs::create_dir_all(&data).expect("a folder");
-    // It does not run as root.
+    // It refuses to run as root.
     if is_root() {
         run(Command::new("chown")
             .arg("postgres")
@@ -70,7 +70,7 @@ pub(crate) fn psql(address: &str) -> Command {
     command
 }
 
-/// Debian has the programs of the server in no folder of the path.
+/// Debian installs the server's programs in a folder that is not in the path.
 fn postgresql_program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -83,7 +83,7 @@ fn postgresql_program(name: &str) -> PathBuf {
         .unwrap_or_else(|| name.into())
 }
 
-/// Starts MariaDB, at a socket.
+/// Starts MariaDB, with a socket.
 pub(crate) fn mariadb() -> Server {
     let folder = Folder::new();
     let (data, socket) = (folder.path("data"), folder.path("socket"));
@@ -131,7 +131,7 @@ pub(crate) fn mariadb_client(socket: &str) -> Command {
     command
 }
 
-/// A session that is told one statement after the other.
+/// A session that is sent one statement after the other.
 pub(crate) struct Session {
     process: Child,
     told: BufReader<ChildStdout>,
@@ -197,10 +197,10 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// The service wants to know who asks, and does not look at the signature.
+/// The service wants to know which client asks, and does not check the signature.
 const WHO: &str = "Authorization: AWS4-HMAC-SHA256 Credential=zklock/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none";
 
-/// Asks over HTTP, on a connection of its own.
+/// Sends a request over HTTP, on a connection of its own.
 pub(crate) fn http(address: &str, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("a connection");
     let mut request =
@@ -234,7 +234,7 @@ fn is_root() -> bool {
     run(Command::new("id").arg("-u")).trim() == "0"
 }
 
-/// A program that is run by this user, if we may choose.
+/// Returns a program that runs as this user, if we are allowed to choose.
 fn as_user(user: &str, program: &Path) -> Command {
     match is_root() {
         true => {

@@ -1,4 +1,4 @@
-//! The statements of `docs/fencing.md`, each with what fences in it, and without.
+//! The statements of `docs/fencing.md`, with the fence in each of them, and without it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn marked(words: &str) -> String {
     statements.to_owned()
 }
 
-/// Takes the fence out of statements.
+/// Removes the fence from statements.
 #[track_caller]
 pub(crate) fn without(statements: &str, fence: &str, instead: &str) -> String {
     assert!(statements.contains(fence), "no {fence:?} in {statements}");

@@ -1,4 +1,4 @@
-//! What a holder writes to: each kind with its fence, and without.
+//! What a holder writes to: each kind with its fence, and without it.
 
 use std::fs;
 use std::io::Write;
@@ -11,14 +11,14 @@ use zklock::fence::Highest;
 use crate::servers::{http, mariadb_client, psql};
 use crate::statements::{marked, without};
 
-/// Where the object is.
+/// The path of the object.
 const OBJECT: &str = "/bucket/report";
 
 /// A kind of storage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     PostgreSql,
-    /// Of several statements.
+    /// Consists of several statements.
     Transaction,
     Trigger,
     MariaDb,
@@ -46,7 +46,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Makes what the writes need.
+    /// Creates what the writes need.
     pub(crate) fn make(&self) {
         let sql = match self.kind {
             Kind::PostgreSql => marked("postgresql"),
@@ -69,7 +69,7 @@ impl Storage {
         assert!(told.status.success(), "{told:?}");
     }
 
-    /// Writes the report under this token; returns whether that was accepted.
+    /// Writes the report under this token; returns whether the write was accepted.
     pub(crate) fn write(&self, body: &str, token: FencingToken) -> bool {
         let but = |statements: String, fence, instead| match self.fenced {
             true => statements,
@@ -81,7 +81,7 @@ impl Storage {
             Kind::PostgreSql => {
                 let fence = "\nWHERE report.token <= excluded.token";
                 let sql = but(marked("postgresql write"), fence, "");
-                // The count of rows is a part of what psql says, unless it is to be quiet.
+                // psql prints the row count only if it is not quiet.
                 let told = self.run(body, token.get(), &format!("\\set QUIET off\n{sql}"));
                 assert!(told.status.success(), "{told:?}");
                 String::from_utf8_lossy(&told.stdout).contains("INSERT 0 1")
@@ -143,7 +143,7 @@ impl Storage {
         String::from_utf8_lossy(&told.stdout).trim() == "1"
     }
 
-    /// Has the database run statements with these variables.
+    /// Makes the database run statements with these variables.
     pub(crate) fn run(&self, body: &str, token: i64, sql: &str) -> Output {
         let (mut command, sql) = match self.kind {
             Kind::MariaDb => {
@@ -178,7 +178,7 @@ impl Storage {
             .stderr(Stdio::piped());
         let mut process = pipes.spawn().expect("starting a database's client");
         let mut input = process.stdin.take().expect("its input");
-        // It may have ended at a statement before.
+        // It may have ended at an earlier statement.
         drop(input.write_all(sql.as_bytes()));
         drop(input);
         process
@@ -204,7 +204,7 @@ impl Storage {
         }
     }
 
-    /// Returns the object's token, what else it has, and its ETag.
+    /// Returns the object's token, the rest of it, and its ETag.
     fn object(&self) -> Option<(i64, String, String)> {
         let answer = http(&self.address, &format!("GET {OBJECT}"), &[], "");
         if answer.status == 404 {
@@ -232,7 +232,7 @@ impl Storage {
             };
             match status {
                 200 => return true,
-                // Somebody has written in between.
+                // Another client has written in between.
                 409 | 412 => {}
                 other => panic!("status {other}"),
             }

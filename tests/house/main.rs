@@ -1,9 +1,9 @@
-//! The house has no circles: imports go one way.
+//! The source has no import cycles: imports go one way.
 //!
 //! Reads every path that begins with `crate::`, `super::` or `self::` in `src`, outside of
-//! tests, and holds it against a table of which room may import which. A room is a folder;
-//! the files at the top are the nouns that users know, and the leaves among them. What the pages
-//! lead to is in `pages`.
+//! tests, and checks it against a table of which room may import which. A room is a folder;
+//! the files at the top are the nouns that users know, and the leaves among them. `pages`
+//! checks where the pages lead.
 
 mod pages;
 mod sizes;
@@ -66,7 +66,7 @@ const ROOMS: [(&str, &[&str]); 15] = [
     ("embedded", &["jute", "recipe", "leaves", "time"]),
     ("mysql", &["recipe", "leaves", "time", "local", "nouns"]),
     ("sim", &["jute", "system", "embedded"]),
-    // These see what users see.
+    // These see only what users see.
     ("bin", &[]),
     ("lib", &["nouns", "leaves", "recipe", "transport"]),
 ];
@@ -126,7 +126,7 @@ fn no_room_imports_one_that_stands_above_it() {
 fn only_one_folder_names_the_zookeeper_crate() {
     for (file, text) in sources("src") {
         let inside = file.starts_with("src/transport/zookeeper_crate/");
-        // `Client::from_zookeeper` takes what that crate makes.
+        // `Client::from_zookeeper` takes a type of that crate.
         if !inside && file != "src/client.rs" {
             let names_it = |(at, _): (usize, &str)| {
                 let before = text[..at].chars().next_back();
@@ -137,7 +137,7 @@ fn only_one_folder_names_the_zookeeper_crate() {
     }
 }
 
-/// What waits, tells the time or draws lots has two sides, and one of them can be repeated.
+/// Code that waits, tells the time or draws lots has two sides, one of which can be repeated.
 #[test]
 fn nothing_is_taken_from_the_system_past_the_layer() {
     // These do not run in the simulation.
@@ -212,7 +212,7 @@ fn room((tree, file): &Node) -> String {
     }
     let path = file.trim_start_matches("src/");
     match path.split_once('/') {
-        // Their folders are for what belongs to one noun only.
+        // Their folders are only for what belongs to one noun.
         Some(("client" | "contender" | "job" | "queues" | "rwlock" | "semaphore", _)) => {
             "nouns".to_owned()
         }
@@ -224,7 +224,7 @@ fn room((tree, file): &Node) -> String {
     }
 }
 
-/// Which file names something of which other.
+/// Returns which file names something in which other file.
 fn imports() -> BTreeMap<Node, BTreeSet<Node>> {
     let mut all = BTreeMap::new();
     for (tree, root, main) in [("lib", "src", "lib"), ("bin", "src/bin/zklock", "main")] {
@@ -279,7 +279,7 @@ fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// Every path that begins in the crate or in a module of this file's, with the groups of `use` taken apart.
+/// Returns every path that begins in the crate or in this file's modules, with `use` groups split.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let children = text.lines().filter_map(|line| {
@@ -303,7 +303,7 @@ fn paths(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads one path, or a group of them, and returns what is left.
+/// Parses one path, or a group of them, and returns the rest.
 fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
     let depth = base.len();
     let mut rest = text;
@@ -327,7 +327,7 @@ fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>
                     return after;
                 }
                 let left = expand(group, base, found);
-                // Something that is no path, such as a star.
+                // Something that is not a path, such as a star.
                 group = if left.len() == group.len() {
                     &group[1..]
                 } else {
@@ -344,7 +344,7 @@ fn expand<'a>(text: &'a str, base: &mut Vec<String>, found: &mut Vec<Vec<String>
     rest
 }
 
-/// What stands before a module of tests: of all, of those that need the real system, and of
+/// What precedes a module of tests: of all tests, of those that need the real system, and of
 /// those that need the simulated one.
 const TEST_MODULES: [&str; 3] = [
     "#[cfg(test)]\nmod ",
@@ -352,7 +352,7 @@ const TEST_MODULES: [&str; 3] = [
     "#[cfg(all(test, zklock_sim))]\nmod ",
 ];
 
-/// The files below a folder with their text, without comments and tests.
+/// Returns the files below a folder with their text, without comments and tests.
 fn sources(root: &str) -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut tests = BTreeSet::new();
@@ -388,7 +388,7 @@ fn sources(root: &str) -> Vec<(String, String)> {
 }
 
 fn product(text: &str) -> String {
-    // Tests stand last in a file, or in files of their own.
+    // Tests come last in a file, or are in files of their own.
     let text = text
         .split("\n#[cfg(test)]\nmod tests {")
         .next()
@@ -407,7 +407,7 @@ fn the_reader_of_paths_sees_what_is_imported() {
         .map(|path| path.join("::"))
         .collect();
     seen.sort();
-    // A comment behind code is read as code, which does no harm.
+    // A comment after code is read as code, which does no harm.
     seen.retain(|path| path != "crate::no");
     let expected = [
         "crate::a",

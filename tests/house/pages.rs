@@ -1,11 +1,11 @@
-//! The pages lead somewhere: to files and headings that are there, and to tests that exist.
+//! The pages lead somewhere: to files and headings that exist, and to tests that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// What looks like a test's name and is none.
+/// These look like tests' names, but are not.
 const OTHER_NAMES: [&str; 4] = [
     "innodb_flush_log_at_trx_commit",
     "skip_on_exit_code",
@@ -20,7 +20,7 @@ fn links_lead_to_files_and_headings_that_are_there() {
     for (page, text) in &pages {
         let links = text.split("](").skip(1);
         for link in links.filter_map(|rest| rest.split(')').next()) {
-            // Other places, and items of the documentation.
+            // Links to other sites, and to items of the documentation.
             if link.contains("://") || link.contains("::") {
                 continue;
             }
@@ -61,7 +61,7 @@ fn tests_that_are_named_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// A panel for each name that `src/metrics.rs` gives to the recorder, and for no other.
+/// There is a panel for each name that `src/metrics.rs` gives to the recorder, and for no other.
 #[test]
 fn the_dashboard_shows_the_metrics_that_there_are() {
     let code = fs::read_to_string("src/metrics.rs").expect("it is there");
@@ -78,7 +78,7 @@ fn the_dashboard_shows_the_metrics_that_there_are() {
     assert_eq!(shown, there);
 }
 
-/// How many crates a program builds, as the README has it, with itself and this one.
+/// Checks how many crates a program builds, as the README says, with itself and this one.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_readme_counts_the_crates() {
@@ -94,7 +94,7 @@ fn the_readme_counts_the_crates() {
         let tree = cargo.output().expect("cargo");
         assert!(tree.status.success(), "{tree:?}");
         let tree = String::from_utf8(tree.stdout).expect("text");
-        // All but this crate itself.
+        // All except this crate itself.
         let crates = tree.lines().map(|line| line.trim_end_matches(" (*)"));
         let crates = crates.collect::<BTreeSet<_>>().len() - 1;
         assert!(
@@ -104,7 +104,7 @@ fn the_readme_counts_the_crates() {
     }
 }
 
-/// The pages that people read, by their paths.
+/// Returns the pages that people read, by their paths.
 fn pages() -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     for folder in [".", "docs"] {
@@ -120,7 +120,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// All code, tests included.
+/// Returns all code, including tests.
 fn code() -> String {
     let mut code = String::new();
     let mut open = vec![PathBuf::from("src"), PathBuf::from("tests")];
@@ -137,7 +137,7 @@ fn code() -> String {
     code
 }
 
-/// The path without `.` and `..`.
+/// Returns the path without `.` and `..`.
 fn flat(path: &Path) -> PathBuf {
     let mut flat = PathBuf::new();
     for part in path.components() {
@@ -152,7 +152,7 @@ fn flat(path: &Path) -> PathBuf {
     flat
 }
 
-/// The names by which links know the headings of a page.
+/// Returns the names by which links refer to the headings of a page.
 fn headings(text: &str) -> BTreeSet<String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     let slug = |title: &str| {
@@ -165,7 +165,7 @@ fn headings(text: &str) -> BTreeSet<String> {
     titles.map(slug).collect()
 }
 
-/// The names of metrics in a text, without what the exporter adds.
+/// Returns the names of metrics in a text, without what the exporter adds.
 fn metrics(text: &str) -> impl Iterator<Item = String> {
     let names = text.match_indices("zklock_").map(|(at, _)| {
         let name = &text[at..];

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::sources;
 
-/// What no user has.
+/// Code that no user has.
 const SIMULATION: [&str; 2] = ["src/sim/", "src/system/simulated/"];
 
 const FILE: usize = 400;
@@ -35,8 +35,8 @@ fn no_file_has_more_than_400_lines_and_no_function_more_than_40() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// How many lines a function has that begins here, if one does; rustfmt has its end stand below
-/// its beginning.
+/// Returns the number of lines of the function that begins here, if one does. rustfmt puts
+/// its end right below its beginning, at the same indentation.
 fn function(line: &str, lines: &[&str]) -> Option<usize> {
     let indent = line.len() - line.trim_start().len();
     let (before, _) = line.split_once("fn ")?;

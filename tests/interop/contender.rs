@@ -1,4 +1,4 @@
-//! One contender, of ours or of a peer's: what it is told and what it says.
+//! One contender, ours or a peer's: what it is told and what it reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use zklock::Dialect;
 
-/// How long a contender may take to do what nothing stands in the way of.
+/// How long a contender may take for something that nothing blocks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a contender says.
+/// What a contender reports.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Said {
-    /// It holds, with this node; `-` where its library does not tell.
+    /// It holds, with this node; `-` where its library does not tell the node.
     Held(String),
-    /// It is in the queue; only ours say so.
+    /// It is in the queue; only our contenders report that.
     Waiting,
     /// It does not hold: the limit has passed.
     Late,
     Released,
     Done,
-    /// Somebody asked it to let go.
+    /// Another client asked it to release.
     Revoked,
     /// The data of the contenders' nodes.
     Contenders(Vec<String>),
-    /// One of ours will not queue with somebody.
+    /// One of ours refuses to queue with another contender.
     Refused {
         node: String,
         library: &'static str,
@@ -40,7 +40,7 @@ pub(crate) struct Contender {
 }
 
 impl Said {
-    /// Reads what a peer says.
+    /// Parses what a peer reports.
     pub(crate) fn parse(text: &str) -> Self {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         match word {
@@ -70,31 +70,31 @@ impl Contender {
         (self.tell)("downgrade");
     }
 
-    /// Has it let go and waits until it has.
+    /// Makes it release, and waits until it has done so.
     #[track_caller]
     pub(crate) fn release(&self) {
         assert_eq!(self.let_go(), Said::Released);
     }
 
-    /// Has it let go; returns what it says of that.
+    /// Makes it release; returns its report.
     pub(crate) fn let_go(&self) -> Said {
         self.begin_release();
         self.hear()
     }
 
-    /// Tells it to let go, and returns at once.
+    /// Tells it to release, and returns at once.
     pub(crate) fn begin_release(&self) {
         (self.tell)("release");
     }
 
-    /// Has it ask the contender with this node to let go.
+    /// Makes it ask the contender with this node to release.
     #[track_caller]
     pub(crate) fn revoke(&self, node: &str) {
         (self.tell)(&format!("revoke {node}"));
         assert_eq!(self.hear(), Said::Done);
     }
 
-    /// Has it read who is in a queue.
+    /// Makes it list the contenders in a queue.
     #[track_caller]
     pub(crate) fn contenders(&self, path: &str) -> Vec<String> {
         (self.tell)(&format!("contenders {path}"));
@@ -113,7 +113,7 @@ impl Contender {
         }
     }
 
-    /// Returns what it says next, beside that it waits.
+    /// Returns its next report, except that it waits.
     #[track_caller]
     pub(crate) fn hear(&self) -> Said {
         loop {
@@ -125,12 +125,12 @@ impl Contender {
         }
     }
 
-    /// Returns what it says within `limit`.
+    /// Returns its report within `limit`.
     pub(crate) fn hear_within(&self, limit: Duration) -> Option<Said> {
         self.said.recv_timeout(limit).ok()
     }
 
-    /// Returns all that it says, to be used in a `select`.
+    /// Returns all its reports, for use in a `select`.
     pub(crate) fn said(&self) -> &Receiver<Said> {
         &self.said
     }

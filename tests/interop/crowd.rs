@@ -1,4 +1,4 @@
-//! Many contenders of several kinds at one path.
+//! Many contenders of several kinds on one path.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use super::peer::server;
 use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path};
 
-/// How long traffic lasts, in seconds, in place of [`TRAFFIC`].
+/// How long the traffic lasts, in seconds, in place of [`TRAFFIC`].
 const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
 const TRAFFIC: u64 = 15;
 
-/// Lets `first` hold, queues `each` of each kind behind it in random order, and sees that
+/// Lets `first` hold, queues `each` of each kind behind it in random order, and checks that
 /// they are served in the order of their numbers.
 pub(crate) fn queue_in_order(first: Kind, kinds: &[Kind], each: usize) {
     let server = server();
@@ -70,7 +70,7 @@ fn next_held(crowd: &[(Kind, Contender)]) -> (Kind, &Contender, String) {
     }
 }
 
-/// Returns who was ahead of this node and should have been served before it.
+/// Returns the contenders that were ahead of this node and should have been served before it.
 fn overtaken(node: &str, kind: Kind, left: &[String]) -> Vec<String> {
     let conflicts = |name: &&String| !(kind.only_reads() && reads(name));
     let earlier = |name: &&String| number(name) < number(node);
@@ -94,7 +94,7 @@ fn number(name: &str) -> i64 {
         .expect("a number at the end of a node's name")
 }
 
-/// Who is inside.
+/// The contenders inside.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     inside: Mutex<Vec<Kind>>,
@@ -120,7 +120,7 @@ impl Room {
         inside.swap_remove(place.expect("somebody who is inside"));
     }
 
-    /// Returns how often somebody of this kind was inside.
+    /// Returns how often a contender of this kind was inside.
     pub(crate) fn visits(&self, kind: Kind) -> usize {
         self.visits
             .lock()
@@ -130,20 +130,20 @@ impl Room {
     }
 }
 
-/// What may go wrong for who comes and goes, beside an overlap.
+/// What may go wrong for contenders that come and go, beside an overlap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mishaps {
     None,
-    /// A peer may fail in its own way, and is out of it then; ours may have to say that it
-    /// was not told of its release for as long as it had the lock.
+    /// A peer may fail in its own way, and then takes no further part. Ours may have to
+    /// report that its release was not confirmed for as long as it had the lock.
     OfBrokenConnections,
 }
 
-/// Lets them come and go at one path, and sees that nobody is there beside another.
+/// Lets them come and go on one path, and checks that nobody is inside beside another.
 pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps) -> Room {
     let tolerant = mishaps == Mishaps::OfBrokenConnections;
     let room = Room::default();
-    // A container may be swept up between two, and kazoo takes that for an error.
+    // A container may be deleted between two of them, and kazoo takes that for an error.
     Raw::connect(&server().hosts()).create_all(path);
     let end = Instant::now() + duration();
     thread::scope(|scope| {
@@ -179,7 +179,7 @@ pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps)
     room
 }
 
-/// Tells who is in the queue when one of the crowd panics.
+/// Shows the queue when one of the crowd panics.
 struct Complaint<'a>(Kind, &'a str);
 
 impl Drop for Complaint<'_> {
@@ -192,7 +192,7 @@ impl Drop for Complaint<'_> {
     }
 }
 
-/// Returns how long traffic lasts.
+/// Returns how long the traffic lasts.
 pub(crate) fn duration() -> Duration {
     let seconds = std::env::var(SECONDS)
         .ok()
@@ -200,7 +200,7 @@ pub(crate) fn duration() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TRAFFIC))
 }
 
-/// Starts `each` of each kind that is at hand.
+/// Starts `each` of each kind that is available.
 pub(crate) fn start_all(kinds: &[Kind], each: usize) -> Vec<(Kind, Contender)> {
     let hosts = server().hosts();
     let kinds = kinds.iter().filter(|kind| kind.is_here());

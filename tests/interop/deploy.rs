@@ -1,4 +1,4 @@
-//! The number of a semaphore's permits is changed while other libraries use it, too.
+//! The number of a semaphore's permits changes while other libraries use it too.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -16,32 +16,32 @@ use crate::support::{Ends, eventually, fresh_path};
 const OLD: u32 = 3;
 const NEW: u32 = 5;
 
-/// How many of ours there are, and how many of theirs.
+/// How many contenders are ours, and how many are theirs.
 const EACH: usize = 3;
 
-/// How long one of ours may have to wait for those who count otherwise.
+/// How long one of ours may have to wait for those that use another number.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Nobody is to lose a permit that he counts on, however slow the machine is.
+/// Nobody is to lose a permit that it relies on, however slow the machine is.
 const SESSION: Duration = Duration::from_secs(30);
 
-/// Who is inside, and what everybody counts on.
+/// The contenders inside, and the numbers that all rely on.
 #[derive(Debug, Default)]
 struct Room {
-    /// The number that each has been told, from his call on until his next one.
+    /// The number that each has been told, from one call until its next one.
     told: Vec<u32>,
     inside: Vec<usize>,
     most: usize,
 }
 
-/// Somebody who comes again and again.
+/// A contender that comes again and again.
 #[derive(Debug)]
 struct Visitor<'a> {
     me: usize,
     room: &'a Mutex<Room>,
-    /// What he is to be told from the next time on.
+    /// The number that it is told from the next call on.
     number: &'a AtomicU32,
-    /// How often he was inside with that number.
+    /// How often it was inside with that number.
     visits: &'a AtomicU32,
     over: &'a AtomicBool,
 }
@@ -90,7 +90,7 @@ impl Visitor<'_> {
             contender.lock(&format!("semaphore:{}", self.begin()), path);
             match contender.hear() {
                 Said::Held(_) => {}
-                // kazoo fails where ours wait; its user tries again.
+                // kazoo fails where ours waits; its user tries again.
                 Said::Error(text) if text.contains("Inconsistent max leases") => {
                     thread::sleep(Duration::from_millis(fastrand::u64(..20)));
                     continue;
@@ -119,7 +119,7 @@ fn beside_kazoo_a_rolling_change_never_has_more_permits_out_than_the_larger_numb
     });
 }
 
-/// Half of them are ours. All go to the new number, one after the other, and back again.
+/// Half of them are ours. All change to the new number, one after the other, and back again.
 fn deploy(library: Library, dialect: Dialect, dirs: fn(&str) -> [String; 2]) {
     let (hosts, path) = (server().hosts(), fresh_path("deploy"));
     let peer = Peer::start_with(library, &hosts, SESSION).expect("a library at hand");
@@ -159,7 +159,7 @@ fn deploy(library: Library, dialect: Dialect, dirs: fn(&str) -> [String; 2]) {
             for (me, told) in numbers.iter().enumerate() {
                 told.store(number, Ordering::Relaxed);
                 visits[me].store(0, Ordering::Relaxed);
-                // Those of kazoo's may have to wait until the last of ours has changed.
+                // kazoo's may have to wait until the last of ours has changed.
                 if me % 2 == 0 {
                     eventually("it comes in again", || {
                         2 < visits[me].load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Who meets whom: the kinds of contenders, ours and theirs.
+//! The kinds of contenders that meet each other, ours and theirs.
 
 use zklock::Dialect;
 
@@ -11,8 +11,8 @@ use super::peer::Peer;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Kind {
     pub(crate) side: Side,
-    /// What a contender is told; of a semaphore with how many permits it has, how many of
-    /// them are to be had at once, and the limit in milliseconds: `semaphore:4:3:500`.
+    /// The command for a contender. For a semaphore it contains the number of permits, how
+    /// many of them to take at once, and the limit in milliseconds: `semaphore:4:3:500`.
     pub(crate) word: &'static str,
     pub(crate) label: &'static str,
 }
@@ -28,7 +28,7 @@ const fn of_theirs(library: Library, word: &'static str, label: &'static str) ->
     Kind { side, word, label }
 }
 
-/// Returns one of our own contenders.
+/// Returns one of our own kinds.
 pub(crate) const fn of_ours(dialect: Dialect, word: &'static str) -> Kind {
     Kind {
         side: Side::Ours(dialect),
@@ -104,7 +104,7 @@ pub(crate) const KAZOO_AS_CURATOR_WRITE: Kind = of_theirs(
     "kazoo CuratorWriteLock, below",
 );
 
-/// Everybody else's, in the order of the tables.
+/// All kinds of other libraries, in the order of the tables.
 pub(crate) const THEIRS: [Kind; 18] = [
     CURATOR_MUTEX,
     CURATOR_LEADER,
@@ -127,7 +127,7 @@ pub(crate) const THEIRS: [Kind; 18] = [
 ];
 
 impl Kind {
-    /// Returns whether its library is at hand.
+    /// Returns whether its library is available.
     pub(crate) fn is_here(self) -> bool {
         match self.side {
             Side::Ours(_) => true,
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Starts one more of its kind, at a server.
+    /// Starts one more of its kind, connected to a server.
     pub(crate) fn contender(self, hosts: &str) -> Contender {
         match self.side {
             Side::Ours(dialect) => ours::contender(hosts, dialect),
@@ -154,12 +154,12 @@ impl Kind {
         self.word.ends_with("read")
     }
 
-    /// Returns how many permits there are, if it does not only read.
+    /// Returns how many permits there are, unless it only reads.
     pub(crate) fn permits(self) -> usize {
         self.number(1)
     }
 
-    /// Returns how many permits one of the kind has.
+    /// Returns how many permits one of the kind takes.
     pub(crate) fn count(self) -> usize {
         self.number(2)
     }

@@ -1,4 +1,4 @@
-//! Where the peers' programs are made: compiled and installed below Cargo's own folder.
+//! Where the peers' programs are built: compiled and installed below Cargo's own folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ pub(crate) enum Library {
     Go,
 }
 
-/// Returns what starts a peer, or nothing where its library is not at hand.
+/// Returns the command that starts a peer, or nothing if its library is not available.
 pub(crate) fn command(library: Library) -> Option<Command> {
     static MADE: [OnceLock<Option<Vec<String>>>; 3] = [const { OnceLock::new() }; 3];
     let words = MADE[library as usize].get_or_init(|| match library {
@@ -36,7 +36,7 @@ pub(crate) fn command(library: Library) -> Option<Command> {
     Some(command)
 }
 
-/// Returns the version that a library cannot tell by itself.
+/// Returns the version that a library does not report itself.
 pub(crate) fn packaged(library: Library) -> Option<String> {
     let version = Command::new("dpkg-query")
         .args(["-W", "-f", "${Version}", GO_LIBRARY])
@@ -45,7 +45,7 @@ pub(crate) fn packaged(library: Library) -> Option<String> {
     (library == Library::Go).then(|| version.unwrap_or_else(|_| "?".to_owned()))
 }
 
-/// Returns where a peer's complaints go.
+/// Returns where a peer's error output goes.
 pub(crate) fn log(library: Library) -> Stdio {
     let file = File::options()
         .create(true)

@@ -1,6 +1,6 @@
-//! One queue with Curator, kazoo, go-zookeeper and ZooKeeper's own recipes: the real ones.
+//! One queue with the real Curator, kazoo, go-zookeeper and ZooKeeper's own recipes.
 //!
-//! The tables of `docs/interop.md` are made here; `ZKLOCK_BLESS=1` rewrites them.
+//! These tests make the tables of `docs/interop.md`; `ZKLOCK_BLESS=1` rewrites them.
 
 mod contender;
 mod crowd;
@@ -54,14 +54,14 @@ const STANDBY: Kind = of_ours(Dialect::Curator, "standby");
 const STANDBY_AS_LATCH: Kind = of_ours(Dialect::LeaderLatch, "standby");
 const STANDBY_AS_KAZOO: Kind = of_ours(Dialect::Kazoo, "standby");
 
-/// How long it takes at least to see that somebody waits and goes on to wait.
+/// The least time that it takes to see that a contender waits and keeps waiting.
 const A_WHILE: Duration = Duration::from_millis(500);
 
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn the_tables_of_the_documentation_are_what_happens() {
     let cells = table::measure();
-    // A permit is counted below the path, where nobody sees who else uses it.
+    // A permit is counted below the path, where nobody sees which other clients use it.
     for cell in cells.iter().filter(|cell| !cell.ours.counts()) {
         assert_ne!(
             cell.behind_them.outcome,
@@ -107,7 +107,7 @@ fn a_mixed_queue_of_readers_and_writers_lets_nobody_overtake() {
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator and kazoo: tests/all.sh"]
 fn nobody_is_in_beside_another_in_mixed_traffic() {
-    // The WriteLock has a path for itself: it waits for Curator, but Curator not for it.
+    // The WriteLock has its own path: it waits for Curator, but Curator does not wait for it.
     let paths: [&[Kind]; 9] = [
         &[
             MUTEX,

@@ -10,7 +10,7 @@ use super::peer::server;
 use crate::support::raw::Raw;
 use crate::support::{eventually, fresh_path};
 
-/// Some or one of four permits, of either side. Who wants several gives up after a while:
+/// Some or one of four permits, of either side. A contender for several gives up after a while:
 /// Curator's may hold one while it waits for the second behind ours, which waits for that one.
 pub(crate) const KINDS: [Kind; 4] = [
     of_ours(Dialect::Curator, "semaphore:4"),
@@ -51,7 +51,7 @@ fn ours_waits_until_curator_gives_its_permits_back_and_nobody_overtakes_it() {
     their.held();
     mine.lock(OUR_THREE.word, &path);
     assert_eq!(mine.said().recv(), Ok(Said::Waiting));
-    // One permit is free, and one would be enough for this one.
+    // One permit is free, and this contender needs only one.
     let late = THEIR_ONE.contender(&hosts);
     late.lock(THEIR_ONE.word, &path);
     assert_eq!(late.hear_within(A_WHILE), None);
@@ -88,7 +88,7 @@ fn who_gives_up_gives_all_its_permits_back() {
     }
 }
 
-/// Counts the permits that are out, or about to be.
+/// Counts the permits that are taken, or about to be.
 fn out(path: &str) -> usize {
     let leases = format!("{path}/leases");
     let leases = Raw::connect(&server().hosts()).children(&leases);

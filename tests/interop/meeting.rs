@@ -1,4 +1,4 @@
-//! One holds, the other comes: what happens.
+//! What happens when one contender holds and another comes.
 
 use std::time::Duration;
 
@@ -11,43 +11,43 @@ use crate::support::fresh_path;
 use crate::support::raw::Raw;
 use crate::support::zookeeper::ZooKeeper;
 
-/// How often we look whether somebody waits.
+/// How often to check whether a contender waits.
 const TICK: Duration = Duration::from_millis(30);
 
 /// How long a contender that is in the queue must have been silent to count as waiting.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The same for those who watch no node, so that nothing but their silence can be seen.
+/// The same for contenders that watch no node, so that only their silence can be seen.
 const LONG_SILENCE: Duration = Duration::from_secs(2);
 
-/// What the second of two did.
+/// What the second of two contenders did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// It waited, and got its turn when the first let go.
+    /// It waited, and got its turn when the first released.
     Waited,
     /// Both held, as readers may.
     Shared,
     /// Both held.
     BothHeld,
-    /// Ours would not queue here, and knows a dialect that can.
+    /// Ours would not queue here, and knows a dialect in which it can.
     Refused(Option<Dialect>),
     /// Theirs failed.
     Failed,
 }
 
-/// What came of a meeting, and of one more of ours that came after.
+/// The outcome of a meeting, and of one more of ours that came afterwards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Meeting {
     pub(crate) outcome: Outcome,
     pub(crate) next_of_ours: Option<Outcome>,
 }
 
-/// Lets `first` hold a fresh path and `second` come there.
+/// Lets `first` hold a fresh path, and then `second` come there.
 pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
     let server = server();
     let path = fresh_path("meeting");
     let hosts = server.hosts();
-    // A container may be swept up between the two, and kazoo takes that for an error.
+    // A container may be deleted between the two, and kazoo takes that for an error.
     Raw::connect(&hosts).create_all(&path);
     let holder = first.contender(&hosts);
     holder.lock(first.word, &path);
@@ -85,7 +85,7 @@ pub(crate) fn meet(first: Kind, second: Kind) -> Meeting {
     }
 }
 
-/// Returns what somebody says, or nothing once it is known to wait.
+/// Returns what a contender reports, or nothing once it is known to wait.
 fn first_words(kind: Kind, comer: &Contender, waits: impl Fn() -> bool) -> Option<Said> {
     let mut silent = Duration::ZERO;
     while silent < LONG_SILENCE {
@@ -93,7 +93,7 @@ fn first_words(kind: Kind, comer: &Contender, waits: impl Fn() -> bool) -> Optio
             Some(Said::Waiting) => return None,
             Some(said) => return Some(said),
             None if !kind.is_ours() && waits() => return comer.hear_within(SILENCE),
-            // Nothing but the server's silence can delay ours, and that ends.
+            // Only the server's silence can delay ours, and that ends.
             None if !kind.is_ours() && kind.counts() => silent += TICK,
             None => {}
         }
@@ -101,7 +101,7 @@ fn first_words(kind: Kind, comer: &Contender, waits: impl Fn() -> bool) -> Optio
     None
 }
 
-/// Returns whether somebody has a watch on this node beside its own session.
+/// Returns whether another session than its own has a watch on this node.
 fn is_watched(server: &ZooKeeper, node: &str) -> bool {
     let Some(stat) = Raw::connect(&server.hosts()).stat(node) else {
         return false;
@@ -128,7 +128,7 @@ fn judge(first: Kind, second: Kind, said: &Said) -> Outcome {
     }
 }
 
-/// What one more of ours does at a path that two hold already.
+/// Returns what one more of ours does on a path that two hold already.
 fn next(kind: Kind, hosts: &str, path: &str) -> Outcome {
     let contender = kind.contender(hosts);
     contender.lock(kind.word, path);

@@ -1,4 +1,4 @@
-//! What an operator sees of locks whose contenders speak four languages.
+//! What an operator sees of locks whose contenders use four languages.
 
 use std::process::Command;
 use std::thread;
@@ -17,16 +17,16 @@ use crate::support::leash::Leashed;
 use crate::support::raw::{EPHEMERAL, Raw, wait_for_children};
 use crate::support::{eventually, fresh_path};
 
-/// How many threads take many locks.
+/// How many threads take the many locks.
 const THREADS: usize = 16;
 
-/// Ours waits for Curator's, which waits for kazoo's, which waits for ours; and beside them another one of
-/// ours waits for a holder in Go, which is at work.
+/// Ours waits for Curator's, which waits for kazoo's, which waits for ours. Beside them,
+/// another one of ours waits for a holder in Go, which is at work.
 #[test]
 #[ignore = "needs a ZooKeeper server, Curator, kazoo and go-zookeeper: tests/all.sh"]
 fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
     let hosts = server().hosts();
-    // Sessions of their own: what others of one session wait for counts for all of them.
+    // Separate sessions: what others of one session wait for counts for all of them.
     let peers = [Library::Java, Library::Kazoo, Library::Go].map(|one| Peer::start(one, &hosts));
     let [Some(curator), Some(kazoo), Some(go)] = peers else {
         return;
@@ -90,7 +90,7 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
                 .map(|one| one.waits_for().map(str::to_owned));
             assert_eq!(waits.collect::<Vec<_>>(), chain);
         }
-        // It waits behind the circle, and is none of it.
+        // It waits behind the circle, but is not part of it.
         let behind = look.mutex(&path("b")).unwrap();
         let options = LockOptions::new().timeout(A_WHILE).detect_deadlock(&root);
         assert!(behind.lock_with(options).unwrap().is_none());
@@ -105,13 +105,13 @@ fn a_circle_through_three_languages_is_named_and_nobody_healthy_is_accused() {
     of_go.release();
 }
 
-/// How many locks are held by one client, beside those that a test is about.
+/// How many locks one client holds, beside those that a test is about.
 const LOCKS: usize = 10_000;
-/// How many locks each peer holds, and how many wait for each.
+/// How many locks each peer holds, and how many contenders wait for each.
 const HELD: usize = 25;
 const WAITERS: usize = 3;
 
-/// What is wrong is named, and what is well is not, among ten thousand locks on three servers.
+/// The report names what is wrong, and nothing else, among ten thousand locks on three servers.
 #[test]
 #[ignore = "needs ZooKeeper servers, Curator, kazoo and go-zookeeper: tests/all.sh"]
 fn what_is_wrong_is_found_among_ten_thousand_locks() {
@@ -135,7 +135,7 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
         .flatten()
         .collect();
 
-    // A session of its own, as what its threads wait for counts for all that it holds.
+    // A separate session, as what its threads wait for counts for everything that it holds.
     let Some(other) = Peer::start(Library::Go, &hosts) else {
         return;
     };
@@ -164,7 +164,7 @@ fn what_is_wrong_is_found_among_ten_thousand_locks() {
         let (code, told) = zklock(&hosts, &["doctor", path]);
         assert_eq!(code, 0, "{told}");
     }
-    // Its session lasts for some seconds only.
+    // Its session lasts only a few seconds.
     let mut raw = Raw::connect(&hosts);
     for (path, names) in [
         (
@@ -241,7 +241,7 @@ fn load(hosts: &str) -> Vec<SendGuard> {
         .collect()
 }
 
-/// Has one peer hold locks, and another one of its kind wait for them.
+/// Makes one peer hold locks, and another one of its kind wait for them.
 fn wait_in_a_crowd(hosts: &str, holder: &(Peer, Kind), waiter: &(Peer, Kind)) -> Vec<Contender> {
     let Side::Theirs(library) = holder.1.side else {
         return Vec::new();
@@ -266,7 +266,7 @@ fn wait_in_a_crowd(hosts: &str, holder: &(Peer, Kind), waiter: &(Peer, Kind)) ->
     holders.into_iter().chain(waiters).collect()
 }
 
-/// Has ours and a peer's wait for each other.
+/// Makes ours and a peer's wait for each other.
 fn plant(hosts: &str, peer: &Peer) -> (Contender, Sender<()>) {
     let theirs = peer.contender();
     theirs.lock(GO.word, "/circle/y");
@@ -279,8 +279,8 @@ fn plant(hosts: &str, peer: &Peer) -> (Contender, Sender<()>) {
     (theirs, end)
 }
 
-/// Has one thread of a client of ours hold a lock and, when the gate is open, wait for another one until this
-/// is dropped.
+/// Makes one thread of a client of ours hold a lock and, when the gate is open, wait for
+/// another one until the sender is dropped.
 fn hold_and_wait(
     hosts: &str,
     has: &'static str,
@@ -292,7 +292,7 @@ fn hold_and_wait(
     thread::spawn(move || {
         let _has = client.mutex(has).unwrap().lock().unwrap();
         holds.send(()).unwrap();
-        // It is open when its other side is gone.
+        // The gate is open when its other side is dropped.
         let _ = gate.recv();
         let wanted = client.mutex(wanted).unwrap();
         drop(wanted.lock_with(LockOptions::new().cancel(ended)));
@@ -301,7 +301,7 @@ fn hold_and_wait(
     end
 }
 
-/// Runs the program; returns its status, and what it wrote.
+/// Runs the program; returns its status and its output.
 fn zklock(hosts: &str, args: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Contenders of ours: a thread and a client for each, who speak as the peers do.
+//! Our contenders: a thread and a client for each, controlled like the peers.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -13,7 +13,7 @@ use zklock::{
 use super::contender::{Contender, Said};
 use super::peer::SESSION;
 
-/// What one of ours has.
+/// What one of ours holds.
 enum Held {
     Mutex(MutexGuard),
     Read(RwLockReadGuard),

@@ -1,4 +1,4 @@
-//! The peers: other libraries in processes of their own, driven by lines of text.
+//! The peers: other libraries in separate processes, controlled by lines of text.
 //!
 //! ```text
 //! to the peer           from the peer
@@ -37,11 +37,11 @@ pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// How long a peer may take to start and connect.
 const START: Duration = Duration::from_secs(60);
 
-/// Returns the server that all contenders meet at.
+/// Returns the server that all contenders use.
 pub(crate) fn server() -> &'static ZooKeeper {
     static SERVER: OnceLock<ZooKeeper> = OnceLock::new();
     SERVER.get_or_init(|| {
-        // kazoo's semaphore counts empty containers, and so waits until they are swept up.
+        // kazoo's semaphore counts empty containers, and so waits until they are deleted.
         let builder = ZooKeeper::builder().container_check(Duration::from_secs(3));
         // The sessions of a slow test are longer than those of the others.
         let builder = builder.line("maxSessionTimeout=60000");
@@ -51,7 +51,7 @@ pub(crate) fn server() -> &'static ZooKeeper {
 
 type Ears = Arc<Mutex<HashMap<String, Sender<Said>>>>;
 
-/// A process that runs somebody else's library; killed when dropped.
+/// A process that runs another library; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Leashed,
@@ -62,7 +62,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the peer that the tests share, or nothing where its library is not at hand.
+    /// Returns the peer that the tests share, or nothing if its library is not available.
     pub(crate) fn shared(library: Library) -> Option<&'static Self> {
         static SHARED: [OnceLock<Option<Peer>>; 3] = [const { OnceLock::new() }; 3];
         SHARED[library as usize]
@@ -75,7 +75,7 @@ impl Peer {
         Self::start_with(library, hosts, SESSION)
     }
 
-    /// As [`start`](Self::start), with a session that lasts so long after its death.
+    /// Like [`start`](Self::start), with a session that lasts this long after its death.
     pub(crate) fn start_with(library: Library, hosts: &str, session: Duration) -> Option<Self> {
         let mut command = libraries::command(library)?;
         command
@@ -115,13 +115,13 @@ impl Peer {
         self.ears.lock().insert(name.clone(), say);
         let input = Arc::clone(&self.input);
         let tell = move |text: &str| {
-            // A peer that was killed hears nothing, which is what its test is about.
+            // A peer that was killed receives nothing, which is what its test is about.
             drop(writeln!(input.lock(), "{name} {text}"));
         };
         Contender::new(Box::new(tell), said)
     }
 
-    /// Kills the process with SIGKILL; its session goes on until it expires.
+    /// Kills the process with SIGKILL; its session lasts until it expires.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }

@@ -1,4 +1,4 @@
-//! A queue that is built up one by one, of contenders that can be killed.
+//! A queue that is built up one by one, from contenders that can be killed.
 
 use zklock::{Client, Dialect, LockOptions};
 
@@ -33,7 +33,7 @@ impl Queue {
         &self.path
     }
 
-    /// Starts a process of theirs, which can be killed.
+    /// Starts one of their processes, which can be killed.
     pub(crate) fn start_peer(&self) -> Peer {
         let Side::Theirs(library) = self.theirs.side else {
             panic!("a kind of theirs")
@@ -41,7 +41,7 @@ impl Queue {
         Peer::start(library, &server().hosts()).expect("a library at hand")
     }
 
-    /// Starts a process of ours, which holds or is the second in the queue.
+    /// Starts one of our processes, which holds or is the second in the queue.
     pub(crate) fn start_worker(&mut self) -> Worker {
         let Side::Ours(dialect) = self.ours.side else {
             panic!("a kind of ours")
@@ -66,7 +66,7 @@ impl Queue {
         contender
     }
 
-    /// Waits until one more is in the queue.
+    /// Waits until one more contender is in the queue.
     pub(crate) fn grown(&mut self) {
         self.length += 1;
         let mut witness = Raw::connect(&server().hosts());

@@ -1,4 +1,4 @@
-//! The tables of `docs/interop.md`, made from what happened.
+//! The tables of `docs/interop.md`, made from the outcomes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,7 +16,7 @@ use super::meeting::{Meeting, Outcome, meet};
 use super::peer::server;
 use crate::support::fresh_path;
 
-/// Set to rewrite the committed tables.
+/// Set this variable to rewrite the committed tables.
 const BLESS: &str = "ZKLOCK_BLESS";
 
 const BEGIN: &str = "<!-- begin: written by tests/interop -->\n";
@@ -25,7 +25,7 @@ const END: &str = "<!-- end: written by tests/interop -->\n";
 /// How many meetings take place at once; most of the time is spent waiting.
 const AT_ONCE: usize = 12;
 
-/// A dialect and the locks of ours that there are in it.
+/// A dialect and our locks that exist in it.
 const OURS: [(Dialect, &[&str]); 4] = [
     (Dialect::Curator, &["mutex", "read", "write", "semaphore:1"]),
     (Dialect::Kazoo, &["mutex", "read", "write", "semaphore:1"]),
@@ -44,7 +44,7 @@ pub(crate) struct Cell {
     pub(crate) behind_them: Meeting,
 }
 
-/// Lets everybody meet everybody.
+/// Lets every kind meet every other.
 pub(crate) fn measure() -> Vec<Cell> {
     let mut pairs = Vec::new();
     for theirs in THEIRS.into_iter().filter(|kind| kind.is_here()) {
@@ -161,10 +161,10 @@ pub(crate) fn committed() -> String {
         .to_owned()
 }
 
-/// Compares the tables with the committed ones, or writes them if asked to.
+/// Compares the tables with the committed ones, or writes them if that was asked for.
 ///
-/// They are the same with the versions that the page names. Others may behave in another
-/// way, and it is said where they do; but who excludes each other goes on doing so.
+/// They are the same with the versions that the page names. Other versions may behave
+/// differently; then the differences are printed, but the mutual exclusion must be the same.
 pub(crate) fn compare_or_bless(versions: &str, tables: &str) {
     let before = committed();
     let (known_versions, known) = before.split_once("\n\n").unwrap_or_default();
@@ -197,7 +197,7 @@ pub(crate) fn compare_or_bless(versions: &str, tables: &str) {
     }
 }
 
-/// Whether the page names all of these versions; not all of its libraries must be here.
+/// Whether the page names all of these versions; not all of its libraries must be available.
 fn are_named(versions: &str, page: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         let text = text

@@ -21,7 +21,7 @@ fn connections(root: &mut Conn) -> usize {
     root.query_first(count).unwrap().unwrap()
 }
 
-/// A server of its own, whose global locks are in nobody's way, and a client with a short lease.
+/// A separate server, whose global locks block nobody else, and a client with a short lease.
 fn server() -> (Database, Conn, Client) {
     let database = Database::empty_on(Arc::new(Server::start(&["--log-bin"])));
     let mut root = database.conn();
@@ -32,7 +32,7 @@ fn server() -> (Database, Conn, Client) {
     (database, root, client)
 }
 
-/// Six threads wait for locks while nothing is carried out.
+/// Six threads wait for locks while the server carries nothing out.
 fn assert_few_connections(
     (database, mut root, client): (Database, Conn, Client),
     begin: &str,

@@ -18,7 +18,7 @@ use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::Folder;
 use crate::{mutex, next, seconds};
 
-/// A wall clock of a process of its own, which the test sets.
+/// The wall clock of one process, which the test sets.
 struct Clock(Folder);
 
 impl Clock {
@@ -29,7 +29,7 @@ impl Clock {
     }
 
     fn set(&self, offset: &str) {
-        // In one step, for who reads it meanwhile.
+        // In one step, because the process may read it at any time.
         fs::write(self.0.path("new"), offset).unwrap();
         fs::rename(self.0.path("new"), self.0.path("clock")).unwrap();
     }
@@ -45,7 +45,7 @@ impl Clock {
     }
 }
 
-/// A database with a clock of its own.
+/// Returns a database with a clock of its own.
 fn database() -> (Database, Clock) {
     let clock = Clock::new();
     let server = Server::prepare(clock.environment());
@@ -109,7 +109,7 @@ fn a_database_clock_that_is_set_far_forward_costs_locks_whose_holders_are_told()
     let [a, b] = [(); 2].map(|()| mutex(&database.url(), seconds(12)));
     let guard = a.lock().unwrap();
     clock.set("+2h");
-    // Not excluded: the lease has ended, for the database. The token tells the two apart.
+    // It is not excluded: for the database, the lease has ended. The token tells the two apart.
     let other = b.try_lock_for(seconds(2)).unwrap().unwrap();
     assert!(guard.fencing_token() < other.fencing_token());
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Every packet of every statement is lost once: before the server has it, in it, and after.
+//! Every packet of every statement is lost once: before it reaches the server, in part, and after.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! A MariaDB of the tests' own.
+//! A MariaDB that the tests start themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,11 +45,11 @@ impl Drop for Killed {
     }
 }
 
-/// A server with a data folder and a port of its own.
+/// A server with its own data folder and port.
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
-    /// What is in its environment besides.
+    /// Additional variables in its environment.
     environment: Vec<(&'static str, PathBuf)>,
     process: Mutex<Option<Killed>>,
 }
@@ -62,7 +62,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// The server that tests share while there are some that use it.
+    /// Returns the server that tests share, as long as some use it.
     pub(crate) fn shared() -> Arc<Self> {
         log_if_asked();
         let mut shared = locked(&SHARED);
@@ -79,7 +79,7 @@ impl Server {
         server
     }
 
-    /// A server with data, and this in its environment, that has not started yet.
+    /// Returns a server with data and these variables, not started yet.
     pub(crate) fn prepare(environment: Vec<(&'static str, PathBuf)>) -> Self {
         let port = free_port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mariadb-{port}"));
@@ -100,18 +100,18 @@ impl Server {
         }
     }
 
-    /// Kills the server as a crash does.
+    /// Kills the server as a crash would.
     pub(crate) fn kill(&self) {
         *locked(&self.process) = None;
     }
 
-    /// Starts it again over its data.
+    /// Starts it again with its data.
     pub(crate) fn resume(&self, options: &[&str]) {
         let process = mariadb(&self.folder)
             .arg(format!("--socket={}/socket", self.folder.display()))
             .arg(format!("--port={}", self.port))
             .arg("--bind-address=127.0.0.1")
-            // Of two users the first one counts.
+            // If two users are given, the first one counts.
             .args(options)
             .arg(format!("--user={}", user()))
             .envs(self.environment.iter().cloned())
@@ -134,9 +134,9 @@ impl Server {
         Conn::new(opts(&self.url("root", ""))).expect("a connection")
     }
 
-    /// Hands the data over to the user of MariaDB's package; returns the option for it.
+    /// Gives the data to the user of MariaDB's package; returns the option for it.
     ///
-    /// What copies data between the nodes of a cluster does not work as root.
+    /// Copying data between the nodes of a cluster does not work as root.
     pub(crate) fn give_up_root(&self) -> String {
         let user = user();
         if user != "root" {
@@ -168,23 +168,23 @@ fn mariadb(folder: &Path) -> Command {
         .arg(format!("--datadir={}", folder.display()))
         .arg(format!("--pid-file={}/pid", folder.display()))
         .arg(format!("--log-error={}/error.log", folder.display()))
-        // A server that starts deletes the temporary tables of others that share the folder.
+        // A server that starts deletes the temporary tables of other servers in the same folder.
         .arg(format!("--tmpdir={}", folder.display()))
         .args(["--innodb-log-file-size=8M", "--skip-name-resolve"])
-        // The tests run side by side, each with clients of its own.
+        // The tests run side by side, each with its own clients.
         .arg("--max-connections=1000")
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
 }
 
-/// Who we are; MariaDB wants to hear it if that is root.
+/// Returns our user; MariaDB must be told if that is root.
 fn user() -> String {
     let user = Command::new("id").arg("-un").output().expect("id");
     String::from_utf8_lossy(&user.stdout).trim().to_owned()
 }
 
-/// Making a data folder takes seconds, so it is made once and copied.
+/// Creating a data folder takes seconds, so it is created once and copied.
 fn copy_template(to: &Path) {
     static INSTALL: Mutex<()> = Mutex::new(());
     let _one = locked(&INSTALL);
@@ -228,7 +228,7 @@ impl Database {
         database
     }
 
-    /// The same database on a copy of its server.
+    /// Returns the same database on a copy of its server.
     pub(crate) fn on(&self, server: Arc<Server>) -> Self {
         let name = self.name.clone();
         Self { server, name }
@@ -254,18 +254,18 @@ impl Database {
         self.url_by(proxy.port)
     }
 
-    /// The URL of something on this port that passes on what it gets.
+    /// Returns the URL of something on this port that passes on what it receives.
     pub(crate) fn url_by(&self, port: u16) -> String {
         self.url()
             .replace(&self.server.port.to_string(), &port.to_string())
     }
 
-    /// A connection as some other program has it.
+    /// Returns a connection like that of another program.
     pub(crate) fn conn(&self) -> Conn {
         Conn::new(opts(&self.url())).expect("a connection")
     }
 
-    /// A pool without timeouts, whose sessions run a statement first.
+    /// Returns a pool without timeouts, whose sessions run a statement first.
     pub(crate) fn pool(url: &str, init: &str) -> Pool {
         let constraints = PoolConstraints::new(0, 10).expect("good constraints");
         let opts = OptsBuilder::from_opts(opts(url))
@@ -274,7 +274,7 @@ impl Database {
         Pool::new(opts).expect("a pool")
     }
 
-    /// The number of rows, if the table is there.
+    /// Returns the number of rows, if the table exists.
     pub(crate) fn try_rows(&self) -> Option<u64> {
         let mut conn = Conn::new(opts(&self.url())).ok()?;
         conn.query_first("SELECT COUNT(*) FROM database_lock")

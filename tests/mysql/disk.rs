@@ -1,4 +1,4 @@
-//! A disk that is full, and then is not.
+//! A disk that is full, and later is not.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::support::zookeeper::Folder;
 use crate::support::{free_port, run, within};
 use crate::{LATE, client, seconds};
 
-/// A file system in memory; it takes root.
+/// A file system in memory; mounting it needs root.
 struct Disk(Folder);
 
 impl Disk {
@@ -44,14 +44,14 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The server has ended, and has it open no more.
+        // The server has ended, and has no open files on it any more.
         run(Command::new("umount").arg(self.0.path("")));
     }
 }
 
-/// Takes locks until one cannot be had, fills the disk meanwhile, and frees it.
+/// Takes locks until one cannot be acquired, fills the disk meanwhile, and frees it.
 fn fill_and_free(options: &[&str]) {
-    // Dropped last.
+    // This is dropped last.
     let Some(disk) = Disk::new("size=120m") else {
         return;
     };
@@ -84,7 +84,7 @@ fn fill_and_free(options: &[&str]) {
     println!("held: {verified:?}");
     disk.free();
     let mutex = client.mutex("after").unwrap();
-    // MariaDB looks once a minute whether there is room for its log.
+    // MariaDB checks once a minute whether there is room for its log.
     let guard = mutex.try_lock_for(seconds(150)).unwrap().unwrap();
     guard.verify().unwrap();
     guard.unlock().unwrap();

@@ -1,4 +1,4 @@
-//! Statements whose answers were lost, and that the server carries out later.
+//! Statements whose answers were lost, and which the server carries out later.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::{client, mutex, seconds};
 
 const T: Duration = Duration::from_secs(2);
 
-/// How long the lease of the row lasts by the server's clock.
+/// Returns how long the row's lease lasts by the server's clock.
 fn left(conn: &mut Conn) -> Duration {
     let left = "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lease_end) FROM database_lock";
     let left: i64 = conn.query_first(left).unwrap().expect("a row");
@@ -86,7 +86,7 @@ fn a_row_that_a_statement_leaves_after_the_release_is_deleted_before_its_lease_e
     assert!(begun.elapsed() < seconds(10), "{:?}", begun.elapsed());
 }
 
-/// Whatever an application has set for the sessions of its pool.
+/// Settings that an application may have made for the sessions of its pool.
 const SETTINGS: &[&str] = &[
     "SET autocommit = 0",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
@@ -169,11 +169,11 @@ fn a_takeover_that_an_earlier_one_forestalled_proves_no_lease() {
     let dead = "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
                 VALUES ('a', 'dead', UTC_TIMESTAMP(6) - INTERVAL 10 SECOND, 0)";
     conn.query_drop(dead).unwrap();
-    // The first takeover is on its way for longer than the client waits.
+    // The first takeover is under way for longer than the client waits.
     proxy.hold("UPDATE `database_lock` SET `owner`");
     let a = thread::spawn(move || a.lock().unwrap().into_send());
     eventually("it is sent", || proxy.is_holding());
-    // It arrives after the client has found the row still ended, and is about to be told so.
+    // It arrives after the client has found the row still expired, but before it is told so.
     proxy.hold_answer_to("SELECT TIMESTAMPDIFF");
     eventually("the client looks", || proxy.is_holding_answer());
     proxy.release();

@@ -101,7 +101,7 @@ fn nothing_hangs_in_a_blackhole() {
     );
 
     proxy.blackhole(false);
-    // One whose lease has ended may stay.
+    // A row whose lease has ended may stay.
     let live = "SELECT COUNT(*) FROM database_lock WHERE lease_end > UTC_TIMESTAMP(6)";
     let mut conn = database.conn();
     eventually("no row is left", || {
@@ -178,7 +178,7 @@ fn a_lock_whose_answer_was_lost_is_found_to_be_ours() {
             database.conn().query_drop(row).unwrap();
         }
         proxy.swallow_answer_to(text);
-        // The lease is longer: it cannot be a takeover.
+        // The lease is longer than that: this cannot be a takeover.
         let guard = mutex
             .try_lock_for(seconds(10))
             .unwrap()
@@ -203,7 +203,7 @@ fn a_lock_whose_answer_was_lost_and_that_nobody_wants_any_more_is_released() {
     let mutex = mutex(&database.url_through(&proxy), seconds(20));
     mutex.lock().unwrap().unlock().unwrap();
     proxy.blackhole(true);
-    // The statement is on its way when we give up, and arrives later.
+    // The statement is under way when we give up, and arrives later.
     assert!(mutex.try_lock_for(Duration::from_millis(200)).is_err());
     proxy.blackhole(false);
     thread::sleep(Duration::from_millis(500));
@@ -237,7 +237,7 @@ fn a_guard_survives_cut_connections() {
     let proxy = Proxy::new(&database.server);
     let mutex = mutex(&database.url_through(&proxy), seconds(6));
     let guard = mutex.lock().unwrap();
-    // For longer than the lease.
+    // This lasts longer than the lease.
     for _ in 0..10 {
         thread::sleep(Duration::from_millis(700));
         proxy.cut();
@@ -302,7 +302,7 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
         error.contains("1290") && error.contains("primary"),
         "{error}"
     );
-    // It may be a fail-over that goes on.
+    // It could be a fail-over in progress.
     assert!(seconds(3) <= begun.elapsed());
     let limit = Duration::from_millis(500);
     let error = mutex.try_lock_for(limit).unwrap_err().to_string();
@@ -313,7 +313,7 @@ fn a_server_that_takes_no_writes_is_named_as_such() {
     waiter.join().unwrap().unwrap();
 }
 
-/// The errors that pass, as the table in `docs/mysql.md` has them.
+/// The errors that pass, as in the table in `docs/mysql.md`.
 const PASSING: &[u16] = &[
     1020, 1021, 1040, 1047, 1053, 1114, 1152, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206, 1213,
     1226, 1290, 1317, 1637, 1792, 1836, 1927, 1969, 2006, 2013, 3024, 3100, 3101, 3169, 3572, 4031,
@@ -367,7 +367,7 @@ fn a_row_that_the_server_has_not_deleted_is_deleted_again() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);
     let mutex = mutex(&database.url_through(&proxy), seconds(60));
-    // As MariaDB answers a DELETE that was ended with KILL QUERY.
+    // This is how MariaDB answers a DELETE that was ended with KILL QUERY.
     let delete = "DELETE FROM `database_lock` ";
     let guard = mutex.lock().unwrap();
     proxy.ignore(delete);
@@ -387,7 +387,7 @@ fn a_client_that_stops_while_it_asks_costs_no_holder_its_lock() {
     let proxy = Proxy::new(&database.server);
     let guard = mutex(&database.url(), T).lock().unwrap();
     let waiter = mutex(&database.url_through(&proxy), T);
-    // As by SIGSTOP: it never learns that there is a row, and says no more.
+    // As with SIGSTOP: the client never learns that there is a row, and sends nothing more.
     proxy.hold_answer_to("INSERT INTO `database_lock` ");
     let waits = thread::spawn(move || waiter.try_lock_for(seconds(6)).map(|guard| guard.is_some()));
     eventually("it is held", || proxy.is_holding_answer());
@@ -413,7 +413,7 @@ fn a_client_that_stops_after_an_error_keeps_a_free_lock_for_a_second() {
     foreign.query_drop("START TRANSACTION").unwrap();
     let counter = "SELECT 1 FROM database_lock_token FOR UPDATE";
     foreign.query_drop(counter).unwrap();
-    // It has the row, waits for the counter, is told that this took too long, and says no more.
+    // It has the row, waits for the counter, is told that this took too long, and falls silent.
     proxy.hold("ROLLBACK");
     let stops = thread::spawn(move || stops.try_lock_for(seconds(20)).map(|guard| guard.is_some()));
     eventually("it stops", || proxy.is_holding());
@@ -439,7 +439,7 @@ fn a_server_that_forgets_commits_is_refused() {
         refused.contains("innodb_flush_log_at_trx_commit"),
         "{refused}"
     );
-    // One that forgets only when its machine fails is not refused; the log says it.
+    // A server that forgets only when its machine fails is not refused; the log mentions it.
     for value in [2, 1] {
         let set = format!("SET GLOBAL innodb_flush_log_at_trx_commit = {value}");
         database.conn().query_drop(set).unwrap();

@@ -11,7 +11,7 @@ use crate::support::worker::alone;
 use crate::support::{eventually, free_port, timed};
 use crate::{LATE, client, logs, seconds};
 
-/// The message of a connection that cannot be made.
+/// Returns the message of a connection that cannot be made.
 #[track_caller]
 fn said(url: &str) -> String {
     let builder = Client::builder(url).connect_timeout(Duration::from_millis(300));
@@ -70,7 +70,7 @@ fn a_database_that_is_not_there_and_one_that_the_user_has_no_right_to() {
         told.contains("grant the user SELECT, INSERT, UPDATE and DELETE"),
         "{told}"
     );
-    // The tables are there, so nobody need create them.
+    // The tables exist, so nobody has to create them.
     reader.create_table().unwrap();
     root.query_drop(format!("GRANT INSERT, UPDATE ON {name}.* TO {user}@'%'"))
         .unwrap();

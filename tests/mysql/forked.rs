@@ -1,4 +1,4 @@
-//! A child that is forked has a copy of the client and of its guards; the locks are the parent's.
+//! A forked child has a copy of the client and of its guards; the locks are the parent's.
 
 use std::process;
 

@@ -1,4 +1,4 @@
-//! Jobs where more goes wrong: two statements that are late, odd rows, tables and clocks, and forks.
+//! Jobs where more goes wrong: two late statements, odd rows, tables and clocks, and forks.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ fn done() -> Result<(), Infallible> {
     Ok(())
 }
 
-/// What was told of a slot.
+/// What was reported about a slot.
 #[derive(Debug, Default)]
 struct Told {
     begun: u32,
@@ -71,7 +71,7 @@ fn an_end_that_comes_late_after_a_late_insert_undoes_no_later_run() {
     assert!(proxy.is_holding());
     assert!(is_done(other.once("b", |_| done())));
     database.wait_for_rows(0);
-    // As an INSERT of the first one leaves it, which was held back as well.
+    // The row as a delayed INSERT of the first one leaves it.
     let mut conn = database.conn();
     let insert = format!(
         "INSERT INTO database_lock (`lock`, owner, lease_end, token) \
@@ -265,7 +265,7 @@ fn texts_of_any_kind_come_back_as_they_were() {
             .starts_with("\u{1f512}'\"\\")
     );
     assert!(is_done_before(one.once(&slot, |_| done())));
-    // As many open slots as are kept, as long as they may be.
+    // The largest number of open slots that are kept, with the longest names.
     for number in 0..40 {
         let slot = format!("{}{number:02}", "~\"".repeat(127));
         let failed = one.once(&slot, |run| {
@@ -492,7 +492,7 @@ fn whatever_is_cut_killed_stalled_or_locked_each_slot_is_done_once() {
         let mut root = database.conn();
         let begun = Instant::now();
         let slots = || told.lock().unwrap().len();
-        // A slot may take longer than all the time that there is, by its length and by its troubles.
+        // One slot may take longer than the whole time, because of its length and its faults.
         while begun.elapsed() < seconds(limit)
             || slots() <= 10 && begun.elapsed() < seconds(6 * limit)
         {
@@ -555,7 +555,7 @@ fn an_end_that_cannot_be_read_is_told_as_unconfirmed() {
     let ran = one.once("a", |_| {
         let delete = "DELETE FROM database_lock";
         database.conn().query_drop(delete).unwrap();
-        // No right to read any more.
+        // The right to read is gone.
         proxy.refuse("SELECT CAST(`journal`", 1142);
         done()
     });

@@ -100,7 +100,7 @@ fn of_many_takers_of_an_expired_lock_exactly_one_gets_it() {
     }
 }
 
-/// Takes and releases the lock until it is killed; the file tells of two at once.
+/// Takes and releases the lock until it is killed; the file shows whether two hold at once.
 #[test]
 #[ignore = "a worker process"]
 fn worker_that_contends() {
@@ -110,7 +110,7 @@ fn worker_that_contends() {
     let file = File::open(path).unwrap();
     for i in 0.. {
         let guard = mutex.lock().unwrap();
-        // The kernel releases it for who is killed.
+        // If the process is killed, the kernel releases this lock.
         let alone = file.try_lock().is_ok();
         let token = guard.fencing_token();
         thread::sleep(Duration::from_millis(i % 3));
@@ -122,7 +122,7 @@ fn worker_that_contends() {
     }
 }
 
-/// The token of the one that had the lock, by what it said.
+/// Returns the token of a holder, from its report.
 fn token(turn: &str) -> i64 {
     let token = turn.strip_prefix("alone ").expect("two at once");
     token.parse().expect("a token")
@@ -219,7 +219,7 @@ fn the_time_zones_of_sessions_do_not_matter() {
     }
 }
 
-/// Starts a holder with a wall clock that is off.
+/// Starts a holder whose wall clock is off.
 fn holder_with_clock(off: &str, url: &str) -> Worker {
     let library = faketime::library("libfaketime.so.1").expect("the package libfaketime");
     let mut command = worker::itself();
@@ -248,7 +248,7 @@ fn assert_excludes_and_is_excluded(off: &str) {
     assert!(mutex.try_lock_for(seconds(8)).unwrap().is_none());
     drop(holder);
     let guard = mutex.try_lock_for(seconds(30)).unwrap().unwrap();
-    // One that waits takes nothing from a holder whose clock is right.
+    // A waiter takes nothing from a holder whose clock is right.
     let waiter = holder_with_clock(off, &database.url());
     thread::sleep(seconds(8));
     guard.verify().unwrap();
@@ -268,7 +268,7 @@ fn who_loses_its_row_is_told() {
         .conn()
         .query_drop("DELETE FROM database_lock")
         .unwrap();
-    // It is suspect first if the renewal that finds nothing is late.
+    // It is suspect first if the renewal that finds no row is late.
     while next(&guard) != GuardEvent::Lost {}
     assert!(Instant::now() < deadline, "the database did not tell");
     assert!(guard.check().unwrap_err().is_lost());

@@ -64,7 +64,7 @@ fn a_lock_is_free_for_the_thread_that_has_dropped_its_guard() {
         let guard = reentrant.try_lock().unwrap();
         drop(guard.unwrap_or_else(|| panic!("round {round}")));
     }
-    // Another thread is next in line, and has it.
+    // Another thread is next in line, and gets it.
     let guard = mutex.lock().unwrap();
     let other = mutex.clone();
     let (to, told) = crossbeam_channel::bounded(1);
@@ -82,7 +82,7 @@ fn a_lock_is_free_for_the_thread_that_has_dropped_its_guard() {
     thread.join().unwrap();
 }
 
-/// The lock is free, and somebody has locked what is needed to take it.
+/// The lock is free, but another program has locked what is needed to take it.
 fn assert_is_not_told_as_taken(foreign: &str) {
     let database = Database::new();
     let client = client(&database.url(), seconds(20));
@@ -127,14 +127,14 @@ fn a_thread_that_would_wait_for_itself_is_told_at_once() {
     assert!(matches!(mutex.lock(), Err(Error::WouldDeadlock { .. })));
     assert!(matches!(mutex.try_lock(), Err(Error::WouldDeadlock { .. })));
     assert!(matches!(reentrant.lock(), Err(Error::WouldDeadlock { .. })));
-    // Not for itself: another thread may release it.
+    // It does not wait for itself: another thread may release the lock.
     let guard = guard.into_send();
     assert!(try_lock(&mutex).is_none());
     thread::spawn(move || guard.unlock())
         .join()
         .unwrap()
         .unwrap();
-    // Nor after a release that is still under way.
+    // Nor does it after a release that is still under way.
     drop(mutex.lock().unwrap());
     drop(mutex.lock().unwrap());
 }
@@ -146,7 +146,7 @@ fn a_reentrant_mutex_is_taken_again_by_its_thread_and_by_no_other() {
     let client = client(&database.url(), seconds(20));
     let mutex = client.reentrant_mutex("a").unwrap();
     let outer = mutex.lock().unwrap();
-    // Another object, the same lock.
+    // A different object, but the same lock.
     let inner = client.reentrant_mutex("a").unwrap().lock().unwrap();
     assert_eq!(outer.fencing_token(), inner.fencing_token());
     let other = mutex.clone();
@@ -226,14 +226,14 @@ fn tokens_grow_across_release_takeover_and_deletion() {
     for _ in 0..3 {
         let guard = a.lock().unwrap();
         grew(&guard, &mut conn);
-        // The holder seems to be dead, for the database.
+        // For the database, the holder seems to be dead.
         let end = "UPDATE database_lock SET lease_end = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND";
         conn.query_drop(end).unwrap();
         let taken = b.lock().unwrap();
         grew(&taken, &mut conn);
         assert!(guard.verify().unwrap_err().is_lost());
         assert!(guard.unlock().unwrap_err().is_lost());
-        // By its key, as our own statements, or they could deadlock.
+        // By its key, like our own statements; otherwise they could deadlock.
         let delete = "DELETE FROM database_lock WHERE `lock` = 'a'";
         conn.query_drop(delete).unwrap();
         let guard = a.lock().unwrap();
@@ -248,7 +248,7 @@ fn tokens_grow_across_release_takeover_and_deletion() {
 fn a_row_says_which_thread_of_which_process_holds_the_lock() {
     let database = Database::new();
     let mutex = mutex(&database.url(), seconds(20));
-    // Taken, waited for and taken over.
+    // A lock that is taken, one that is waited for, and one that is taken over.
     for lease_end in [None, Some("INTERVAL 1 SECOND"), Some("INTERVAL -1 SECOND")] {
         if let Some(lease_end) = lease_end {
             let row = format!(

@@ -4,7 +4,7 @@
 #![cfg(feature = "mysql")]
 
 mod bounds;
-#[allow(dead_code)] // Written for the chaos tests, as the next two.
+#[allow(dead_code)] // Written for the chaos tests, like the next two.
 #[path = "../chaos/checker.rs"]
 mod checker;
 mod clocks;
@@ -46,7 +46,7 @@ use std::time::Duration;
 use zklock::GuardEvent;
 use zklock::mysql::{Client, Mutex, MutexGuard};
 
-/// How late a deadline may be met: 100 ms are promised, the rest is for a busy machine.
+/// How late a deadline may be met: 100 ms are promised, and the rest is for a busy machine.
 const LATE: Duration = Duration::from_secs(3);
 
 fn client(url: &str, lease: Duration) -> Client {

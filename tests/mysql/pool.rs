@@ -1,4 +1,4 @@
-//! A pool that the application uses as well.
+//! A pool that the application uses too.
 
 use std::panic;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,15 +14,15 @@ use crate::proxy::Proxy;
 use crate::support::eventually;
 use crate::{mutex, seconds};
 
-/// The settings that a session of the application begins with.
+/// The settings with which a session of the application begins.
 const SETTINGS: &str = "SELECT CONCAT_WS(' ', @@autocommit, @@innodb_lock_wait_timeout, \
                         @@completion_type, @@unique_checks, @@sql_select_limit, \
                         @@lock_wait_timeout)";
 
-/// What its sessions run first.
+/// The statement that its sessions run first.
 const INIT: &str = "SET innodb_lock_wait_timeout = 7, completion_type = 'CHAIN'";
 
-/// A pool of at most three connections.
+/// Returns a pool of at most three connections.
 fn pool(url: &str, reset: bool) -> Pool {
     let pool = PoolOpts::new()
         .with_reset_connection(reset)
@@ -34,7 +34,7 @@ fn pool(url: &str, reset: bool) -> Pool {
     Pool::new(opts).unwrap()
 }
 
-/// What an application does with the connections that the locks have used.
+/// Does what an application does with the connections that the locks have used.
 fn assert_writes_stay(database: &Database, pool: &Pool) {
     let mut root = database.conn();
     root.query_drop("CREATE TABLE IF NOT EXISTS app (i INT)")
@@ -187,7 +187,7 @@ fn a_login_that_is_answered_late_panics_nobody_and_costs_the_pool_no_place() {
         let proxy = Proxy::new(&database.server);
         let pool = pool(&database.url_through(&proxy), reset);
         drop(pool.get_conn().unwrap());
-        // The locks log in again on a connection of the pool; this is not the answer to a question.
+        // The locks log in again on a pooled connection; this is not an answer to a statement.
         proxy.hold_answer_to("root\0");
         let ours = pool.clone();
         let client = thread::spawn(move || Client::from_pool(ours).unwrap());
@@ -220,7 +220,7 @@ fn a_pool_gets_no_connection_back_on_which_an_answer_of_the_locks_is_outstanding
                 client.mutex("a").unwrap().lock().unwrap().unlock().unwrap();
             });
             eventually("it is sent", || proxy.is_holding());
-            // Too late for the client, and in time for what comes next.
+            // Too late for the client, but in time for what comes next.
             thread::sleep(Duration::from_millis(700));
             proxy.release();
             client.join().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::database::{Server, locked};
 
-/// Passes bytes on, or doesn't.
+/// Passes bytes on, or does not.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     rules: Arc<Mutex<Rules>>,
@@ -20,7 +20,7 @@ struct Rules {
     to: u16,
     blackhole: bool,
     closed: bool,
-    /// After this text the answer is swallowed, and the connection cut.
+    /// After this text the answer is swallowed, and the connection is cut.
     swallow_after: Option<&'static str>,
     /// A statement with this text is answered with this packet, and not passed on.
     answer: Option<(&'static str, Vec<u8>)>,
@@ -35,7 +35,7 @@ struct Rules {
     open: Vec<TcpStream>,
 }
 
-/// What becomes of the answer on one connection.
+/// What happens to the answer on one connection.
 #[derive(Default)]
 struct Answer {
     swallow: bool,
@@ -55,7 +55,7 @@ impl Proxy {
                     break;
                 }
                 let to = locked(&shared).to;
-                // A server that is down is a connection that ends at once.
+                // If the server is down, the connection ends at once.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", to)) {
                     connect(&client, &server, &shared);
                 }
@@ -69,7 +69,7 @@ impl Proxy {
         locked(&self.rules).to = server.port;
     }
 
-    /// From now on nothing gets through; or it does again, with what was sent meanwhile.
+    /// From now on nothing gets through; or data passes again, with what was sent meanwhile.
     pub(crate) fn blackhole(&self, on: bool) {
         locked(&self.rules).blackhole = on;
     }
@@ -81,7 +81,7 @@ impl Proxy {
         }
     }
 
-    /// The next statement with this text is carried out, and its answer lost.
+    /// The next statement with this text is carried out, and its answer is lost.
     pub(crate) fn swallow_answer_to(&self, text: &'static str) {
         locked(&self.rules).swallow_after = Some(text);
     }

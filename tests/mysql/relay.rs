@@ -18,7 +18,7 @@ pub(crate) enum Cut {
 
 pub(crate) const CUTS: [Cut; 3] = [Cut::Before, Cut::Within, Cut::After];
 
-/// Says for each piece, by its number, whether and how the connection ends there.
+/// Decides for each piece, by its number, whether and how the connection ends there.
 type Rule = dyn Fn(u64) -> Option<Cut> + Send + Sync;
 
 pub(crate) struct Relay {
@@ -60,7 +60,7 @@ impl Relay {
         Self { port, shared }
     }
 
-    /// From now on nothing gets through; or it does again, with what was sent meanwhile.
+    /// From now on nothing gets through; or data passes again, with what was sent meanwhile.
     pub(crate) fn stall(&self, on: bool) {
         self.shared.stalled.store(on, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl Relay {
         self.shared.cut.lock().unwrap().contains(&port)
     }
 
-    /// How many pieces there were.
+    /// Returns how many pieces there were.
     pub(crate) fn pieces(&self) -> u64 {
         self.shared.pieces.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Drop for Relay {
 
 fn connect(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) {
     let port = server.local_addr().expect("an address").port();
-    // An earlier connection may have had the same one.
+    // An earlier connection may have had the same port.
     shared.cut.lock().unwrap().remove(&port);
     for (from, to) in [(client, server), (server, client)] {
         from.set_nodelay(true).expect("no delay");

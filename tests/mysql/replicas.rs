@@ -50,7 +50,7 @@ fn a_run_that_a_fail_over_has_forgotten_is_not_told_as_done_because_another_was(
         primary.server.kill();
         root.query_drop("RESET SLAVE ALL").unwrap();
         proxy.lead_to(&replica.server);
-        // Its token is that of ours, which nobody knows of.
+        // Its token equals ours, which nobody knows about.
         let theirs = client(&replica.url(), seconds(12)).job("nightly").unwrap();
         thread::Builder::new()
             .name("another".to_owned())
@@ -89,7 +89,7 @@ fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
     proxy.lead_to(&replica.server);
     let theirs = client(&replica.url(), seconds(12));
     assert!(theirs.mutex("known").unwrap().try_lock().unwrap().is_none());
-    // What was committed on the primary alone is lost: the lock, and the token too.
+    // What was committed only on the primary is lost: the lock, and the token too.
     let other = theirs.mutex("unknown").unwrap().lock().unwrap();
     assert_eq!(other.fencing_token(), unknown.fencing_token());
     let deadline = Instant::now() + unknown.valid_for();
@@ -103,7 +103,7 @@ fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
     replica.wait_for_rows(0);
 }
 
-/// Two nodes of one cluster, of which the second alone is a majority; none if there is no Galera.
+/// Two nodes of one cluster; the second alone is a majority. `None` if there is no Galera.
 fn pair() -> Option<[Database; 2]> {
     let library = "/usr/lib/galera/libgalera_smm.so";
     if !Path::new(library).exists() {
@@ -135,7 +135,7 @@ fn pair() -> Option<[Database; 2]> {
             "--wsrep-sst-method=rsync",
             "--binlog-format=ROW",
             "--innodb-autoinc-lock-mode=2",
-            // The other node has what one forgets.
+            // The other node has what one node forgets.
             "--innodb-flush-log-at-trx-commit=0",
         ]);
         cluster = format!("gcomm://127.0.0.1:{group}");
@@ -145,7 +145,7 @@ fn pair() -> Option<[Database; 2]> {
             node.root().query_first(ready).unwrap() == Some("Synced".to_owned())
         });
     }
-    // The first has been busy with the second, and may refuse statements for a moment.
+    // The first node was busy with the second, and may refuse statements for a moment.
     let ready = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS \
                  WHERE VARIABLE_NAME = 'wsrep_ready'";
     let is_ready = |node: &Server| node.root().query_first(ready).unwrap() == Some("ON".to_owned());
@@ -158,8 +158,8 @@ fn pair() -> Option<[Database; 2]> {
     Some([database, copy])
 }
 
-/// How often each thread takes a lock; of a thousand grants one or two were told by a node that
-/// had undone them.
+/// How often each thread takes a lock; of a thousand grants, a node reported one or two that
+/// it had undone.
 const GRANTS: usize = 800;
 
 #[test]

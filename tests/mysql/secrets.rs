@@ -1,4 +1,4 @@
-//! Passwords: where they come from, and that none is ever shown.
+//! Passwords: where they come from, and that they are never shown.
 
 use std::fmt::Debug;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::support::zookeeper::Folder;
 use crate::{logs, seconds};
 
 const PASSWORD: &str = "correct-horse battery@staple";
-/// As it is written in a URL.
+/// The password as it is written in a URL.
 const ENCODED: &str = "correct-horse%20battery%40staple";
 
 fn database() -> (Database, String) {
@@ -123,7 +123,7 @@ fn passwords_are_in_no_log_line_no_debug_output_and_no_error() {
     });
 }
 
-/// A life with everything that is worth a line in a log.
+/// Does everything that is worth a line in a log.
 fn live(builder: ClientBuilder, proxy: &Proxy, shown: &mut Vec<String>) {
     shown.push(show(&builder));
     let client = builder.lease(seconds(3)).connect().unwrap();

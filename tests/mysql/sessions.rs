@@ -1,5 +1,5 @@
-//! What an application leaves behind on the connections of its pool, and what its sessions and
-//! its server are set to.
+//! What an application leaves behind on the connections of its pool, and the settings of its
+//! sessions and its server.
 
 use std::sync::Arc;
 use std::thread;
@@ -36,7 +36,7 @@ fn a_connection_that_the_application_has_led_elsewhere_leads_to_no_other_lock() 
         drop((guards, client));
         one.wait_for_rows(0);
     }
-    // In this way a connection leads elsewhere for as long as it lasts.
+    // This makes a connection lead elsewhere for as long as it lasts.
     let pool = pool(&one.url(), 6, false);
     let client = Client::from_pool(pool.clone()).unwrap();
     let lead = ChangeUserOpts::new().with_db_name(Some(two.name.clone()));
@@ -99,7 +99,7 @@ fn a_prepared_transaction_that_the_application_has_left_is_in_nobodys_way() {
     assert_eq!(there, Some(1));
 }
 
-/// What an application may set for its sessions, and what would be in the way of the locks.
+/// What an application may set for its sessions, and what would hinder the locks.
 const SETTINGS: &[&str] = &[
     "SET SESSION TRANSACTION READ ONLY",
     "SET TRANSACTION READ ONLY",

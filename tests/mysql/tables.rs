@@ -1,4 +1,4 @@
-//! The tables, the programs that share them, and the way to the server.
+//! The tables, the programs that share them, and the connection to the server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn programs_of_the_plain_form_are_excluded_and_exclude() {
     plain.query_drop(insert).unwrap();
     plain.query_drop(delete).unwrap();
 
-    // One that has not committed yet, and then takes it back.
+    // A row that is not committed yet, and is then rolled back.
     plain.query_drop("START TRANSACTION").unwrap();
     plain.query_drop(insert).unwrap();
     assert!(try_lock(&mutex).is_none());
@@ -94,7 +94,7 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "MODIFY `owner` CHAR(20) CHARACTER SET ascii COLLATE ascii_bin NULL",
             "owner",
         ),
-        // Names that begin alike would be one, and so would locks with tokens that are alike.
+        // Names that begin alike would share a row, and so would locks with equal tokens.
         ("ADD UNIQUE KEY (`lock`(10))", "unique"),
         ("ADD UNIQUE KEY (`token`)", "unique"),
         // A hidden column instead of an index: a statement would lock every row.
@@ -102,7 +102,7 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
             "unique",
         ),
-        // Of two locks at a time the second would be told as taken.
+        // Of two locks held at a time, the second would be reported as taken.
         ("MODIFY `id` BIGINT NOT NULL DEFAULT 0", "AUTO_INCREMENT"),
     ];
     for (change, why) in wrong {

@@ -1,4 +1,4 @@
-//! Encrypted connections: whom a client trusts.
+//! Encrypted connections: which servers a client trusts.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::database::{Database, Server};
 use crate::seconds;
 use crate::support::zookeeper::Folder;
 
-/// An authority, and a server with certificates of it.
+/// An authority, and a server with certificates issued by it.
 struct Signed {
     folder: Folder,
     issuer: Issuer<'static, KeyPair>,
@@ -36,7 +36,7 @@ impl Signed {
         }
     }
 
-    /// Restarts the server with a certificate for this name, which ends with this year.
+    /// Restarts the server with a certificate for this name, which expires with this year.
     fn restart(&self, name: &str, last: i32) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -51,7 +51,7 @@ impl Signed {
         self.database.server.resume(&[&certificate, &key]);
     }
 
-    /// The URL with this file of authorities.
+    /// Returns the URL with this file of authorities.
     fn url(&self, authorities: &str) -> String {
         let authorities = self.folder.path(authorities);
         let url = self.database.url_of("tls");

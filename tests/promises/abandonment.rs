@@ -1,5 +1,5 @@
 //! The next holder learns that the one before it died or panicked, on every transport that
-//! can, on the embedded server and on a real one.
+//! supports this, on the embedded server and on a real one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::support::raw::assert_nothing_left;
 use crate::support::{aside, fresh_path, timed};
 use crate::transport::{Place, SOON, expire_owner, on_every_server, wait_for_queue};
 
-// Marks take transactions, which a handle does not have.
+// Marks need transactions, which a handle does not have.
 on_every_server! {
     a_clean_release_is_no_abandonment
     the_next_holder_learns_that_its_predecessor_died
@@ -37,7 +37,7 @@ fn a_clean_release_is_no_abandonment(place: Place) {
         assert_eq!(guard.abandoned(), None);
         drop(guard);
     }
-    // Who waited and gave up has not abandoned anything.
+    // A waiter that gave up has not abandoned anything.
     let guard = tracked(&one, &path).lock().unwrap();
     let shortly = Duration::from_millis(30);
     let given_up = tracked(&other, &path).try_lock_for(shortly).unwrap();
@@ -88,7 +88,7 @@ fn a_successor_waits_after_a_death_and_not_after_a_release(place: Place) {
     let abandoned = lock();
     expire_owner(place.shared(), abandoned.node());
     let patient = next.mutex(&path).unwrap().successor_delay(DELAY);
-    // Giving up during the delay leaves the mark for the next one.
+    // Giving up during the delay leaves the mark for the next holder.
     assert!(patient.try_lock_for(DELAY / 3).unwrap().is_none());
     let (guard, took) = timed(|| patient.lock().unwrap());
     assert!(DELAY <= took, "{took:?}");

@@ -1,7 +1,6 @@
 //! The public surface: every signature that programs are written against.
 //!
-//! What is in here has to compile; nothing of it runs but the conversions to function
-//! pointers.
+//! Everything here has to compile; only the conversions to function pointers run.
 
 use std::fmt::{Debug, Display};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What bad input gets: an error that names it and the rule, soon, and nothing else.
+//! What bad input gets: soon, an error that names it and the rule, and nothing else.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, free_port, fresh_path, timed};
 use crate::transport::{Transport, on_every_transport};
 
-/// Longer than anything here takes that does not hang.
+/// Longer than any call here takes unless it hangs.
 const SOON: Duration = Duration::from_secs(5);
 
 on_every_transport! {
@@ -63,7 +63,7 @@ fn a_path_that_breaks_a_rule_is_refused_with_the_rule(transport: Transport) {
     for path in ["/a", "/a.b/..c/.d", "/ä/日本語", "/with space/-"] {
         client.mutex(path).unwrap();
     }
-    // Another test may have been the first one to make a node.
+    // Another test may have been the first to create a node.
     let mut after = children(&server.hosts(), "/");
     after.retain(|name| name != "tests" || before.contains(name));
     assert_eq!(after, before);
@@ -138,7 +138,7 @@ fn a_server_that_is_not_there_is_named_with_what_it_said() {
     };
     assert_eq!(*said, limit);
     for port in [one, two] {
-        // The words are those of the system that the test runs on.
+        // The words are those of the system on which the test runs.
         let said = TcpStream::connect(("127.0.0.1", port)).unwrap_err();
         let port = format!(":{port}");
         let host = tried.iter().find(|line| line.contains(&port));
@@ -231,7 +231,7 @@ fn a_connection_that_opens_only_after_the_timeout_is_not_kept() {
     assert!(matches!(result, Err(Error::ConnectTimeout { .. })));
     drop(result);
     proxy.heal();
-    // What the proxy held back arrives now, from a client that is gone.
+    // Now the data that the proxy held back arrives, from a client that is gone.
     eventually("no connection is left", || {
         server
             .monitor("zk_num_alive_connections")

@@ -1,4 +1,4 @@
-//! Circles of clients that wait for each other: whoever is in one is told, and nobody else.
+//! Circles of clients that wait for each other: only the clients in one are told.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ on_every_server! {
 /// Longer than a look takes.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// Runs this on a thread of this name.
+/// Runs this on a thread with this name.
 fn on_a_thread<'s, T: Send + 's>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,
@@ -64,7 +64,7 @@ fn someone_waits(client: &Client, path: &str, count: usize) {
     });
 }
 
-/// One thread of a client holds `y` and works; another of the same name waits for `x`.
+/// One thread of a client holds `y` and works; another thread of the same name waits for `x`.
 fn threads_of_one_name_are_told_apart(place: Place) {
     two_threads(place, false);
 }
@@ -99,7 +99,7 @@ fn two_threads(place: Place, asked_to_let_go: bool) {
     });
 }
 
-/// Has another client hold `y` and wait for `x`, and this thread look for a circle at `y`.
+/// Has another client hold `y` and wait for `x`, while this thread looks for a circle at `y`.
 fn look_while_another_waits(other: &Client, own: &Client, root: &str) -> Result<bool> {
     let [x, y] = ["x", "y"].map(|name| format!("{root}/{name}"));
     thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn a_guard_that_may_change_threads_is_nobodys(place: Place) {
     guard.unlock().unwrap();
 }
 
-/// Of the holders of two permits one waits for this thread, and the other for somebody at work.
+/// Of two permits' holders, one waits for this thread, and the other for a client at work.
 fn one_permit_that_comes_free_is_enough(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("permits"));
     let [me, at_work, one, two, last] = [(); 5].map(|()| place.connect(&hosts));
@@ -192,7 +192,7 @@ fn a_circle_through_one_of_several_locks_is_seen(place: Place) {
     });
 }
 
-/// The holder of the lock that is waited for is in a circle with somebody else.
+/// The holder of the lock that is waited for is in a circle with another client.
 fn a_circle_elsewhere_is_not_this_threads(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("elsewhere"));
     let [me, one, two] = [(); 3].map(|()| place.connect(&hosts));
@@ -217,7 +217,7 @@ fn a_circle_elsewhere_is_not_this_threads(place: Place) {
     });
 }
 
-/// Curator has a node for each thread, and none of them says which.
+/// Curator has a node for each thread, and none of the nodes names its thread.
 fn threads_of_curators_that_wait_behind_each_other_are_no_deadlock(place: Place) {
     let blockers = blockers_of_curators(
         place,
@@ -230,7 +230,7 @@ fn threads_of_curators_that_wait_behind_each_other_are_no_deadlock(place: Place)
     assert_eq!(blockers.iter().count(), 1);
 }
 
-/// Curator's way to turn a writer into a reader.
+/// Curator's way of turning a writer into a reader.
 fn a_writer_of_curators_that_reads_is_no_deadlock(place: Place) {
     let blockers = blockers_of_curators(
         place,
@@ -242,7 +242,7 @@ fn a_writer_of_curators_that_reads_is_no_deadlock(place: Place) {
     assert_eq!(blockers.deadlock(), None, "{blockers:?}");
 }
 
-/// Has one session queue with these nodes, as Curator does, and asks who keeps the lock.
+/// Queues these nodes in one session, as Curator does, and asks which clients keep the lock.
 fn blockers_of_curators(place: Place, nodes: [&str; 2]) -> Blockers {
     let (hosts, path) = (place.shared().hosts(), fresh_path("curator"));
     let mut raw = Raw::connect(&hosts);
@@ -284,8 +284,8 @@ fn the_search_ends_with_the_wait(place: Place) {
     }
 }
 
-/// One thread of another library's client waits for this one, and so it seems does a holder at work; until
-/// another of its threads waits elsewhere.
+/// One thread of another library's client waits for this one, and a holder at work seems to
+/// do so too, until another of its threads waits elsewhere.
 fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("guess"));
     let [x, y, z] = ["x", "y", "z"].map(|name| format!("{root}/{name}"));
@@ -314,7 +314,7 @@ fn a_client_that_tells_no_thread_is_guessed_to_wait_for_one_lock(place: Place) {
     assert_eq!(waits, [Some(x), None]);
 }
 
-/// Of the holders of two permits one waits for this thread, and the other is next for a free permit.
+/// Of two permits' holders, one waits for this thread, and the other is next for a free permit.
 fn whoever_waits_for_what_nobody_holds_goes_on(place: Place) {
     let (hosts, root) = (place.shared().hosts(), fresh_path("free"));
     let [x, y, limit, free] = ["x", "y", "limit", "free"].map(|name| format!("{root}/{name}"));

@@ -1,7 +1,7 @@
 //! Every duration that can be passed in, with the values that nobody thinks of.
 //!
-//! None of them panics, on whatever thread, and each does what one expects of a duration
-//! in the standard library: zero is at once, and more than a clock can count is for ever.
+//! None of them panics, on any thread, and each does what one expects of a duration in the
+//! standard library: zero means at once, and more than a clock can count means for ever.
 
 use std::panic;
 use std::sync::Mutex;
@@ -18,12 +18,12 @@ const SHORT: [Duration; 2] = [Duration::ZERO, Duration::from_nanos(1)];
 const FOREVER: Duration = Duration::MAX;
 const ALL: [Duration; 3] = [SHORT[0], SHORT[1], FOREVER];
 
-/// Longer than anything takes that does not hang.
+/// Longer than anything takes unless it hangs.
 const SOON: Duration = Duration::from_secs(30);
-/// How long is looked at what must not come to an end.
+/// How long to watch what must not end.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-/// Panics of any thread, in their words.
+/// The panics of any thread, with their messages.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// No other test may panic meanwhile.
@@ -60,7 +60,7 @@ fn session_timeouts(hosts: &str) {
         let guard = client.mutex(&fresh_path("timeout")).unwrap().lock();
         guard.unwrap().verify().unwrap();
     }
-    // Nobody has clamped it yet.
+    // Nothing has clamped it yet.
     let port = free_port();
     let client = Client::builder(&format!("127.0.0.1:{port}"));
     let client = client.session_timeout(FOREVER).connect_timeout(A_WHILE);
@@ -171,7 +171,7 @@ fn least_times_to_hold(hosts: &str) {
                 .is_some()
         );
     }
-    // For ever is as long as there is the client, whoever waits for its end.
+    // For ever means as long as the client exists, whoever waits for its end.
     let path = fresh_path("forever");
     let (client, guard) = held(&path, FOREVER);
     drop(guard);
@@ -220,7 +220,7 @@ fn delays_of_successors(hosts: &str) {
             mutex.try_lock_for(SOON).unwrap().is_some(),
             "nobody was abandoned"
         );
-        // A predecessor that panics has not released.
+        // A predecessor that panics has not released the lock.
         let panicking = mutex.clone();
         let end = thread::spawn(move || {
             let _guard = panicking.lock().unwrap();
@@ -239,8 +239,8 @@ fn timeouts_of_handles(hosts: &str) {
         let handle = zookeeper::ZooKeeper::connect(hosts, Duration::from_secs(5), |_| ());
         let client = Client::from_zookeeper(handle.unwrap(), timeout).unwrap();
         let mutex = client.mutex(&fresh_path("handle")).unwrap();
-        // With less than a moment nothing can be held, and that is said.
-        // The first lock takes a third of the session timeout, which is 4 s here at most.
+        // With less than a moment nothing can be held, and the error says so. The first lock
+        // takes a third of the session timeout, which is at most 4 s here.
         let got = mutex.try_lock_for(if timeout == FOREVER { SOON } else { A_WHILE });
         if timeout == FOREVER {
             got.unwrap().expect("a guard").verify().unwrap();

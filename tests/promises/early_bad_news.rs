@@ -1,8 +1,8 @@
-//! A guard fails its check before its lock can be somebody else's, whatever a server grants,
+//! A guard fails its check before another client can have its lock, whatever a server grants,
 //! forgets or forwards late.
 //!
 //! `ZKLOCK_ROUNDS=100 cargo test --test early_bad_news -- --include-ignored` repeats each
-//! scenario; `tests/chaos.sh --minutes` does so, too.
+//! scenario; `tests/chaos.sh --minutes` does so too.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn rounds() -> u32 {
     asked.and_then(|asked| asked.parse().ok()).unwrap_or(1)
 }
 
-/// Waits until the other client is granted the lock; tells when, and keeps it.
+/// Waits until the other client is granted the lock; reports when, and keeps it.
 fn next_holder(hosts: &str, path: &str) -> Receiver<(Instant, Client)> {
     let (hosts, path) = (hosts.to_owned(), path.to_owned());
     aside(move || {
@@ -44,7 +44,7 @@ fn next_holder(hosts: &str, path: &str) -> Receiver<(Instant, Client)> {
     })
 }
 
-/// Asks until the check fails, and returns when it passed for the last time.
+/// Checks until a check fails, and returns when a check last passed.
 fn last_pass(guard: &MutexGuard) -> Instant {
     let mut last = Instant::now();
     while guard.check().is_ok() {
@@ -82,7 +82,7 @@ fn shorten() {
 
     server.restart_with("maxSessionTimeout=4000");
     eventually("the client is back", || client.session_timeout() == T);
-    // Lost, if the server was slow to come back, or proven anew.
+    // It is lost, if the server was slow to come back, or has been proven again.
     eventually("the guard knows", || {
         guard.verify().is_ok() || guard.state() == GuardState::Lost
     });
@@ -109,8 +109,8 @@ fn a_maximum_that_is_stated_is_relied_on_while_a_connect_request_is_unanswered()
     assert!(least < trusted, "trusted for {trusted:?} after the request");
 }
 
-/// A connect request is answered by a server that grants so many seconds, and the answer is lost; returns
-/// for how long the guard could be trusted from then on.
+/// A server that grants this many seconds answers a connect request, and the answer is lost.
+/// Returns how long the guard could be trusted from then on.
 fn shorten_unheard(seconds: u32, stated: Option<Duration>) -> Duration {
     let server = ZooKeeper::builder().line("maxSessionTimeout=40000").start();
     let proxy = Proxy::start(&server.hosts());
@@ -147,7 +147,7 @@ fn a_longer_timeout_after_a_restart_does_not_let_a_guard_starve() {
     wait_for(&guard, GuardEvent::Suspect);
     wait_for(&guard, GuardEvent::Held);
     assert_eq!(client.session_timeout(), 4 * T, "the shortest one counts");
-    // Longer than a third of the first timeout, less than a sixth of the second.
+    // Longer than a third of the first timeout, and less than a sixth of the second.
     let news = guard.events().recv_timeout(T * 7 / 4);
     assert!(news.is_err(), "{news:?} on a connection that is well");
     guard.unlock().unwrap();
@@ -186,7 +186,7 @@ fn a_writer_that_was_evicted_cannot_become_a_reader() {
         for _ in 0..20 * rounds() {
             let writer = lock.write().unwrap();
             Raw::connect(&server.hosts()).delete(writer.node()).unwrap();
-            // The client may not have heard of it, and nobody may hold after it.
+            // The client may not have heard of it, but nobody may hold the lock after it.
             let error = writer.downgrade().map(|_| ()).unwrap_err();
             assert!(error.is_lost(), "{error}");
         }
@@ -245,7 +245,7 @@ fn evict_elsewhere() {
     assert!(matches!(outcome, Err(Error::Evicted { .. })), "{outcome:?}");
 }
 
-/// Deletes the only contender of a lock but for the one that is to stay.
+/// Deletes the only contender of a lock other than the one that is to stay.
 fn evict_last(hosts: &str, path: &str, stays: &str) {
     let mut evicted = false;
     eventually("there is somebody to evict", || {
@@ -280,8 +280,8 @@ fn a_new_guard_beside_another_is_not_suspect_while_the_connection_is_well() {
             (guard.state(), news)
         });
         wait_for_queue(&other, &path, 2);
-        // Long enough for its own proof to have an age, and at another moment between two checks
-        // of the lock beside.
+        // Long enough for its own proof to have an age, and at another moment between two
+        // checks of the lock beside it.
         thread::sleep(T * (14 + 2 * (round % 5)) / 100);
         proxy.delay(Duration::from_millis(150));
         held.unlock().unwrap();
@@ -311,8 +311,8 @@ fn a_link_that_is_too_slow_for_its_session_grants_what_there_is() {
     assert!(valid.unwrap() <= T / 2);
 }
 
-/// The leader commits what a follower forwards without a touch: the touch comes in the
-/// follower's answer to the next ping, if the follower lives to answer it.
+/// The leader commits what a follower forwards without a touch: the touch comes with the
+/// follower's answer to the next ping, if the follower lives long enough to answer it.
 #[test]
 #[ignore = "needs a ZooKeeper server: tests/all.sh"]
 fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
@@ -324,7 +324,7 @@ fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
         let proxy = Proxy::start(&ensemble.server(follower).hosts());
         let client = connect(&proxy.hosts(), T);
         let path = fresh_path("late");
-        // Everything is made, so that the lock is one request.
+        // Everything is created beforehand, so that the lock takes one request.
         drop(client.mutex(&path).unwrap().lock().unwrap());
         let mutex = client.mutex(&path).unwrap();
         proxy.blackhole_at_next_request(op::CREATE2);
@@ -337,13 +337,13 @@ fn a_follower_that_stops_right_after_a_grant_takes_nothing_with_it() {
         eventually("the request is on its way", || proxy.fired());
         thread::sleep(late);
         proxy.heal();
-        // Behind whatever node comes of it.
+        // Queues behind whatever node results from it.
         eventually("the request arrives", || {
             !children(&ensemble.server(leader).hosts(), &path).is_empty()
         });
         let next = next_holder(&ensemble.server(leader).hosts(), &path);
         ensemble.pause(follower);
-        // The lock may not have been granted at all, which is as good.
+        // If the lock was not granted at all, that is fine too.
         let outcome = locking.recv_timeout(Duration::from_secs(5)).ok();
         if let Some(Ok((_, last))) = outcome {
             assert_in_time(last, &next);

@@ -1,5 +1,5 @@
-//! What holds when the create of a thread in line is sent with the release of the thread before
-//! it, which is so where other clients wait for the lock, too.
+//! What holds when the create of a thread in line is sent with the release of the thread
+//! before it. That is also done where other clients wait for the lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -26,14 +26,14 @@ on_every_server! {
     a_session_that_ends_after_the_create_was_sent_costs_the_place_only
 }
 
-/// ZooKeeper's number of that error.
+/// ZooKeeper's number for that error.
 const QUOTA_EXCEEDED: i32 = -125;
 
 const CLIENTS: usize = 3;
 const THREADS: usize = 4;
 const ROUNDS: usize = 12;
 
-/// One place a client: whatever its threads are, each client has the lock as often as the others.
+/// One place per client: however many threads it has, each client gets the lock as often.
 fn threads_of_several_clients_exclude_each_other_and_take_turns(place: Place) {
     let scene = Scene::new(place);
     let clients: Vec<_> = (0..CLIENTS).map(|_| scene.connect()).collect();
@@ -122,7 +122,7 @@ fn a_thread_that_gave_up_after_its_create_was_sent_leaves_nothing(place: Place) 
     drop(mutex.lock().unwrap());
 }
 
-/// Who may delete may not be allowed to create.
+/// A client that may delete might not be allowed to create.
 fn a_create_that_is_refused_releases_the_lock_all_the_same(place: Place) {
     let scene = Scene::new(place);
     let mutex = scene.client.mutex(&scene.path).unwrap();
@@ -142,7 +142,7 @@ fn a_create_that_is_refused_releases_the_lock_all_the_same(place: Place) {
 fn a_release_of_a_node_that_was_deleted_lets_the_next_thread_create_its_own(place: Place) {
     let scene = Scene::new(place);
     scene.with_one_in_line(|guard, _| {
-        // The client hears of it when it is too late.
+        // The client learns of it too late.
         scene.network.blackhole();
         let mut raw = Raw::connect(&scene.server.hosts());
         raw.delete(guard.node()).unwrap();
@@ -177,10 +177,10 @@ fn a_session_that_ends_after_the_create_was_sent_costs_the_place_only(place: Pla
 
 struct Scene {
     server: &'static dyn Stoppable,
-    /// In front of the server.
+    /// The proxy in front of the server.
     network: Proxy,
     client: Client,
-    /// A client that goes another way.
+    /// A client that connects another way.
     other: Client,
     path: String,
 }
@@ -205,7 +205,7 @@ impl Scene {
         Client::connect(&self.network.hosts()).unwrap()
     }
 
-    /// The lock, for which this client has waited behind another one.
+    /// Returns the lock, for which this client has waited behind another one.
     fn contended(&self) -> MutexGuard {
         let ahead = self.other.mutex(&self.path).unwrap().lock().unwrap();
         let mut ahead = Some(ahead);
@@ -214,8 +214,8 @@ impl Scene {
         mutex.lock_with(options).unwrap().unwrap()
     }
 
-    /// Does something with a contended lock for which another thread stands in line, and sees
-    /// that thread get the lock after it, and nothing left.
+    /// Does something with a contended lock for which another thread waits in line. Checks
+    /// that this thread gets the lock afterwards, and that nothing is left.
     fn with_one_in_line(&self, act: impl FnOnce(MutexGuard, &Self)) {
         let mutex = self.client.mutex(&self.path).unwrap();
         let guard = self.contended();
@@ -236,8 +236,8 @@ impl Scene {
     }
 }
 
-/// The servers count the node that goes until its transaction is carried out. A create that follows at
-/// once may be refused, too, where they are slow: so it is tried a few times.
+/// The servers count the node to be deleted until its transaction is carried out. Slow
+/// servers may refuse a create that follows at once: so it is tried a few times.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn a_create_at_the_limit_of_a_quota_takes_the_place_of_the_node_that_goes() {

@@ -1,7 +1,7 @@
-//! Who comes first of the threads of one client is served first.
+//! The threads of one client are served in the order in which they came.
 //!
-//! Such threads wait inside the client, where no event tells of it. What tells is the
-//! kernel: a thread that sleeps has found its place in the line.
+//! Such threads wait inside the client, where no event shows it. The kernel shows it: a
+//! thread that sleeps has found its place in the line.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;

@@ -1,4 +1,4 @@
-//! What a mutex promises when the network, the server or an operator is in the way.
+//! What a mutex promises when the network, the server or an operator interferes.
 
 use std::sync::Mutex;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed, within};
 use crate::transport::{TIMEOUT, Transport, on_every_transport};
 
-/// Longer than any call takes that does not hang, shorter than a hang.
+/// Longer than any call takes unless it hangs, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
 on_every_transport! {
@@ -40,7 +40,7 @@ on_every_transport! {
     an_idle_client_costs_the_server_nothing_but_pings
 }
 
-/// CURATOR-460: the loss was told when somebody else could long have the lock.
+/// CURATOR-460: the loss was reported when another client could long have had the lock.
 fn a_holder_learns_of_its_loss_before_anybody_else_has_the_lock(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("early"));
     let proxy = Proxy::start(&server.hosts());
@@ -82,7 +82,7 @@ fn worker_that_holds_until_it_has_lost() {
     worker::say("lost");
 }
 
-/// etcd #11456: a lock was handed out whose lease had expired.
+/// etcd #11456: a lock whose lease had expired was handed out.
 fn a_paused_holder_finds_its_lock_lost_when_it_goes_on(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("paused"));
     let input = format!("{transport:?} {} {path}", server.hosts());
@@ -107,7 +107,7 @@ fn a_holder_whose_node_is_deleted_has_lost_the_lock(transport: Transport) {
     wait_for_event(&guard, GuardEvent::Lost);
     let reason = match transport {
         Transport::Wire => LostReason::Evicted,
-        // It cannot tell an eviction from the end of the session.
+        // It cannot distinguish an eviction from the end of the session.
         #[cfg(feature = "zookeeper")]
         Transport::Handle => LostReason::NodeGone,
     };
@@ -121,7 +121,7 @@ fn a_holder_whose_node_is_deleted_has_lost_the_lock(transport: Transport) {
         (lost.clone(), lost.clone())
     );
     assert_eq!(guard.unlock(), lost);
-    // The client is as good as ever.
+    // The client works as before.
     client
         .mutex(&path)
         .unwrap()
@@ -132,7 +132,7 @@ fn a_holder_whose_node_is_deleted_has_lost_the_lock(transport: Transport) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// go-zookeeper: who was not in the queue any more took itself for the first.
+/// go-zookeeper: a waiter that was no longer in the queue took itself for the first.
 fn a_waiter_whose_node_is_deleted_is_evicted(transport: Transport) {
     let (server, path) = (ZooKeeper::shared(), fresh_path("evicted"));
     let holder = transport.connect(&server.hosts());
@@ -195,8 +195,8 @@ fn a_waiter_whose_node_is_deleted_does_not_get_the_lock_from_who_became_the_last
 }
 
 /// Queues a client with these hosts behind two others, and returns whether it got the lock.
-/// The second holds from the first one's release until `act` is over, which is given the
-/// first one's guard, and the places that the third is told after its first.
+/// The second holds the lock from the first one's release until `act` returns. `act` is given
+/// the first one's guard, and the places that the third one is told after its first.
 fn third_in_line(
     transport: Transport,
     hosts: &str,
@@ -230,7 +230,7 @@ fn third_in_line(
     })
 }
 
-/// The request that makes a node, which only newer clients make with its stat.
+/// Returns the request that creates a node; only newer clients ask for its stat.
 fn create(transport: Transport) -> i32 {
     match transport {
         Transport::Wire => op::CREATE2,
@@ -277,7 +277,7 @@ fn a_lost_reply_to_the_release_leaves_nothing(transport: Transport) {
     let guard = client.mutex(&path).unwrap().lock().unwrap();
     proxy.drop_next_reply_to(op::DELETE);
     let (unlocked, took) = timed(|| guard.unlock());
-    // A handle does not know whether its session, and with it the lock, has survived.
+    // A handle does not know whether its session, and the lock with it, has survived.
     assert!(
         matches!(
             unlocked,
@@ -450,7 +450,7 @@ fn a_flapping_network_causes_neither_overlap_nor_leftovers(transport: Transport)
                     }
                     thread::sleep(Duration::from_millis(1));
                     let left = Instant::now();
-                    // Whoever finds his lock valid now was alone until now.
+                    // A holder that finds its lock valid now was alone until now.
                     if guard.check().is_ok() {
                         let token = guard.fencing_token();
                         stays.lock().unwrap().push((entered, left, token));
@@ -487,11 +487,11 @@ fn a_release_wakes_the_next_two_and_nobody_else(transport: Transport) {
                     let _ = told.try_send(());
                 });
                 let _guard = client.mutex(path).unwrap().lock_with(options).unwrap();
-                // Either ends when the other side is dropped, which is when all may go.
+                // Both end when the other side is dropped, which is when all may go.
                 let _ = inside.send(());
                 let _ = leaving.recv();
             });
-            // Its watches are set, after which it sends nothing.
+            // Its watches are set; after that it sends nothing.
             waits.recv_timeout(SOON).expect("it waits");
             gates.push((entered, leave));
         }
@@ -499,7 +499,7 @@ fn a_release_wakes_the_next_two_and_nobody_else(transport: Transport) {
         drop(guard);
         gates[0].0.recv_timeout(SOON).unwrap();
         let after = proxies.each_ref().map(Proxy::all_requests);
-        // The second looks whether it is the next.
+        // The second one checks whether it is the next.
         assert_eq!(after[2..], before[2..], "others were woken");
         drop(gates);
     });

@@ -1,4 +1,4 @@
-//! The first mistakes of new users, and the message each of them gets: it names the thing, the
+//! The first mistakes of new users, and the message for each of them. It names the thing, the
 //! place and the next step.
 
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::support::eventually;
 /// Long enough to try a server that is near.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// The message of something that fails, without what differs from run to run.
+/// Returns the message of something that fails, without what differs from run to run.
 #[track_caller]
 fn said<T>(result: Result<T>) -> String {
     let message = match result {
@@ -25,7 +25,7 @@ fn said<T>(result: Result<T>) -> String {
     mask(&message)
 }
 
-/// Replaces node names and numbers of ports.
+/// Replaces node names and port numbers.
 fn mask(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.rsplit_once("/_c_") {
         Some((dir, node)) => format!("{dir}/#{}", &node[node.trim_end_matches(':').len()..]),
@@ -202,12 +202,12 @@ fn a_guard_that_is_dropped_at_once_and_a_limit_that_is_over() {
     let server = Server::start().unwrap();
     let client = Client::connect(server.hosts()).unwrap();
     let mutex: Mutex = client.mutex("/m").unwrap();
-    // Not an error, and said by the docs of the guard: the lock is free again.
+    // This is not an error, and the docs of the guard say so: the lock is free again.
     let _ = mutex.lock().unwrap();
     assert!(mutex.try_lock().unwrap().is_some());
     let past = LockOptions::new().deadline(std::time::Instant::now());
     assert!(mutex.lock_with(past).unwrap().is_none());
-    // Over before a server can answer, though the mutex is free.
+    // This ends before a server can answer, though the mutex is free.
     assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_none());
     let soon = LockOptions::new().timeout(Duration::from_secs(30));
     assert!(mutex.lock_with(soon).unwrap().is_some());
@@ -256,7 +256,7 @@ fn somebody_elses_lock() {
     );
 }
 
-/// A server that answers so, and then hears the client out.
+/// A server that answers this, and then reads until the client ends.
 fn stub(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
@@ -279,7 +279,7 @@ fn a_port_of_another_service() {
             "its answer is not ZooKeeper's, as of another service's port: a frame of 1213486160 bytes was announced",
         ),
         (
-            // An alert of TLS.
+            // A TLS alert.
             &[0x15, 3, 3, 0, 2, 2, 0x46],
             "it closed the connection instead of greeting, as a port for TLS does, or a server without a quorum",
         ),
@@ -319,7 +319,7 @@ fn a_port_without_tls() {
     );
 }
 
-/// What a `main` that returns the error shows, and `unwrap`.
+/// What `unwrap` and a `main` that returns the error show.
 #[test]
 fn the_debug_of_an_error_has_its_message() {
     let error = connect("zk1:port").unwrap_err();
@@ -374,7 +374,7 @@ fn a_guard_in_a_thread_that_outlives_the_client() {
     let mutex = client.mutex("/m").unwrap();
     let guard = mutex.lock().unwrap().into_send();
     let thread = thread::spawn(move || guard.unlock());
-    // The session lives as long as anything of it does.
+    // The session lives as long as anything that belongs to it.
     drop((client, mutex));
     assert_eq!(thread.join().unwrap(), Ok(()));
 }
@@ -398,7 +398,7 @@ fn a_root_of_circles_that_is_no_path() {
             r#"the path "/locks/" cannot be used: it ends with '/'; leave that out"#,
         ),
     ] {
-        // Also of a lock that is free.
+        // Even for a lock that is free.
         let options = LockOptions::new().detect_deadlock(root);
         assert_eq!(said(mutex.lock_with(options)), message);
     }

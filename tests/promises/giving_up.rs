@@ -1,5 +1,5 @@
-//! Nobody waits for longer than was asked, nor for what can't come any more: on every
-//! transport, on the embedded server and on a real one.
+//! Nobody waits longer than was asked, nor for what can no longer come: on every transport,
+//! on the embedded server and on a real one.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -22,7 +22,7 @@ in_every_place! {
     a_waiting_thread_learns_whether_the_one_ahead_holds
 }
 
-// A handle has the credentials and the access control list that it has.
+// The credentials and the access control list of a handle are fixed.
 on_every_server! {
     directories_that_may_not_be_made_are_an_error
     a_chroot_that_is_missing_is_said_to_be
@@ -122,7 +122,7 @@ fn directories_that_may_not_be_made_are_an_error(place: Place) {
         .acl(Acl::creator_all())
         .connect()
         .unwrap();
-    // The directory above all tests' locks is everybody's.
+    // The directory above all tests' locks belongs to everybody.
     drop(client(place).mutex(&fresh_path("ours")).unwrap().lock());
     let lock = owner.mutex(&format!("{theirs}/lock")).unwrap();
     drop(lock.lock().unwrap());

@@ -1,4 +1,4 @@
-//! What a guard tells its holder, and what it does not.
+//! What a guard reports to its holder, and what it does not.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
 use crate::transport::{Place, SOON, in_every_place, on_every_server};
 
-/// Longer than any event takes that is on its way already.
+/// Longer than any event takes that is already on its way.
 const QUIET: Duration = Duration::from_millis(30);
 
 in_every_place! {

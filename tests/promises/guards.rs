@@ -139,7 +139,7 @@ fn every_guard_that_moves_is_released_by_another_thread_and_loses_nothing() {
     let reading = thread::spawn(move || writing.downgrade());
     let reading: SendReadGuard = reading.join().unwrap().unwrap();
     assert_eq!(reading.fencing_token(), token);
-    // This thread may read beside it: it is not the one that holds it.
+    // This thread may read too: it is not the one that holds the lock.
     let beside: SendReadGuard = rwlock.read().unwrap().into();
     ends_elsewhere(reading);
     ends_elsewhere(beside);
@@ -174,7 +174,7 @@ fn a_block_of_work_under_a_lock_ends_with_its_release_confirmed() {
     assert_eq!(rwlock.with_read(|guard| guard.check()), Ok(()));
     assert_eq!(rwlock.with_write(|guard| guard.check()), Ok(()));
 
-    // The error of the work, of any type that the lock's errors fit into.
+    // The error of the work, of any type into which the lock's errors can be converted.
     type Any = Box<dyn std::error::Error>;
     let failed: std::result::Result<(), Any> = mutex.with(|_| Err("no paper".into()));
     assert_eq!(failed.unwrap_err().to_string(), "no paper");

@@ -1,4 +1,4 @@
-//! A job is run once a slot, over our own client, on the embedded server and on a real one.
+//! A job is run once per slot, over our own client, on the embedded server and on a real one.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use crate::support::raw::{Raw, assert_nothing_left, op};
 use crate::support::{aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, expire_owner, on_every_server, wait_for_queue};
 
-// The end of a run takes a transaction, which a handle does not have.
+// The end of a run needs a transaction, which a handle does not have.
 on_every_server! {
     a_slot_is_run_once_and_what_ran_is_remembered
     a_slot_below_the_last_one_is_done
@@ -96,7 +96,7 @@ fn a_slot_below_the_last_one_is_done(place: Place) {
     assert!(matches!(job.once("b", |_| done()).unwrap(), Once::Done(())));
     assert!(is_done_before(&job.once("a", |_| done()).unwrap()));
     assert!(matches!(job.once("c", |_| done()).unwrap(), Once::Done(())));
-    // A run for a time is for no slot, and leaves the slots as they are.
+    // A run for a time belongs to no slot, and leaves the slots as they are.
     let every = job.at_most_every(Duration::ZERO, |_| done());
     assert!(matches!(every.unwrap(), Once::Done(())));
     assert_eq!(job.last().unwrap().unwrap().slot(), "");
@@ -153,7 +153,7 @@ fn a_run_that_fails_is_run_again_and_learns_of_it(place: Place) {
         done()
     });
     assert!(matches!(again.unwrap(), Once::Done(())));
-    // The failure of one slot is none of the next.
+    // The failure of one slot does not count for the next one.
     let next = one.once("b", |run| {
         assert_eq!(run.attempt(), 1);
         assert!(run.retry_of().is_none());
@@ -220,7 +220,7 @@ fn a_run_that_is_evicted_is_not_done(place: Place) {
     let ran = job(&one, &path).once("a", |_| {
         let running = other.contenders(&path).unwrap();
         running[0].evict().unwrap();
-        // Before it can be done, it is known to have begun and to hold nothing.
+        // Before it is done, it is known to have begun and to hold nothing.
         let failure = job(&other, &path).last_failure().unwrap().unwrap();
         assert_eq!(failure.outcome(), Outcome::Unknown);
         done()
@@ -259,7 +259,7 @@ fn attempts_are_counted_before_they_begin(place: Place) {
         panic!("there were two")
     };
     assert_eq!((last.attempt(), last.outcome()), (2, Outcome::Unknown));
-    // Another slot has attempts of its own, and they are not mixed up.
+    // Another slot has its own attempts, and they are not mixed up.
     let failed = job.once_with("b", twice(), |_| Err::<(), _>("b"));
     assert!(matches!(failed.unwrap(), Once::Failed("b")));
     let none = job.once_with("a", twice(), |_| done());
@@ -315,7 +315,7 @@ fn a_cancelled_wait_ends_and_runs_nothing(place: Place) {
                 panic!("it was cancelled")
             })
         });
-        // Whoever has not looked yet has seen nobody.
+        // A waiter that has not looked yet has seen nobody.
         looked.recv_timeout(SOON).unwrap();
         cancel.send(()).unwrap();
         let told = told.recv_timeout(SOON).unwrap().unwrap();
@@ -347,7 +347,7 @@ fn at_most_every_goes_by_the_servers_clock(place: Place) {
     let early = other.at_most_every(LONG, |_| done()).unwrap();
     assert!(is_done_before(&early));
     let began = one.last().unwrap().unwrap().started();
-    // The servers' clock decides, so wait until it has gone on.
+    // The servers' clock decides, so wait until it has advanced.
     let shortly = Duration::from_millis(300);
     let mut ran = 0;
     eventually("it is due again", || {
@@ -382,7 +382,7 @@ fn the_reply_to_the_end_may_be_lost(place: Place) {
     for round in 0..5 {
         let slot = format!("{round}");
         let ran = job.once(&slot, |run| {
-            // What the proof of the lock asks must not take the reply's place.
+            // The requests for the proof of the lock must not take the reply's place.
             run.verify().unwrap();
             proxy.drop_next_reply_to(op::MULTI);
             done()

@@ -1,8 +1,8 @@
-//! Many processes on one path, one of which is killed every second.
+//! Many processes on one path; one of them is killed every second.
 //!
-//! Each process writes a journal entry when it is inside, and another when it goes. The
-//! journal is one file that all of them append to, so that its order is the order of
-//! events; the test adds an entry for each death that it has seen.
+//! Each process writes a journal entry when it is inside, and another when it leaves. The
+//! journal is one file to which all of them append, so its order is the order of events. The
+//! test adds an entry for each death that it has seen.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,14 +19,14 @@ use crate::support::worker::{self, Worker};
 use crate::support::zookeeper::{Folder, ZooKeeper};
 use crate::transport::{Transport, on_every_transport};
 
-/// Short, because everyone waits this long behind each process that is killed. A process
-/// that is not scheduled for half of it loses its lock, which it notices.
+/// Short, because everyone waits this long behind each process that is killed. A process that
+/// is not scheduled for half of this time loses its lock, and notices that.
 const TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long a process stays inside, so that some are killed there.
 const STAY: Duration = Duration::from_millis(1);
 
-/// When the whole test has failed, far beyond what it takes.
+/// When the whole test has failed, far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 on_every_transport! {
@@ -70,7 +70,7 @@ fn worker_that_goes_in_and_out() {
     let [transport, hosts, path, journal, slot, life, cycles] = worker::words(&input);
     let mut journal = File::options().append(true).open(journal).unwrap();
     let mut note = |what: &str, token| {
-        // One write, so that entries of several processes do not mix.
+        // One write, so that the entries of several processes do not mix.
         let entry = format!("{what} {slot} {life} {token}\n");
         journal.write_all(entry.as_bytes()).unwrap();
     };
@@ -97,7 +97,7 @@ fn worker_that_goes_in_and_out() {
         note("enter", token);
         thread::sleep(STAY);
         note("leave", token);
-        // Whoever finds his lock valid now was alone until now.
+        // A holder that finds its lock valid now was alone until now.
         if guard.check().is_ok() {
             note("done", token);
             left -= 1;
@@ -117,7 +117,7 @@ struct Crew {
     workers: Vec<Slot>,
 }
 
-/// A place among the processes: who is killed is replaced.
+/// A place among the processes; a process that is killed is replaced.
 struct Slot {
     worker: Worker,
     life: usize,
@@ -125,7 +125,7 @@ struct Slot {
 }
 
 impl Crew {
-    /// Runs until all have gone through their cycles; returns how many were killed.
+    /// Runs until all have completed their cycles; returns how many were killed.
     fn run(&mut self, processes: usize) -> usize {
         File::create(&self.journal).unwrap();
         for slot in 0..processes {
@@ -158,7 +158,7 @@ impl Crew {
         self.workers[slot].worker.kill();
         let life = self.workers[slot].life;
         let mut journal = File::options().append(true).open(&self.journal).unwrap();
-        // One write, as the others' entries.
+        // One write, like the others' entries.
         let entry = format!("killed {slot} {life} 0\n");
         journal.write_all(entry.as_bytes()).unwrap();
 

@@ -1,5 +1,5 @@
-//! A lock that is held for a least time is not released before, on every transport, on the
-//! embedded server and on a real one.
+//! A lock with a least hold time is not released before it has passed, on every transport, on
+//! the embedded server and on a real one.
 
 use std::thread;
 use std::time::{Duration, Instant};

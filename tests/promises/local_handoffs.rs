@@ -1,5 +1,5 @@
-//! What holds when the threads of one client hand a lock on among themselves, on the
-//! embedded server and on a real one. A client on a handle is not told to do so.
+//! What holds when the threads of one client pass a lock on among themselves, on the embedded
+//! server and on a real one. A client on a handle is not told to do so.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ fn a_row_of_local_hand_offs_is_as_long_as_allowed_and_has_one_token(place: Place
                 false => rows.push(1),
             }
         }
-        // The first of all handed on as well, as it held while the others came.
+        // The very first thread passed it on as well, as it held the lock while the others came.
         let longest = rows.iter().max().copied();
         assert_eq!(longest, Some(most + 1), "{rows:?}");
         assert_eq!(rows.len(), 10usize.div_ceil(most as usize + 1), "{rows:?}");
@@ -88,7 +88,7 @@ fn another_client_finds_the_lock_taken_and_gets_it_after_the_row(place: Place) {
                 }
             });
         }
-        // Between two rows it is free for a moment, so once is not enough.
+        // Between two rows it is free for a moment, so one try is not enough.
         let taken = within(SOON, || other.try_lock().unwrap().is_none());
         let guard = other.try_lock_for(SOON).unwrap();
         over.store(true, Ordering::SeqCst);
@@ -144,7 +144,7 @@ fn a_broken_connection_sends_the_lock_back(place: Place) {
     assert!(first <= next, "{first} {next}");
 }
 
-/// It may be carried out yet, as long as the node is there that it checks.
+/// It may still be carried out, as long as the node that it checks exists.
 fn a_transaction_in_doubt_sends_the_lock_back(place: Place) {
     let scene = Scene::new(place, 1000);
     let guard = scene.client.mutex(&scene.path).unwrap().lock().unwrap();
@@ -223,7 +223,7 @@ fn closing_the_client_ends_a_local_wait(place: Place) {
 
 struct Scene {
     server: &'static dyn Stoppable,
-    /// In front of the server.
+    /// The proxy in front of the server.
     network: Proxy,
     client: Client,
     path: String,
@@ -247,7 +247,7 @@ impl Scene {
         connect(&self.network.hosts(), most)
     }
 
-    /// The tokens in the order of the grants: one thread holds while others come.
+    /// Returns the tokens in the order of the grants: one thread holds while others come.
     fn tokens_of_a_queue(&self, threads: usize) -> Vec<FencingToken> {
         let mutex = self.client.mutex(&self.path).unwrap();
         let tokens = Mutex::new(Vec::new());
@@ -266,8 +266,8 @@ impl Scene {
         tokens.into_inner().unwrap()
     }
 
-    /// The tokens of a holder and of the thread that waits for it, with something that
-    /// happens in between.
+    /// Returns the tokens of a holder and of the thread that waits for it, with something
+    /// that happens in between.
     fn hand_on_after(
         &self,
         guard: MutexGuard,

@@ -35,7 +35,7 @@ fn an_evicted_holder_learns_that_it_was_evicted(place: Place) {
     let (hosts, path) = (place.shared().hosts(), fresh_path("evicted"));
     let (client, other) = (place.connect(&hosts), place.connect(&hosts));
     for pause in [Duration::ZERO, Duration::from_millis(200)] {
-        // With a watch on its node, and without.
+        // With a watch on its node, and without one.
         let guard = client.mutex(&path).unwrap().lock().unwrap();
         assert_eq!(guard.lost_reason(), None);
         std::thread::sleep(pause);

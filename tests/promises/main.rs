@@ -1,8 +1,8 @@
-//! What the locks promise, a module for each lock and for each promise that all of them keep.
+//! What the locks promise: one module per lock, and one per promise that all of them keep.
 //!
 //! A promise is one function, which `in_every_place!` runs over both transports, against the
 //! embedded server and a real one. All tests share one server of each kind; a test that
-//! breaks its server starts one of its own.
+//! breaks its server starts its own.
 
 mod abandonment;
 mod api;

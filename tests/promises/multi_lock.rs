@@ -27,7 +27,7 @@ fn scene(place: Place) -> (Client, Client, [String; 2]) {
     (place.connect(&hosts), place.connect(&hosts), paths)
 }
 
-/// Curator's `InterProcessMultiLock` goes on with the others when one cannot be had.
+/// Curator's `InterProcessMultiLock` continues with the others when one cannot be acquired.
 fn all_are_locked_or_none(place: Place) {
     let (ours, theirs, paths) = scene(place);
     let hosts = place.shared().hosts();
@@ -132,8 +132,8 @@ fn multi_lockers_of_any_order_never_wait_in_a_circle_for_a_minute() {
     multi_lockers_do_not_wait_for_each_other(place, Duration::from_secs(60));
 }
 
-/// Without transactions, the wait for one lock with others in hand is short, and may end while
-/// the waiter looks at who holds.
+/// Without transactions, the wait for one lock while others are held is short, and may end
+/// while the waiter looks at the holder.
 #[cfg(feature = "zookeeper")]
 #[test]
 fn an_overdue_holder_is_evicted_though_the_looks_at_it_are_cut_short() {

@@ -41,7 +41,7 @@ in_every_place! {
     the_last_drop_of_a_client_frees_what_it_left
 }
 
-// A handle is at its end by then.
+// A handle has been given up by then.
 on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
@@ -165,7 +165,7 @@ fn the_threads_of_one_client_show_the_server_one_node(place: Place) {
         wait_for_children(&server.hosts(), &path, 2);
         drop(guard);
     });
-    // Besides the holder's, one that is on its way out may still be there.
+    // Besides the holder's node, one that is about to be deleted may still exist.
     assert!(most.into_inner() <= 2);
     assert_nothing_left(&server.hosts(), &path);
 }
@@ -195,7 +195,7 @@ fn trying_a_taken_lock_finds_it_taken_and_leaves_nothing(place: Place) {
         place.connect(&server.hosts()),
     );
     let guard = one.mutex(&path).unwrap().lock().unwrap();
-    // Across clients, and between the threads of one.
+    // Both across clients, and between the threads of one.
     assert!(two.mutex(&path).unwrap().try_lock().unwrap().is_none());
     assert_eq!(children(&server.hosts(), &path).len(), 1);
     let mutex = one.mutex(&path).unwrap();
@@ -301,7 +301,7 @@ fn a_cancel_in_the_local_queue_ends_the_wait(place: Place) {
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
     let guard = mutex.lock().unwrap();
-    // Nobody will ever send, which counts as a cancel, too.
+    // Nobody will ever send, which counts as a cancel too.
     let (cancel, cancelled) = bounded(0);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -343,7 +343,7 @@ fn a_panic_in_the_critical_section_releases_the_lock(place: Place) {
 
 fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before(place: Place) {
     let (server, path) = (place.shared(), fresh_path("killed"));
-    // Long enough that a machine that stands still for a moment takes nobody's session.
+    // Long enough that a machine that stalls for a moment costs nobody's session.
     let timeout = Duration::from_secs(8);
     let client = place.connect(&server.hosts());
     let mutex = client.mutex(&path).unwrap();
@@ -353,15 +353,15 @@ fn the_lock_of_a_killed_process_is_free_after_its_session_timeout_and_not_before
         holder.kill();
         mutex.lock().unwrap()
     });
-    // The server counts from when it last heard of the session, a third of it before at
-    // most; until half of it has passed, the holder would have trusted its lock.
+    // The server counts from when it last heard of the session, at most a third of the
+    // timeout before. Until half of it has passed, the holder would have trusted its lock.
     assert!(timeout / 2 < took, "{took:?}");
     assert!(took < timeout + SOON, "{took:?}");
     drop(guard);
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("expired"));
     let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
@@ -374,14 +374,14 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// What it learns first looks like an eviction.
+/// What the waiter learns first looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("before"));
     let (ours, waiter) = (place.connect(&server.hosts()), Waiter::connect(place));
     let guard = ours.mutex(&path).unwrap().lock().unwrap();
     let mutex = waiter.client.mutex(&path).unwrap();
     let waiting = aside(move || mutex.lock().map(drop));
-    // It watches its own node.
+    // The waiter watches its own node.
     waiter.lose_node_and_session(&path, &[guard.node()], &waiting, || {});
     drop(guard);
     place.assert_gets_in(&waiting);

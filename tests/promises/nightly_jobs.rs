@@ -1,8 +1,8 @@
-//! Three machines with wrong clocks run a job slot by slot, while runners, servers and links fail.
+//! Three machines with wrong clocks run a job per slot, while runners, servers and links fail.
 //!
-//! A machine starts a process for each slot, as cron does. The processes write to one file, so that
-//! its order is the order of events; the test adds a line for each process that it has killed. The
-//! program's clock is shifted with libfaketime by ten minutes either way, where there is one.
+//! A machine starts a process for each slot, as cron does. The processes write to one file, so its
+//! order is the order of events; the test adds a line for each process that it has killed. Where
+//! libfaketime is installed, it shifts the program's clock by ten minutes either way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -31,10 +31,10 @@ const SHIFTS: [i64; MACHINES] = [-600, 0, 600];
 /// Short, because everyone waits this long behind each process that is killed.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// When the whole test has failed, far beyond what it takes.
+/// When the whole test has failed, far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
-/// How often a run fails by itself, in a hundred.
+/// The percentage of runs that fail by themselves.
 const FAILS: u32 = 8;
 
 #[test]
@@ -57,7 +57,7 @@ fn every_slot_is_marked_once_whatever_dies() {
             let (done, evening) = (&done, &evening);
             scope.spawn(move || {
                 for slot in 1..=slots {
-                    // A night is over before the next one begins.
+                    // One night is over before the next one begins.
                     evening.wait();
                     machine.night(slot);
                 }
@@ -109,7 +109,7 @@ fn break_something(ensemble: &Ensemble, machines: &[Machine]) {
     }
 }
 
-/// One that starts a process for each slot.
+/// A machine that starts a process for each slot.
 struct Machine {
     number: usize,
     shift: i64,
@@ -133,9 +133,9 @@ impl Machine {
         }
     }
 
-    /// Runs the job for a slot, at about the same time as the others.
+    /// Runs the job for a slot, at about the same time as the other machines.
     fn night(&self, slot: u32) {
-        // A machine is down now and then, and comes late.
+        // Now and then a machine is down, or comes late.
         match fastrand::u32(..20) {
             0 => return,
             1 => thread::sleep(Duration::from_millis(fastrand::u64(..1_000))),
@@ -155,7 +155,7 @@ impl Machine {
         let worker = Worker::launch(command, worker_that_runs_a_slot, &input);
         let lines = worker.lines().clone();
         *self.runner.lock() = Some(worker);
-        // They end with the process.
+        // These threads end with the process.
         lines.iter().for_each(drop);
         let ended = self.runner.lock().take();
         if let Some(mut worker) = ended {
@@ -177,7 +177,7 @@ impl Machine {
     }
 }
 
-/// Adds a line in one write, so that those of several processes do not mix.
+/// Adds a line in one write, so that the lines of several processes do not mix.
 fn note(journal: &PathBuf, line: &str) {
     let mut file = File::options().append(true).open(journal).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -261,13 +261,13 @@ impl Summary {
     fn of(text: &str, slots: u32) -> Self {
         let mut summary = Self::default();
         let mut marks: BTreeMap<String, String> = BTreeMap::new();
-        // Each slot's runs in their order, and how each of them is known to have ended.
+        // Each slot's runs in order, and how each of them is known to have ended.
         let mut runs: BTreeMap<String, Vec<(String, &str)>> = BTreeMap::new();
-        // The run of each process, and those that are at work.
+        // The run of each process, and the runs that are at work.
         let mut latest: HashMap<String, (String, String)> = HashMap::new();
         let mut inside: HashMap<String, (String, String)> = HashMap::new();
-        // Those that had not said that they stop when another one began: a process that is not
-        // scheduled cannot.
+        // The runs that had not reported their stop when another one began: a process that is
+        // not scheduled cannot report it.
         let mut overtaken = Vec::new();
         for line in text.lines() {
             let [what, process, slot, token] = worker::words(line);
@@ -343,7 +343,7 @@ impl Summary {
                 assert_ne!(run.1, "done", "slot {slot} was run again: {runs:?}\n{text}");
                 assert_ne!(run.1, "open", "slot {slot}: {runs:?}\n{text}");
             }
-            // Whose mark it is was the last to run.
+            // The process whose mark it is was the last to run.
             let mark = marks.get(slot);
             assert!(
                 mark.is_none_or(|mark| *mark == last.0),
@@ -352,8 +352,8 @@ impl Summary {
         }
         let all = (1..=slots).map(|slot| format!("{slot:04}"));
         summary.skipped = all.filter(|slot| !marks.contains_key(slot)).collect();
-        // All that came for such a slot have failed, lost it or died; its mark may be one that
-        // nobody has read.
+        // All processes that came for such a slot have failed, lost it or died; its mark may
+        // be one that nobody has read.
         for slot in &summary.skipped {
             let runs = runs.get(slot).map_or(&[][..], Vec::as_slice);
             assert!(

@@ -1,4 +1,4 @@
-//! All locks below a path, and who keeps one from its first waiter.
+//! All locks below a path, and which client keeps one from its first waiter.
 
 use std::sync::Barrier;
 use std::thread;
@@ -50,7 +50,7 @@ fn every_lock_below_a_path_is_listed_with_its_queue(place: Place) {
         .unwrap()
         .lock()
         .unwrap();
-    // A released lock is none that anybody has.
+    // A released lock is not listed as anybody's.
     one.mutex(&at("idle"))
         .unwrap()
         .lock()
@@ -132,7 +132,7 @@ fn nobody_who_works_is_accused(place: Place) {
         one.semaphore(&at("limit"), 2).unwrap().acquire().unwrap(),
     );
     thread::scope(|scope| {
-        // This thread of `one` holds `a`; another one waits for `b`, and keeps nobody.
+        // This thread of `one` holds `a`; another thread waits for `b`, and blocks nobody.
         let mutex = one.mutex(&at("b")).unwrap();
         let waiter = thread::Builder::new().name("another".to_owned());
         waiter
@@ -223,7 +223,7 @@ fn whoever_closes_a_circle_is_told(place: Place) {
             "{error:?}"
         );
     }
-    // Whoever was not told has had the lock.
+    // Each client that was not told has had the lock.
     assert!(
         told.iter().all(|told| !matches!(told, Ok(false))),
         "{told:?}"
@@ -248,7 +248,7 @@ fn what_may_not_be_read_is_named(place: Place) {
     assert_eq!(owner.locks(&root).unwrap().len(), 1);
 }
 
-/// This client takes short replies only.
+/// A client that accepts only short replies.
 fn short_sighted(hosts: &str) -> Client {
     Client::builder(hosts)
         .max_buffer(256 << 10)

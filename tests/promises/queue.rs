@@ -1,4 +1,4 @@
-//! What must hold in every queue, whoever stands in it.
+//! What must hold in every queue, whichever contenders are in it.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use zklock::recipe::dialect::Role;
 use zklock::recipe::name::NodeName;
 use zklock::recipe::queue::{Blocked, Contest, Place, own};
 
-/// Somebody in a queue.
+/// A contender in a queue.
 #[derive(Clone, Debug)]
 struct Contender {
     node: String,
@@ -19,8 +19,8 @@ struct Contender {
     born: i64,
 }
 
-/// Nodes that contend with each other: a dialect, and the roles and names in its queue.
-/// `ID` stands for a UUID, `HEX` for one without dashes.
+/// Nodes that contend with each other: a dialect, and the roles and names in its queue. `ID`
+/// stands for a UUID, `HEX` for one without dashes.
 type Family = (Dialect, &'static [(Role, &'static str)]);
 
 const FAMILIES: [Family; 5] = [
@@ -62,7 +62,7 @@ const FAMILIES: [Family; 5] = [
     ),
 ];
 
-/// A queue in the order of arrival, with the numbers that `number` gives.
+/// Returns a queue in the order of arrival, with the numbers from `number`.
 fn queue(
     length: impl Into<proptest::collection::SizeRange>,
     number: impl Fn(i64, i64) -> i64 + 'static,
@@ -75,7 +75,7 @@ fn queue(
         let contenders = kinds.iter().map(|(kind, id, gap)| {
             arrival += gap;
             let (role, name) = *kind.get(kinds_there);
-            // As ours are.
+            // As in our names.
             let id = uuid::Builder::from_custom_bytes(id.to_be_bytes()).into_uuid();
             let stem = name
                 .replace("ID", &id.to_string())
@@ -94,7 +94,7 @@ fn queue(
     })
 }
 
-/// A queue with numbers that tell the order.
+/// A queue whose numbers show the order.
 fn numbered() -> impl Strategy<Value = Vec<Contender>> {
     queue(1..9, |start, arrival| start + arrival)
 }
@@ -111,8 +111,8 @@ fn exhausted() -> impl Strategy<Value = Vec<Contender>> {
     })
 }
 
-/// Returns whether the name is not ours: there is no queue with those who know no order but
-/// that of the numbers once these are used up.
+/// Returns whether the name is not ours: once the numbers are used up, there is no queue with
+/// clients that know only the order of the numbers.
 fn goes_by_numbers(name: &str) -> bool {
     NodeName::parse(name).is_none_or(|name| !name.is_ours())
 }
@@ -121,12 +121,12 @@ fn names(queue: &[Contender]) -> Vec<String> {
     queue.iter().map(|c| c.node.clone()).collect()
 }
 
-/// The promise, not the protocol's table.
+/// States the promise, not the protocol's table.
 fn excludes(one: &Contender, other: &Contender) -> bool {
     one.contest.role != Role::Read || other.contest.role != Role::Read
 }
 
-/// Where the contender stands, as an attempt finds out: by numbers, or else by births.
+/// Returns the contender's place, as an attempt finds it: by numbers, or else by creation.
 fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
     match me.contest.place(&listing.iter().collect(), &me.node) {
         Place::Exhausted(asked) => {
@@ -141,7 +141,7 @@ fn place(queue: &[Contender], listing: &[String], me: &Contender) -> Place {
     }
 }
 
-/// Returns whom everyone waits for, by position; `None` for those whose turn it is.
+/// Returns for whom each contender waits, by position; `None` for those whose turn it is.
 fn waits(queue: &[Contender], listing: &[String]) -> Vec<Option<(usize, Blocked)>> {
     let wait = |me: &Contender| match place(queue, listing, me) {
         Place::First => None,
@@ -154,7 +154,7 @@ fn waits(queue: &[Contender], listing: &[String]) -> Vec<Option<(usize, Blocked)
     queue.iter().map(wait).collect()
 }
 
-/// Checks everyone's place in a listing of the queue.
+/// Checks each contender's place in a listing of the queue.
 fn check(queue: &[Contender], listing: &[String]) -> Result<(), TestCaseError> {
     let waits = waits(queue, listing);
     for (i, me) in queue.iter().enumerate() {
@@ -162,7 +162,7 @@ fn check(queue: &[Contender], listing: &[String]) -> Result<(), TestCaseError> {
         match &waits[i] {
             None => prop_assert!(ahead.is_empty(), "{} is not the first", me.node),
             Some((nearest, behind)) => {
-                // So nobody waits for somebody later, and nobody for each other in a ring.
+                // So nobody waits for a later contender, and no ring of waiters can form.
                 prop_assert_eq!(Some(nearest), ahead.last());
                 prop_assert_eq!(behind.ahead, ahead.len());
                 prop_assert!(!behind.last || i == 1, "somebody else is ahead");

@@ -1,7 +1,7 @@
 //! Two hundred readers and four writers on one read-write lock.
 //!
-//! Each notes when it came in and left, by a clock that counts such moments. What must
-//! hold is looked up in these notes afterwards, so that looking changes nothing.
+//! Each visitor notes when it came in and left, by a clock that counts such moments. The
+//! checks use these notes afterwards, so that checking changes nothing.
 
 use std::env;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ const CLIENTS: usize = 20;
 const READERS: usize = 200;
 const WRITERS: usize = 4;
 
-/// How long the short version lasts, in seconds; [`SECONDS`] says otherwise.
+/// How long the short version lasts, in seconds; [`SECONDS`] can change that.
 const SHORT: u64 = 5;
 const SECONDS: &str = "ZKLOCK_TEST_SECONDS";
 
-// Over a handle the lock is the same, and so many clients of it are a thousand threads.
+// Over a handle the lock is the same, and that many clients of it are a thousand threads.
 on_every_server! {
     writers_are_alone_and_nobody_is_overtaken
 }
@@ -41,18 +41,18 @@ fn writers_are_alone_and_nobody_is_overtaken_for_half_a_minute() {
     check(&run(place, Duration::from_secs(30)));
 }
 
-/// Someone who comes again and again.
+/// A client that comes again and again.
 struct Visitor {
     writes: bool,
     stays: Vec<Stay>,
 }
 
-/// Once inside, in ticks of the [`Clock`].
+/// One stay inside, in ticks of the [`Clock`].
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     token: FencingToken,
     writes: bool,
-    /// When it was in the queue for certain, if it had to wait.
+    /// When it was certainly in the queue, if it had to wait.
     queued: Option<usize>,
     entered: usize,
     left: usize,
@@ -88,7 +88,7 @@ fn run(place: Place, duration: Duration) -> Vec<Visitor> {
 
 fn visit_until(end: Instant, lock: &RwLock, writes: bool, clock: &Clock) -> Visitor {
     let mut stays = Vec::new();
-    // Everybody comes in once, however slow the machine is.
+    // Everybody gets in once, however slow the machine is.
     while stays.is_empty() || Instant::now() < end {
         let mut queued = None;
         let options = LockOptions::new().on_wait(|_: &Waiting| {
@@ -142,8 +142,8 @@ fn check(visitors: &[Visitor]) {
     }
 }
 
-/// Whoever came before a writer has left when it enters, and whoever came after it enters
-/// when it has left: the writer was alone, and the order was that of arrival.
+/// Visitors that came before a writer have left when it enters, and those that came after it
+/// enter when it has left: the writer was alone, and the order was that of arrival.
 fn assert_order(stays: &[Stay]) {
     let mut last_left = None;
     let mut last_writer: Option<&Stay> = None;
@@ -159,7 +159,7 @@ fn assert_order(stays: &[Stay]) {
     }
 }
 
-/// While a writer waits, nobody comes in twice.
+/// While a writer waits, nobody gets in twice.
 fn assert_served_in_one_generation(write: &Stay, visitors: &[Visitor]) {
     let Some(queued) = write.queued else { return };
     for visitor in visitors {

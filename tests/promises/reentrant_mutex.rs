@@ -58,7 +58,7 @@ fn other_threads_wait_and_a_plain_mutex_of_the_same_thread_is_told_so(place: Pla
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// CURATOR-206: the answer was `true`; the lock was expired, and somebody else's.
+/// CURATOR-206: the answer was `true`, but the lock had expired, and another client held it.
 fn a_lost_lock_is_not_entered_again(place: Place) {
     let (server, path) = (place.shared(), fresh_path("lost"));
     let client = place.connect(&server.hosts());

@@ -1,5 +1,5 @@
-//! Asking holders to let go, and making them, on every transport, on the embedded server and
-//! on a real one.
+//! Asking holders to release a lock, and forcing them to, on every transport, on the embedded
+//! server and on a real one.
 
 use std::thread;
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn a_holder_that_was_asked_at_once_hears_it_too(place: Place) {
     }
 }
 
-/// go-zookeeper: a waiter whose node was gone held with the next one.
+/// go-zookeeper: a waiter whose node was gone held the lock along with the next one.
 fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told(place: Place) {
     let (ours, theirs, path) = scene(place);
     let guard = ours.mutex(&path).unwrap().lock().unwrap();
@@ -80,7 +80,7 @@ fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told(place: Place) {
         let waiter = queue(&ours, &path, 2).remove(1);
         assert!(!waiter.holds());
         waiter.evict().unwrap();
-        // The waiter looks again when the holder goes.
+        // The waiter looks again when the holder leaves.
         let holder = queue(&ours, &path, 1).remove(0);
         assert!(holder.holds());
         holder.evict().unwrap();
@@ -93,7 +93,7 @@ fn an_evicted_holder_has_lost_and_an_evicted_waiter_is_told(place: Place) {
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
-/// zk-ruby #34: a stale client deleted somebody else's new lock.
+/// zk-ruby #34: a stale client deleted another client's new lock.
 fn a_contender_that_went_is_not_evicted_in_place_of_another(place: Place) {
     let (client, _, path) = scene(place);
     let mutex = client.mutex(&path).unwrap();
@@ -162,7 +162,7 @@ fn the_queue_tells_who_is_in_it(place: Place) {
     });
 }
 
-/// A listing whose holder leaves before it is read has a waiter alone, which holds by then.
+/// If the holder leaves before it is read, a listing has only the waiter, which holds by then.
 fn a_waiter_that_holds_now_is_a_change(place: Place) {
     let (ours, theirs, path) = scene(place);
     let guard = ours.mutex(&path).unwrap().lock().unwrap();

@@ -26,7 +26,7 @@ in_every_place! {
     readers_and_writers_never_overlap
 }
 
-// A handle is at its end by then.
+// A handle has been given up by then.
 on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
@@ -54,7 +54,7 @@ fn readers_share_and_writers_do_not(place: Place) {
     let shortly = Duration::from_millis(50);
     assert!(theirs.try_read_for(shortly).unwrap().is_none());
     writing.unlock().unwrap();
-    // Who gave up may still be on its way out.
+    // A contender that gave up may still be on its way out.
     wait_for_queue(&client, &path, 0);
     assert!(theirs.try_write().unwrap().is_some());
     wait_for_queue(&client, &path, 0);
@@ -161,7 +161,7 @@ fn a_writer_of_a_lost_session_is_told(place: Place) {
     assert_nothing_left(&server.hosts(), &path);
 }
 
-/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
 fn a_writer_whose_session_expires_while_it_waits_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("writer"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);
@@ -186,7 +186,7 @@ fn a_reader_whose_session_expires_while_it_waits_queues_again(place: Place) {
     assert_nothing_left(&place.shared().hosts(), &path);
 }
 
-/// What it learns first looks like an eviction.
+/// What the waiter learns first looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
     let (_client, ours) = lock(place, &path);
@@ -216,7 +216,7 @@ fn readers_and_writers_never_overlap(place: Place) {
     wait_for_queue(&clients[0].0, &path, 0);
 }
 
-/// Comes again and again, and notes in `inside` how many readers are, or -1 for a writer.
+/// Comes repeatedly, and notes in `inside` how many readers there are, or -1 for a writer.
 fn visit(lock: &RwLock, offset: usize, inside: &AtomicI32) {
     for round in 0..20 {
         if (round + offset) % 5 == 0 {

@@ -1,4 +1,4 @@
-//! One of those who stand by is active, in every place.
+//! One of the processes that stand by is active, in every place.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,13 +21,13 @@ in_every_place! {
     a_panic_lets_the_next_one_in
 }
 
-// A handle is at its end by then.
+// A handle has been given up by then.
 on_every_server! {
     a_term_that_is_lost_is_over_and_another_begins
     a_waiter_that_is_deleted_stands_in_line_again
 }
 
-/// A process that stands by, told from outside when its terms end.
+/// A process that stands by, and is told from outside when its terms end.
 struct Daemon {
     began: Receiver<(u64, String)>,
     end: Sender<ControlFlow<()>>,
@@ -106,7 +106,7 @@ fn who_returns_stands_in_line_again(place: Place) {
         first.end(ControlFlow::Continue(()));
         assert_eq!(second.begins().0, term);
         wait_for_queue(&one, &path, 2);
-        // Asking for the lock ends a term that looks.
+        // A request for the lock ends a term that checks for it.
         other.contenders(&path).unwrap()[0].revoke().unwrap();
         assert_eq!(first.begins().0, term + 1);
     }
@@ -140,7 +140,7 @@ fn a_cancel_ends_the_wait_and_is_seen_in_a_term(place: Place) {
         let (end, ended) = bounded::<()>(0);
         let second = run(&other, ended);
         wait_for_queue(&one, &path, 2);
-        // To drop the sender is to cancel.
+        // Dropping the sender cancels.
         drop(end);
         second.join().unwrap().unwrap();
         stop.send(()).unwrap();

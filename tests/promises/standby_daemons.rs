@@ -1,9 +1,9 @@
 //! Three daemons stand by, while they are killed and stopped and their links are cut.
 //!
-//! The active one writes to a file that all share, so that its order is the order of events. Before
-//! each look at its term it writes `try`, and if the term was valid, `ok` afterwards: an `ok` proves
-//! that the term was valid at some moment after its `try`, even of a process that was stopped in
-//! between.
+//! The active one writes to a file that all share, so its order is the order of events.
+//! Before each check of its term it writes `try`, and if the term was valid, `ok` afterwards.
+//! An `ok` proves that the term was valid at some moment after its `try`, even for a process
+//! that was stopped in between.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the active one writes.
 const BEAT: Duration = Duration::from_millis(5);
 
-/// The longest time without an active one that is no failure, far beyond what it takes.
+/// The longest accepted time without an active one, far longer than a change takes.
 const GAP: Duration = Duration::from_secs(30);
 
 #[test]
@@ -47,7 +47,7 @@ fn one_daemon_is_active_whatever_dies_and_never_two() {
     let onlooker = Client::connect(&ensemble.hosts()).unwrap().standby(&path);
     let onlooker = onlooker.unwrap();
     for _ in 0..faults {
-        // Most of them hit the active one.
+        // Most of the faults hit the active one.
         let active = onlooker
             .leader()
             .ok()
@@ -132,7 +132,7 @@ fn worker_that_stands_by() {
         let mut note = |what: &str| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             let token = term.fencing_token();
-            // One write, so that entries of several processes do not mix.
+            // One write, so that the entries of several processes do not mix.
             let entry = format!("{what} {token} {}\n", now.as_millis());
             journal.write_all(entry.as_bytes()).unwrap();
         };
@@ -163,10 +163,10 @@ impl Journal {
         let mut journal = Self::default();
         let mut terms = BTreeSet::new();
         let (mut newest, mut last) = (0, None);
-        // Whether the `try` of a term came after one of a newer term.
+        // Whether a `try` of a term came after one of a newer term.
         let mut late = BTreeSet::new();
         for line in text.lines() {
-            // The last line may be half written.
+            // The last line may be incomplete.
             let Ok([what, token, at]) = <[_; 3]>::try_from(line.split(' ').collect::<Vec<_>>())
             else {
                 continue;

@@ -1,5 +1,5 @@
-//! Writes that a lock guards, and the nodes beside it: over our own client, on the embedded server
-//! and on a real one.
+//! Writes that a lock guards, and the nodes beside it: over our own client, on the embedded
+//! server and on a real one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -47,7 +47,7 @@ in_every_place! {
 
 const SHORTLY: Duration = Duration::from_millis(300);
 
-/// A client, and a path for its data, which is there.
+/// Returns a client, and a path for its data, which exists.
 fn scene(place: Place) -> (Client, Nodes, String) {
     let client = place.connect(&place.shared().hosts());
     let (nodes, path) = (client.nodes(), fresh_path("data"));
@@ -74,7 +74,7 @@ fn all_is_written_while_the_lock_is_held(place: Place) {
     change.delete(&b).version(0).commit().unwrap();
     assert_eq!(data(&nodes, &a), b"2");
     assert!(!nodes.exists(&b).unwrap());
-    // Without a step it asks whether the lock is held.
+    // Without a step it checks whether the lock is held.
     guard.transaction().commit().unwrap();
     guard.unlock().unwrap();
 }
@@ -129,7 +129,7 @@ fn every_guard_guards(place: Place) {
         ),
     ];
     guards.iter().for_each(|guard| writes(&**guard));
-    // What is lent to a function, as well.
+    // A run that is lent to a function writes too.
     let node = format!("{path}/job");
     let job = client.job(&fresh_path("job")).unwrap();
     let ran = job.once("a", |run| run.transaction().create(&node, b"").commit());
@@ -235,7 +235,7 @@ fn a_reply_that_is_lost_is_told(place: Place) {
     let client = place.connect(&proxy.hosts());
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
     let version = nodes.get(&path).unwrap().unwrap().version();
-    // Proofs of the lock are transactions, too.
+    // Proofs of the lock are transactions too.
     guard.verify().unwrap();
     proxy.drop_next_reply_to(op::MULTI);
     let write = || {
@@ -299,7 +299,7 @@ fn steps_that_cannot_be_are_told(place: Place) {
     assert_eq!(data(&nodes, &path), b"");
 }
 
-/// A transaction that was committed proves the lock, which went with it.
+/// A transaction that was committed proves the lock, which was released with it.
 fn nobody_deletes_the_node_that_guards_the_transaction(place: Place) {
     let (client, nodes, path) = scene(place);
     let [a, b] = [(); 2].map(|()| fresh_path("lock"));
@@ -359,7 +359,7 @@ fn odd_steps_are_told_and_do_no_harm(place: Place) {
     guard.verify().unwrap();
 }
 
-/// The reply to a write cannot be skipped: it would tell whether that was carried out.
+/// The reply to a write cannot be skipped: it would say whether the write was carried out.
 fn a_reply_that_is_too_long_leaves_it_unconfirmed(place: Place) {
     let (client, nodes, path) = scene(place);
     let guard = client.mutex(&fresh_path("lock")).unwrap().lock().unwrap();
@@ -591,7 +591,7 @@ fn what_is_too_large_is_told(place: Place) {
         .set(&path, large.clone())
         .commit()
         .unwrap_err();
-    // Not the lock's own path.
+    // The error names this path, not the lock's own.
     assert!(
         matches!(&told, Error::RequestTooLong { path: about, .. } if *about == path),
         "{told:?}"
@@ -605,14 +605,14 @@ fn what_is_too_large_is_told(place: Place) {
         .unwrap();
 }
 
-/// How many transactions, all told: `ZKLOCK_TRANSACTIONS`, or few.
+/// Returns the total number of transactions: `ZKLOCK_TRANSACTIONS`, or few.
 fn transactions() -> usize {
     let said = std::env::var("ZKLOCK_TRANSACTIONS").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(300)
 }
 
-/// Each write is a node with the token of its writer, and the servers' numbers of the writes say
-/// in which order they were carried out.
+/// Each write is a node with the token of its writer, and the servers' numbers for the writes
+/// show in which order they were carried out.
 fn no_holder_writes_after_the_next_one_has(place: Place) {
     let (client, nodes, path) = scene(place);
     let lock = fresh_path("contended");
@@ -635,7 +635,7 @@ fn no_holder_writes_after_the_next_one_has(place: Place) {
                         continue;
                     };
                     let token = guard.fencing_token();
-                    // It never looks, and goes on for as long as it is let.
+                    // The holder never checks, and continues for as long as it is allowed to.
                     for _ in 0..fastrand::usize(1..40) {
                         step += 1;
                         match fastrand::u8(..60) {
@@ -717,7 +717,7 @@ fn a_tree_is_deleted_with_all_that_comes_meanwhile(place: Place) {
     thread::scope(|scope| {
         scope.spawn(|| {
             for more in 0..50 {
-                // Refused once its parent is gone.
+                // This is refused once its parent is gone.
                 let _ = client.nodes().create(&format!("{path}/7/more-{more}"), b"");
             }
         });
@@ -744,7 +744,7 @@ fn a_write_whose_reply_is_lost_is_told(place: Place) {
         );
     }
     assert!(!nodes.exists(&path).unwrap());
-    // One that was never sent is not in doubt.
+    // A transaction that was never sent is not in doubt.
     proxy.refuse();
     eventually("it is away", || client.state() == SessionState::Connecting);
     let told = client.nodes().limit(SHORTLY).create(&path, b"");
@@ -811,14 +811,14 @@ fn a_token_is_current_as_long_as_its_holder_holds(place: Place) {
     let read = lock.read().unwrap();
     assert!(other.is_current(&readers, read.fencing_token()).unwrap());
     read.unlock().unwrap();
-    // A writer that has become a reader has its token still.
+    // A writer that has become a reader keeps its token.
     let write = lock.write().unwrap();
     let token = write.fencing_token();
     let read = write.downgrade().unwrap();
     assert_eq!(read.fencing_token(), token);
     assert!(other.is_current(&readers, token).unwrap());
     read.unlock().unwrap();
-    // While the writer's node goes, too.
+    // This also holds while the writer's node is being deleted.
     for _ in 0..20 {
         let write = lock.write().unwrap();
         let token = write.fencing_token();

@@ -1,4 +1,4 @@
-//! Users who may not read or make each other's nodes.
+//! Users who may not read or create each other's nodes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn user(hosts: &str, name: &str) -> ClientBuilder {
         .acl(Acl::creator_all())
 }
 
-/// Makes a directory in which everybody may do everything.
+/// Creates a directory in which everybody may do everything.
 fn open_directory(name: &str) -> String {
     let path = fresh_path(name);
     Raw::connect(&ZooKeeper::shared().hosts()).create_all(&path);
@@ -83,7 +83,7 @@ fn who_may_not_read_the_node_ahead_is_woken_all_the_same() {
             guard.expect("its turn").unlock()
         });
         waits.recv_timeout(SOON).expect("it waits");
-        // It was refused, and has found another way.
+        // The request was refused, and the client found another way.
         assert_eq!(proxy.requests(op::GET_DATA), 1);
         let requests = proxy.all_requests();
         assert!(!waiting.is_finished());
@@ -146,7 +146,7 @@ fn a_directory_that_lets_strangers_in_lets_them_lock() {
             guard.unlock().unwrap();
             waiting.join().unwrap();
         });
-        // Who may not delete its node takes it along in the end.
+        // If the user may not delete its node, the node goes with the session in the end.
         stranger.close().unwrap();
         eventually("nobody is left", || {
             owner.contenders(&path).unwrap().is_empty()

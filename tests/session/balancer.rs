@@ -1,4 +1,4 @@
-//! Servers behind one address, where something else picks one for each connection.
+//! Servers behind one address, where a balancer picks one for each connection.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::support::ensemble::Ensemble;
 use crate::support::relay::Relay;
 use crate::support::{aside, eventually, fresh_path};
 
-/// A connection that lived for so long was no failure.
+/// A connection that lived this long was not a failure.
 const WORTHWHILE: Duration = Duration::from_millis(700);
 
 #[test]
@@ -24,12 +24,12 @@ fn behind_a_load_balancer_a_session_moves_from_server_to_server_and_keeps_its_lo
     let mutex = waiter.mutex(&path).unwrap();
     let next = aside(move || mutex.lock().map(|guard| guard.fencing_token()));
     eventually("it waits", || holder.contenders(&path).unwrap().len() == 2);
-    // Each client comes to each server, and to one that is not there.
+    // Each client is led to each server, and to one that does not exist.
     for round in 0..6 {
         if round == 3 {
             ensemble.kill(ensemble.follower().expect("a follower"));
         }
-        // Whoever is cut off sooner asks for connections more and more rarely.
+        // A client that is cut off sooner asks for connections more and more rarely.
         thread::sleep(WORTHWHILE);
         let before = balancer.picked().len();
         balancer.cut();

@@ -12,14 +12,14 @@ use crate::support::raw::{assert_nothing_left, children, op, wait_for_children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-/// How late most guards are, at most, in telling what they know, and most calls.
+/// How late most guards and most calls may be, at most, in reporting what they know.
 const SLACK: Duration = Duration::from_millis(500);
 /// How late any of them may be on a machine that does a hundred other things.
 const NOISE: Duration = Duration::from_secs(5);
-/// How often a guard is looked at.
+/// How often a guard is checked.
 const LOOK: Duration = Duration::from_millis(4);
 
-/// How long somebody else waits in vain.
+/// How long another client waits in vain.
 const VAIN: Duration = Duration::from_secs(2);
 
 const TRIALS: u64 = 25;
@@ -38,7 +38,7 @@ fn a_holder_knows_before_anybody_else_gets_its_lock_with_10_s() {
 
 fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
     let trial = |i: u64| {
-        // They neither begin together nor is the network gone at the same moment of each.
+        // Neither do they begin together, nor does the network go at the same moment for each.
         thread::sleep(Duration::from_millis(40 * i));
         let seen = Trial::new(timeout).run(i);
         println!("{timeout:?} {i:2}: {seen:?}");
@@ -63,7 +63,7 @@ fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
         most(|seen| seen.drop),
         most(|seen| seen.close),
     );
-    // One that is late had to wait for a processor; half of them did not.
+    // A guard that is late had to wait for a processor; half of them did not.
     let median = |what: fn(&Seen) -> Duration| {
         let mut all: Vec<_> = seen.iter().map(what).collect();
         all.sort();
@@ -75,7 +75,7 @@ fn holders_know_before_anybody_else_gets_their_lock(timeout: Duration) {
     assert!(median(|seen| seen.drop) < Duration::from_millis(100));
 }
 
-/// Two clients, of which one is about to lose the network.
+/// Two clients, one of which is about to lose the network.
 struct Trial {
     timeout: Duration,
     proxy: Proxy,
@@ -89,7 +89,7 @@ struct Trial {
 struct Seen {
     suspect: Duration,
     lost: Duration,
-    /// From the first failed check to the other's lock.
+    /// From the first failed check to the other client's lock.
     lead: Duration,
     wait: Duration,
     drop: Duration,
@@ -154,7 +154,7 @@ impl Trial {
         mutex.lock().unwrap().into_send()
     }
 
-    /// Waits in the queue, directly at the server.
+    /// Waits in the queue, connected directly to the server.
     fn take_over(&self) -> (Instant, SendGuard) {
         let mutex = self.other.mutex(&self.path).unwrap();
         let guard = mutex.lock().unwrap();
@@ -169,14 +169,14 @@ impl Trial {
         took
     }
 
-    /// Looks at the guard until its check fails. Returns how old the last proof was when
-    /// it became suspect and when it was lost, and when the first check failed.
+    /// Looks at the guard until its check fails. Returns the age of the last proof when the guard
+    /// became suspect and when it was lost, and the time at which the first check failed.
     fn watch(&self, guard: &SendGuard, begun: Instant) -> (Duration, Duration, Instant) {
         let half = self.timeout / 2;
         let (mut until, mut suspect) = (begun, None);
         let mut events = Vec::new();
         let failed = loop {
-            // The clock is read first: a pause in between then makes too little of it.
+            // The clock is read first: a pause in between can only make the age too small.
             let now = Instant::now();
             let left = guard.valid_for();
             if !left.is_zero() {
@@ -186,7 +186,7 @@ impl Trial {
                 break Instant::now();
             }
             events.extend(guard.events().try_iter());
-            // It may have been doubted before, too, by a machine that was busy.
+            // A busy machine may have made it suspect before.
             if let Some(at) = events.iter().rposition(|event| *event == GuardEvent::Held) {
                 events.drain(..=at);
             }
@@ -200,18 +200,18 @@ impl Trial {
         while events.last() != Some(&GuardEvent::Lost) {
             events.push(guard.events().recv_timeout(SOON).expect("the news"));
         }
-        // When the news was held up for long, there was only the last of it to tell.
+        // If the news was held up for long, only the last state was left to report.
         let told = [GuardEvent::Suspect, GuardEvent::Lost];
         assert!(told.ends_with(&events), "{events:?}");
         let suspect = suspect.unwrap_or(failed);
-        // Nothing can have been confirmed that was sent into the blackhole.
+        // Nothing that was sent into the blackhole can have been confirmed.
         assert!(until <= begun + half);
         assert!(until <= failed, "it gave up before it had to");
         let age = |time: Instant| (time + half).saturating_duration_since(until);
         (age(suspect), age(failed), failed)
     }
 
-    /// Ends the client in the blackhole, or lets the network come back.
+    /// Ends the client in the blackhole, or restores its network.
     fn end(&self, i: u64) -> Duration {
         if i % 2 == 0 {
             let (closed, took) = timed(|| self.victim.close());
@@ -240,14 +240,14 @@ fn what_was_sent_into_a_blackhole_and_arrives_late_is_cleared_up() {
     });
 }
 
-/// The session survives, so what it leaves behind would stay.
+/// The session survives, so anything that it leaves behind would stay.
 fn outlive_a_blackhole() {
     let server = ZooKeeper::shared();
     let proxy = Proxy::start(&server.hosts());
     let client = connect(&proxy.hosts(), Duration::from_secs(10));
     let session = client.session_id();
     let (held, free) = (fresh_path("held"), Arc::new(fresh_path("late")));
-    // The directory is there, so that the create that arrives late makes a node.
+    // The directory exists, so the create that arrives late makes a node.
     drop(client.mutex(&free).unwrap().lock().unwrap());
     eventually("the release is through", || {
         children(&server.hosts(), &free).is_empty()

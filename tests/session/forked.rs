@@ -1,7 +1,7 @@
-//! A child that is forked has a copy of the client and of the guard; the lock is the parent's.
+//! A forked child has a copy of the client and of the guard; the lock is the parent's.
 //!
-//! A process is forked that has no other tests in it, whose locks and connections a child
-//! would have a copy of as well.
+//! The process that forks runs no other tests: the child would have copies of their locks and
+//! connections too.
 
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{eventually, fresh_path, run, within};
 
 const THREADS: usize = 4;
 const FORKS: usize = 100;
-/// Longer than a child lives that does not hang.
+/// Longer than a child lives unless it hangs.
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
@@ -68,7 +68,7 @@ fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
         let client = Client::connect(server.hosts()).unwrap();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // Whatever lock of the client a thread of the parent has, it has for ever in a child.
+            // A mutex of the client that a thread of the parent has locked stays locked in a child.
             for i in 0..THREADS {
                 let (mutex, over) = (
                     client.mutex(&fresh_path(&format!("busy-{i}"))).unwrap(),
@@ -89,7 +89,7 @@ fn what_a_forked_child_drops_waits_for_no_thread_of_the_parent() {
     });
 }
 
-/// Whether a child that drops everything comes to its end.
+/// Returns whether a child that drops everything ends.
 fn child_ends(client: &Client) -> bool {
     let mutex = client.mutex(&fresh_path("forked")).unwrap();
     let guard = mutex.lock().unwrap();

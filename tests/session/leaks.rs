@@ -1,4 +1,4 @@
-//! Thousands who wait in vain leave no trace.
+//! Thousands of waits in vain leave nothing behind.
 
 use std::fs;
 use std::thread;
@@ -17,17 +17,17 @@ const ATTEMPTS: usize = 10_000;
 /// Until then the allocator is still finding out how much memory is needed.
 const WARM_UP: usize = 2_000;
 
-/// After so many a thread waits for the server, which would fall behind more and more on a
-/// busy machine: what is not deleted yet takes memory.
+/// After this many attempts, a thread waits for the server, which would fall behind more and
+/// more on a busy machine: what is not deleted yet takes memory.
 const BREATHER: usize = 25;
 
-/// How much more memory may be in use after that, in KiB: far less than 1 KiB an attempt.
+/// How much more memory may be in use after that, in KiB: far less than 1 KiB per attempt.
 const MEMORY: i64 = 4 * 1024;
 
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn ten_thousand_waits_that_time_out_leave_no_trace() {
-    // A server of its own, for its watches are counted.
+    // A separate server, because its watches are counted.
     let server = ZooKeeper::builder().fsync(false).start();
     let (hosts, base) = (server.hosts(), fresh_path("leaks"));
     let holder = connect(&hosts, Duration::from_secs(10));
@@ -37,12 +37,12 @@ fn ten_thousand_waits_that_time_out_leave_no_trace() {
         .collect();
     let guards: Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
     let watches = || server.monitor("zk_watch_count");
-    // The holder watches its own nodes, and nobody else anything.
+    // The holder watches its own nodes, and nobody else watches anything.
     let settled = || watches() == Some(THREADS as i64);
     eventually("the holder watches", settled);
 
     let mut command = worker::itself();
-    // One heap for all threads: which of several they use, and so fill, is chance.
+    // One heap for all threads: which of several they use, and thus fill, is random.
     command.env("MALLOC_ARENA_MAX", "1");
     let worker = Worker::launch(
         command,
@@ -119,7 +119,7 @@ fn worker_that_waits_in_vain() {
         within(SOON, || Figures::of_this_process().threads <= threads);
         Figures::of_this_process().say();
     }
-    // The client lives on, so that nothing goes with its session.
+    // The client lives on, so that nothing is deleted with its session.
     worker::stay();
 }
 
@@ -130,7 +130,7 @@ fn wait_in_vain(client: &Client, base: &str, attempts: usize) {
             let mutex = client.mutex(&path).unwrap();
             scope.spawn(move || {
                 for attempt in 0..attempts / THREADS {
-                    // Some do not even get to send a request, some wait for a while.
+                    // Some attempts do not even get to send a request, some wait for a while.
                     let limit = Duration::from_micros(fastrand::u64(0..10_000));
                     assert!(mutex.try_lock_for(limit).unwrap().is_none());
                     if attempt % BREATHER == 0 {

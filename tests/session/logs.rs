@@ -1,4 +1,4 @@
-//! Everything that is logged in this process, for those who ask for it.
+//! Everything that is logged in this process, for tests that read it.
 
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -36,7 +36,7 @@ pub(crate) fn keep() {
     *LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
 }
 
-/// Returns the lines that were kept, and forgets them.
+/// Returns the lines that were kept, and clears them.
 pub(crate) fn take() -> Vec<String> {
     let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     lines.as_mut().map(std::mem::take).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The server has made our node, and the answer that says so is lost.
+//! The server has created our node, and the reply that says so is lost.
 
 use std::thread;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::support::raw::{Raw, assert_nothing_left, children, op};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-/// A proxy, a client behind it and a lock whose directory is there already: the first
-/// create makes a node.
+/// Returns a proxy, a client behind it and a lock whose directory exists already, so that the
+/// first create makes a node.
 fn stage(name: &str) -> (Proxy, Client, String) {
     let (server, path) = (ZooKeeper::shared(), fresh_path(name));
     Raw::connect(&server.hosts()).create_all(&path);
@@ -21,7 +21,7 @@ fn stage(name: &str) -> (Proxy, Client, String) {
     (proxy, client, path)
 }
 
-/// Locks, and looks whether that took one node.
+/// Locks, and checks that this took one node.
 #[track_caller]
 fn lock_with_one_node(client: &Client, path: &str) {
     let hosts = ZooKeeper::shared().hosts();
@@ -52,7 +52,7 @@ fn a_create_whose_reply_is_lost_makes_one_node() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_second_create_whose_reply_is_lost_makes_one_node() {
     let (proxy, client, path) = stage("second");
-    // Slow enough for the next loss to be arranged before it is due.
+    // Slow enough to arrange the next loss before it is due.
     proxy.delay(Duration::from_millis(300));
     proxy.drop_next_request(op::CREATE2);
     thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn a_second_create_whose_reply_is_lost_makes_one_node() {
 fn a_create_whose_reply_is_lost_for_good_leaves_nothing() {
     let (proxy, client, path) = stage("never");
     let session = client.session_id();
-    // Slow enough for the way back to be closed before it is found.
+    // Slow enough to close the way back before the node is found.
     proxy.delay(Duration::from_millis(300));
     proxy.drop_next_reply_to(op::CREATE2);
     let locked = thread::scope(|scope| {

@@ -1,9 +1,9 @@
-//! What a client does when anything goes wrong between it and a real ZooKeeper, and what it
-//! tells of itself.
+//! What a client does when something goes wrong between it and a real ZooKeeper, and what it
+//! reports about itself.
 //!
-//! All of it is about our own transport; what both transports promise is in
-//! `tests/promises`. `ZKLOCK_LONG` in the environment makes the tests that
-//! watch a client for a while do so for a minute.
+//! All tests are about our own transport; `tests/promises` has what both transports promise.
+//! With `ZKLOCK_LONG` in the environment, the tests that watch a client for a while do so for
+//! a minute.
 
 mod access;
 mod balancer;
@@ -38,10 +38,10 @@ use std::time::Duration;
 
 use zklock::Client;
 
-/// Longer than any call takes that does not hang, shorter than a hang.
+/// Longer than any call takes unless it hangs, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
-/// How long clients are watched that are to do the right thing for a while.
+/// How long to watch clients that are to do the right thing for a while.
 fn a_while(short: Duration) -> Duration {
     match env::var_os("ZKLOCK_LONG") {
         Some(_) => Duration::from_secs(60),

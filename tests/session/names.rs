@@ -1,5 +1,5 @@
-//! Servers with names, and a resolver that is slow, dead or wrong: the system's own resolver
-//! asks it, in a namespace where it is the only one.
+//! Servers with names, and a resolver that is slow, dead or wrong. The system's resolver asks
+//! it, in a namespace where it is the only one.
 
 use std::collections::VecDeque;
 use std::env;
@@ -23,7 +23,7 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Nobody listens there.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
-/// The kinds of questions, A and AAAA.
+/// The types of questions, A and AAAA.
 const ADDRESS: [u8; 2] = [0, 1];
 const ADDRESS_V6: [u8; 2] = [0, 28];
 const HEADER: usize = 12;
@@ -39,7 +39,7 @@ enum Says {
 
 /// A resolver that gives every name the same answer.
 struct Resolver {
-    /// One after the other; the last one for ever.
+    /// Given one after the other; the last one is repeated for ever.
     answers: Mutex<VecDeque<Says>>,
     asked: AtomicUsize,
 }
@@ -82,12 +82,12 @@ impl Resolver {
         *self.answers.lock().unwrap() = answers.into_iter().collect();
     }
 
-    /// How often an address was asked for.
+    /// Returns how often an address was asked for.
     fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// A reply, and when to send it.
+    /// Returns a reply, and when to send it.
     fn answer(&self, question: &[u8]) -> Option<(Duration, Vec<u8>)> {
         let end_of_name = HEADER + question[HEADER..].iter().position(|byte| *byte == 0)?;
         let kind = &question[end_of_name + 1..end_of_name + 3];
@@ -121,7 +121,7 @@ impl Resolver {
         answer.extend([0, 1, 0, u8::from(0 < length), 0, 0, 0, 0]);
         answer.extend(&question[HEADER..end_of_name + 5]);
         if 0 < length {
-            // The name of the question, its kind and class, for no time, so many bytes.
+            // The name in the question, its type and class, a TTL of zero, the length.
             answer.extend([0xc0, 12, kind[0], kind[1], 0, 1, 0, 0, 0, 0, 0, length]);
             answer.extend(found);
         }
@@ -129,7 +129,7 @@ impl Resolver {
     }
 }
 
-/// A way to a server that has a name, and a client that goes by it.
+/// Returns a way to a server that has a name, and a client that uses it.
 fn named(timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::start(&ZooKeeper::shared().hosts());
     let client = connect(&format!("zk.test:{}", proxy.port()), timeout);
@@ -159,7 +159,7 @@ fn a_resolver_that_is_dead_slow_or_wrong_costs_no_guard() {
             eventually("it connects again", || before < proxy.greetings());
             eventually(&what, || guard.verify().is_ok());
             assert_eq!(client.session_id(), session, "{what}");
-            // The next answer is to a question of its own.
+            // The next answer is for a question of its own.
             resolver.says([Says::Address(HERE)]);
         }
         guard.unlock().unwrap();
@@ -175,7 +175,7 @@ fn a_server_that_moves_is_found_at_the_next_attempt() {
         let mutex = client.mutex(&fresh_path("moved")).unwrap();
         let guard = mutex.lock().unwrap();
         let addresses = (2..6).map(|last| IpAddr::from([127, 0, 0, last]));
-        // The last one has no address of the old kind.
+        // The last one has no IPv4 address.
         for address in addresses.chain([Ipv6Addr::LOCALHOST.into()]) {
             resolver.says([Says::Address(address)]);
             let before = proxy.greetings();
@@ -198,7 +198,7 @@ fn a_server_whose_name_was_unknown_while_it_moved_is_found_before_a_guard_is_los
         resolver.says([Says::Unknown]);
         let there = IpAddr::from([127, 0, 0, 2]);
         proxy.move_to(there);
-        // Whoever has the address now takes connections in, and says nothing.
+        // The address now belongs to a server that accepts connections and says nothing.
         let _mute = TcpListener::bind((HERE, proxy.port())).unwrap();
         thread::sleep(Duration::from_secs(1));
         let before = proxy.greetings();
@@ -224,7 +224,7 @@ fn whoever_has_a_servers_old_address_by_now_grants_no_locks_in_its_place() {
         proxy.move_to(there);
         others.take_over(HERE, proxy.port());
         let next = aside(move || mutex.lock().map(drop));
-        // For longer than the session lasts and servers count.
+        // For longer than the session lasts and servers count it.
         eventually("it tries and tries", || 8 <= others.connections());
         assert!(guard.check().is_err());
         drop(guard);

@@ -13,11 +13,11 @@ use crate::support::zookeeper::ZooKeeper;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// So many names of so many bytes are more than a message may have.
+/// This many names of this many bytes are longer than a message may be.
 const NODES: usize = 1300;
 const NAME: usize = 1000;
 
-/// Fills a directory with what is no contender.
+/// Fills a directory with nodes that are not contenders.
 fn crowd(hosts: &str, dir: &str) {
     let mut raw = Raw::connect(hosts);
     raw.create_all(dir);
@@ -86,7 +86,7 @@ fn a_directory_too_long_to_be_listed_fails_who_asks_for_it_and_disturbs_nobody_e
         "{:?}",
         events.try_iter().collect::<Vec<_>>()
     );
-    // Nothing of ours is left in there.
+    // Nothing of ours is left in these directories.
     for dir in [&crowded, &leases] {
         wait_for_children(&hosts, dir, NODES);
     }

@@ -1,4 +1,4 @@
-//! No server wants us: that is no reason to be a burden to anybody.
+//! If no server wants us, that is no reason to burden anybody.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,10 +16,10 @@ use crate::support::{eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// From here on the client goes at its steady pace.
+/// After this time the client has reached its steady pace.
 const FIRST: Duration = Duration::from_secs(4);
 
-/// How many ticks of a process's clock make a second, on every Linux.
+/// How many ticks of a process's clock make a second on every Linux.
 const TICKS: f64 = 100.0;
 
 #[test]
@@ -43,7 +43,7 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     proxy.refuse();
     let address = proxy.hosts();
     let mut listener = None;
-    // A process that another test starts has the proxy's socket, too, for a moment.
+    // For a moment, a process that another test starts has the proxy's socket too.
     eventually("in the place of the proxy", || {
         listener = TcpListener::bind(&address).ok();
         listener.is_some()
@@ -51,7 +51,7 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     thread::spawn(move || {
-        // It goes with the process: nobody else wants the port.
+        // This ends with the process: nobody else wants the port.
         for _ in listener.iter().flat_map(TcpListener::incoming).flatten() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
@@ -61,13 +61,13 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let [attempts, cpu] = figures(&worker);
     let calls = calls.load(Ordering::Relaxed) - before;
     println!("{calls} calls were counted here, {attempts} there");
-    // Once the session must be over, who hangs up is asked for another one at once.
+    // Once the session must be over, a server that hangs up is asked for a new one at once.
     let attempted = attempts as usize;
     assert!(attempted <= calls + 1 && calls <= 2 * attempted + 1);
     judge("hung up on", attempts, cpu);
 }
 
-/// A process whose client has a lock and waits for another one.
+/// Returns a process whose client has a lock and waits for another one.
 fn worker_at(proxy: &Proxy) -> Worker {
     let (server, path) = (ZooKeeper::shared(), fresh_path("refused"));
     let input = format!("{} {path}", proxy.hosts());
@@ -115,7 +115,7 @@ fn worker_that_nobody_answers() {
     worker::say("waiting");
     eventually("it is alone", || !logs::take().is_empty());
     thread::sleep(FIRST);
-    // Only one of them is counted.
+    // Only one of the two clients is counted.
     waiting.close().unwrap_err();
     worker::say("alone");
     logs::take();
@@ -133,7 +133,7 @@ fn worker_that_nobody_answers() {
     worker::say("back");
 }
 
-/// The processor time of this process, in seconds.
+/// Returns the processor time of this process, in seconds.
 fn cpu() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("a Linux system");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");

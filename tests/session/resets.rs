@@ -13,7 +13,7 @@ use crate::support::raw::{assert_nothing_left, children};
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{fresh_path, within};
 
-/// What the holders of one lock leave behind for each other.
+/// What the holders of one lock leave for each other.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -23,7 +23,7 @@ struct Room {
 }
 
 impl Room {
-    /// Locks, looks and lets go until the room is closed.
+    /// Locks, checks and releases until the room is closed.
     fn visit_often(&self, client: &Client, path: &str) {
         let mutex = client.mutex(path).unwrap();
         while !self.closing.load(Ordering::Acquire) {
@@ -69,7 +69,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
         while begun.elapsed() < a_while(Duration::from_secs(20)) {
             thread::sleep(Duration::from_secs(1));
             let before = room.visits.load(Ordering::Relaxed);
-            // What fails in here would leave the others running for ever.
+            // A failure in here would leave the others running for ever.
             held_throughout &= guard.is_held();
             within(SOON, || proxy.connections() > cuts);
             proxy.cut();
@@ -108,7 +108,7 @@ fn a_busy_client_loses_nothing_when_its_connection_is_cut_every_second() {
     assert!(visits > 5 * cuts);
 }
 
-/// Fails on an event that is no part of a life of cuts.
+/// Fails on an event that cuts of the connection do not cause.
 fn session_of(event: SessionEvent) -> Option<i64> {
     match event {
         SessionEvent::Connected { session } => Some(session),

@@ -1,4 +1,4 @@
-//! The ensemble is set up anew, or restored: it has never heard of us.
+//! The ensemble is set up again, or restored: it has never heard of us.
 
 use std::thread;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{aside, eventually, fresh_path};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take on a machine with other things to do.
+/// How long this may take on a machine with other things to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So many that chance does not bring all of them through.
+/// So many that not all of them can get through by chance.
 const CLIENTS: usize = 32;
 
 #[test]
@@ -59,7 +59,7 @@ fn a_session_outlives_a_time_without_servers_that_is_longer_than_its_timeout() {
     let client = connect(&server.hosts(), TIMEOUT);
     let session = client.session_id();
     server.kill();
-    // There is nothing to be waited for: nothing must happen.
+    // There is nothing to wait for: nothing must happen.
     thread::sleep(2 * TIMEOUT);
     server.restart();
     eventually("the client is back", || client.metrics().reconnects == 1);
@@ -71,24 +71,24 @@ fn a_session_outlives_a_time_without_servers_that_is_longer_than_its_timeout() {
 #[ignore = "needs a ZooKeeper server"]
 fn sessions_outlive_a_time_in_which_clients_are_hung_up_on_for_longer_than_their_timeout() {
     let server = ZooKeeper::start();
-    // It takes connections and hangs up as long as there is no server behind it.
+    // It accepts connections and hangs up while there is no server behind it.
     let proxy = Proxy::start(&server.hosts());
-    // Longer than the rest between two attempts to connect.
+    // Longer than the pause between two attempts to connect.
     let timeout = 2 * TIMEOUT;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| connect(&proxy.hosts(), timeout))
         .collect();
     let sessions: Vec<_> = clients.iter().map(Client::session_id).collect();
     server.kill();
-    // There is nothing to be waited for: nothing must happen.
+    // There is nothing to wait for: nothing must happen.
     thread::sleep(2 * timeout);
     server.restart();
     eventually("all are back", || {
         let mut all = clients.iter().map(|client| client.metrics().reconnects);
         all.all(|reconnects| reconnects == 1)
     });
-    // The server may come back between a client's question for its session, at which it is hung up
-    // on, and that for another one, which follows at once.
+    // The server may come back between a client's request for its session, which is hung up
+    // on, and its request for a new one, which follows at once.
     let now = clients.iter().map(Client::session_id);
     let lost = now.zip(&sessions).filter(|(now, then)| now != *then);
     assert!(lost.count() <= 1);

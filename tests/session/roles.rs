@@ -1,4 +1,4 @@
-//! Servers that do not vote, and servers that only read.
+//! Servers that do not vote, and servers that are read-only.
 
 use std::time::Duration;
 

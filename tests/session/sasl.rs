@@ -1,4 +1,4 @@
-//! Clients that log in by SASL.
+//! Clients that log in with SASL.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use crate::support::raw::op;
 use crate::support::zookeeper::ZooKeeper;
 use crate::support::{eventually, fresh_path, timed};
 
-/// One password is plain, one is in ISO 8859-1, and one is not.
+/// One password is ASCII, one can be written in ISO 8859-1, and one cannot.
 const USERS: [(&str, &str); 3] = [
     ("ann", "correct horse battery staple"),
     ("bob", "gr\u{fc}n, gr\u{fc}n, gr\u{fc}n"),
@@ -25,7 +25,7 @@ const USERS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A server that lets in nobody without a login; leave it running.
+/// Returns a server that admits nobody without a login; leave it running.
 fn strict() -> &'static ZooKeeper {
     static STRICT: OnceLock<(Jaas, ZooKeeper)> = OnceLock::new();
     let start = || {
@@ -42,7 +42,7 @@ fn login(hosts: &str, user: &str, password: &str) -> ClientBuilder {
         .sasl(Sasl::digest(user, password))
 }
 
-/// One of the users.
+/// Returns a builder for one of the users.
 fn user(hosts: &str, name: &str) -> ClientBuilder {
     let known = USERS.iter().find(|(user, _)| *user == name);
     login(hosts, name, known.expect("a user").1).acl(Acl::sasl(name))
@@ -109,7 +109,7 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
                 panic!("{error}");
             };
             assert_eq!((principal.as_str(), server), (user, &hosts));
-            // Before 3.8 servers have a number and no more.
+            // Before 3.8 servers send a number and no more.
             assert!(
                 [said, "authentication failed (-115)"].contains(&&**reason),
                 "{reason}"
@@ -121,7 +121,7 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
             assert_eq!(error.to_string(), message);
             assert!(!show(&(error, builder)).contains(password));
         }
-        // The right one is let in.
+        // The right one is admitted.
         user(&hosts, "ann").connect().unwrap().close().unwrap();
     }
 }
@@ -130,7 +130,7 @@ fn a_login_that_is_refused_is_told_at_once_with_user_and_server() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_client_without_a_login_is_told_what_is_missing() {
     let connected = Client::builder(&strict().hosts()).connect();
-    // One request: the servers discard their answer when there are more to read.
+    // One request only: the servers discard their answer if there are more to read.
     let refused = connected.and_then(|client| client.nodes().exists("/a"));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("add a login by SASL (-124)"), "{refused}");
@@ -160,7 +160,7 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
         .unwrap();
     let (session, path) = (client.session_id(), fresh_path("cut-short"));
     let guard = client.mutex(&path).unwrap().lock().unwrap();
-    // Its watch has to be set again, and not before it has logged in.
+    // Its watch has to be set again, but not before it has logged in.
     let waiter = user(&proxy.hosts(), "ann").connect().unwrap();
     let ups = || [&client, &waiter].map(|client| client.metrics().reconnects);
     thread::scope(|scope| {
@@ -176,7 +176,7 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
                 guard.state() == GuardState::Held
             });
             assert!(proxy.fired());
-            // One that was lost, and two for each client.
+            // One login was lost, and each client made two.
             assert!(5 <= proxy.requests(op::SASL) - logins);
         }
         assert!(0 < proxy.requests(op::SET_WATCHES));
@@ -191,7 +191,7 @@ fn a_login_that_is_cut_short_is_made_again_and_the_lock_stays() {
 #[ignore = "needs a ZooKeeper server"]
 fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     let users = Jaas::new(&USERS);
-    // Long sessions: two logins that take all the time they have must not cost the lock.
+    // Long sessions: two logins that take all the time they may must not cost the lock.
     let ensemble = Ensemble::start_with(&users.strict().tick(Duration::from_secs(2)));
     let proxies = [0, 1, 2].map(|i| Proxy::start(&ensemble.server(i).hosts()));
     let [first, second, third] = &proxies;
@@ -213,7 +213,7 @@ fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     first.refuse();
     eventually("the second is asked", || second.fired());
     third.accept();
-    // For as long as the client waits for an answer, and not much longer.
+    // As long as the client waits for an answer, and not much longer.
     thread::sleep(Duration::from_millis(5200));
     second.refuse();
     second.heal();
@@ -221,7 +221,7 @@ fn a_session_and_its_lock_move_to_a_server_that_answers_the_login() {
     eventually("the lock is confirmed", || guard.verify().is_ok());
     assert_eq!(client.session_id(), session);
 
-    // And back.
+    // And back again.
     first.accept();
     third.refuse();
     eventually("the first is asked", || connects(first) == 4);

@@ -31,7 +31,7 @@ fn passwords_are_in_no_log_line_and_no_debug_output() {
     let client = builder.connect().unwrap();
     shown.push(show(&client));
 
-    // A life with everything that is worth a line in a log.
+    // This does everything that is worth a line in a log.
     let mutex = client.mutex(&path).unwrap();
     let events = client.events();
     let guard = mutex.lock().unwrap();
@@ -86,7 +86,7 @@ fn show(value: &impl Debug) -> String {
     format!("{value:?} {value:#?}")
 }
 
-/// How bytes may look in a text.
+/// Returns the forms that bytes may have in a text.
 fn spellings(secret: &[u8]) -> Vec<String> {
     let join = |between: &str, spell: fn(&u8) -> String| {
         let parts: Vec<_> = secret.iter().map(spell).collect();
@@ -96,15 +96,15 @@ fn spellings(secret: &[u8]) -> Vec<String> {
         join(", ", u8::to_string),
         join("", |byte| format!("{byte:02x}")),
         join("", |byte| format!("{byte:02X}")),
-        // As in a list with one element a line.
+        // As in a list with one element per line.
         join(",\n", |byte| format!("    {byte}")),
     ];
-    // A session's password is no text, and its text is full of gaps.
+    // A session's password is not text, and as text it is full of gaps.
     all.extend(std::str::from_utf8(secret).map(str::to_owned));
     all
 }
 
-/// Stands in front of the server and writes down the passwords of sessions.
+/// Stands in front of the server and records the passwords of sessions.
 struct Eavesdropper {
     port: u16,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -116,7 +116,7 @@ impl Eavesdropper {
         let port = listener.local_addr().expect("its port").port();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ours = Arc::clone(&heard);
-        // It goes with the process, and its threads go with their connections.
+        // It ends with the process, and its threads end with their connections.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(("127.0.0.1", server)).expect("the server");
@@ -168,7 +168,7 @@ fn pass_on(from: &TcpStream, to: &TcpStream, show: impl FnOnce(&[u8]) + Send + '
     });
 }
 
-/// Behind the length, the version, the timeout, the session and its own length.
+/// It follows the length, the version, the timeout, the session and its own length.
 fn password(greeting: &[u8]) -> Vec<u8> {
     greeting.get(24..40).unwrap_or_default().to_vec()
 }

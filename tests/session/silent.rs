@@ -1,5 +1,5 @@
-//! A server that gives a new session to a client that asks for its old one, and does not say so, as
-//! ClickHouse Keeper does (ClickHouse issue 116690).
+//! A server that gives a new session to a client that asks for its old one, without saying
+//! so, as ClickHouse Keeper does (ClickHouse issue 116690).
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -63,15 +63,15 @@ fn forgetful(server: &str) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let hosts = listener.local_addr().expect("its port").to_string();
     let server = server.to_owned();
-    // It goes with the process, and its threads go with their connections.
+    // It ends with the process, and its threads end with their connections.
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let server = TcpStream::connect(&server).expect("the server");
             pass_on(&client, &server, |from, to| {
                 let mut hello = [0; 48];
                 from.read_exact(&mut hello)?;
-                // Behind the length, the version, the last transaction and the timeout; the
-                // password is behind its own length.
+                // It follows the length, the version, the last transaction and the timeout;
+                // the password follows its own length.
                 hello[20..28].fill(0);
                 hello[32..48].fill(0);
                 to.write_all(&hello)

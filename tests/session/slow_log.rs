@@ -1,4 +1,4 @@
-//! A logger that takes its time.
+//! A logger that is slow.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::SOON;
 use crate::support::aside;
 use crate::support::worker::alone;
 
-/// Blocks on the line about a revoke request until it is let go.
+/// Blocks on the line about a revoke request until it is released.
 struct Slow {
     entered: Sender<()>,
     leave: Receiver<()>,
@@ -45,7 +45,7 @@ fn a_slow_log_of_a_revoke_request_holds_up_no_other_lock() {
         let other = Client::connect(server.hosts()).unwrap();
 
         let held = client.mutex("/slow/held").unwrap().lock().unwrap();
-        // Locks are watched that are held for a while.
+        // The nodes of locks that are held for a while are watched.
         thread::sleep(Duration::from_millis(200));
         other.contenders("/slow/held").unwrap()[0].revoke().unwrap();
         enters.recv_timeout(SOON).unwrap();

@@ -1,4 +1,4 @@
-//! A waiter says what it waits for, and a holder why it lost its lock.
+//! A waiter logs what it waits for, and a holder why it lost its lock.
 
 use std::thread;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
             .map(|line| {
                 assert!(line.starts_with("INFO "), "{line}");
                 let text = line.split_once(": ").expect("a target").1;
-                // The host and the number of the process.
+                // The host and the process id.
                 let mut words: Vec<_> = text.split(' ').collect();
                 if let Some(pid) = words.iter().position(|word| *word == "pid") {
                     words.drain(pid - 1..pid + 2);
@@ -67,7 +67,7 @@ fn a_waiter_says_what_it_waits_for_when_that_changes_and_nothing_else() {
             "waiting for a permit of /s: 1 must be given back first",
         ]
         .to_vec();
-        // The third one may find the lock free when it looks.
+        // The third client may find the lock free when it looks.
         expected.retain(|line| !line.contains("(second) holds") || told.iter().any(|t| t == line));
         assert_eq!(told, expected);
     });

@@ -62,7 +62,7 @@ fn watches_are_set_again_so_that_a_holder_hears_a_request_to_let_go() {
     let reads = proxy.requests(op::GET_DATA);
     let mut raw = Raw::connect(&server.hosts());
 
-    // While nobody can hear it.
+    // This happens while nobody can hear it.
     proxy.refuse();
     eventually("the holder notices", || {
         guard.state() == GuardState::Suspect
@@ -72,7 +72,7 @@ fn watches_are_set_again_so_that_a_holder_hears_a_request_to_let_go() {
     hears_a_request(guard.events());
     assert_eq!(proxy.requests(op::SET_WATCHES), 1);
 
-    // After the watch has been moved to another connection, and nothing else.
+    // This comes after the watch has been moved to another connection, and nothing else has.
     eventually("the holder watches again", || {
         proxy.requests(op::GET_DATA) > reads
     });

@@ -1,9 +1,9 @@
 //! How `zklock run` acquires its lock.
 //!
-//! A lock without `-s` is a mutex, so that it excludes every program's mutex on the same
-//! path. Mutexes and read-write locks do not wait for each other, and the library refuses to
-//! hold one beside the other. So `run` queues as a writer if there are readers or writers
-//! already, and `run -s` waits until the mutexes have gone.
+//! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path.
+//! Mutexes and read-write locks do not wait for each other, and the library refuses to hold
+//! one beside the other. So `run` queues as a writer if there are readers or writers already,
+//! and `run -s` waits until the mutexes have gone.
 
 use std::env;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ use crate::sanitize::plain;
 use crate::status_line::StatusLine;
 use crate::stderr::say;
 
-/// How many attempts are made even without a wait: one finds out which kind of lock is
-/// there, one is for that kind, and one for what has changed meanwhile.
+/// How many attempts are made even without a wait: one to find out which kind of lock is
+/// there, one for that kind, and one for changes in the meantime.
 const MIN_ATTEMPTS: u32 = 3;
 
 /// A lock that is held.
@@ -66,16 +66,16 @@ enum LockKind {
     Permit(u32),
 }
 
-/// The attempts that were refused.
+/// Counts the attempts that were refused.
 #[derive(Debug, Default)]
 struct RefusedAttempts {
     count: u32,
-    /// The node that was the reason for the last one.
+    /// The node for which the last one was refused.
     node: String,
 }
 
 impl RefusedAttempts {
-    /// Counts an attempt; returns whether the one before was refused by the same node.
+    /// Counts an attempt; returns whether the same node refused the one before.
     fn again(&mut self, node: &str) -> bool {
         self.count += 1;
         let again = self.node == node;
@@ -119,7 +119,7 @@ impl WaitLimit {
         deadline.map_or(Self::Forever, Self::Until)
     }
 
-    /// Returns whether the time is up; one try is made even then.
+    /// Returns whether the time is up; one attempt is made even then.
     fn is_over(self) -> bool {
         match self {
             Self::OneTry => true,
@@ -150,7 +150,7 @@ impl AcquireRequest<'_> {
             let present = self.client.contenders(&self.run.what.path)?;
             let again = refused.again(node);
             match next_kind(kind, &present) {
-                // A node that refuses twice and is in no queue is no contender that has
+                // If a node that is in no queue refuses twice, it is not a contender that has
                 // gone, but another kind of lock.
                 _ if present.is_empty() && again => return Err(error.into()),
                 None => return Err(error.into()),
@@ -186,7 +186,7 @@ impl AcquireRequest<'_> {
 
     fn attempt(&self, kind: LockKind, waited: &mut bool) -> zklock::Result<Option<HeldLock>> {
         let (client, path) = (self.client, &self.run.what.path);
-        // A wait of no length would give up before it has begun.
+        // A wait of zero length would give up before it has begun.
         let try_once = self.limit.is_over();
         Ok(match kind {
             LockKind::Mutex => {
@@ -240,9 +240,9 @@ impl AcquireRequest<'_> {
         }
     }
 
-    /// Waits until no mutex is left; returns `true` if one is when the time is up.
+    /// Waits until no mutex is left; returns `true` if one is left when the time is up.
     fn mutexes_stay(&self, mut present: Vec<Contender>) -> Result<bool, Failure> {
-        /// How often to look whether the time is up.
+        /// How often to check whether the time is up.
         const LOOK: Duration = Duration::from_millis(200);
 
         while present.iter().any(|other| other.role() == Role::Exclusive) {
@@ -256,7 +256,7 @@ impl AcquireRequest<'_> {
         Ok(false)
     }
 
-    /// An eviction counts as a lock that is taken.
+    /// An eviction is reported with the exit code for a lock that is taken.
     fn evicted(&self, error: Error) -> Result<Option<Acquired>, Failure> {
         match error {
             Error::Evicted { .. } => {
@@ -267,7 +267,7 @@ impl AcquireRequest<'_> {
     }
 }
 
-/// Says so if a `zklock` around this one has the lock, which it keeps until this one has ended.
+/// Warns if a `zklock` around this one has the lock, which it keeps until this one ends.
 pub(crate) fn look_around(path: &str) {
     let nodes = env::var(NODES).unwrap_or_default();
     let has_it = |node: &str| {
@@ -282,10 +282,10 @@ pub(crate) fn look_around(path: &str) {
     }
 }
 
-/// Returns the kind of lock to try beside these contenders, if one can be held with them.
+/// Returns the kind of lock to try beside these contenders, if any can be held with them.
 fn next_kind(kind: LockKind, present: &[Contender]) -> Option<LockKind> {
     match kind {
-        // Somebody has one of several permits: that is another kind of lock.
+        // A contender for one of several permits: that is another kind of lock.
         _ if present.iter().any(|other| other.role() == Role::Permit) => None,
         LockKind::Mutex | LockKind::Write if present.is_empty() => Some(kind),
         LockKind::Mutex if all(present, &[Role::Read, Role::Write]) => Some(LockKind::Write),
@@ -299,7 +299,7 @@ fn all(present: &[Contender], roles: &[Role]) -> bool {
     present.iter().all(|other| roles.contains(&other.role()))
 }
 
-/// Mutexes of other programs do not wait for readers.
+/// Other programs' mutexes do not wait for readers.
 fn is_our_mutex_or_shared(other: &Contender) -> bool {
     other.role() != Role::Exclusive || other.owner().program.is_some()
 }

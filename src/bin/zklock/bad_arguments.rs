@@ -1,4 +1,4 @@
-//! What is said of arguments that cannot be used.
+//! The messages for arguments that cannot be used.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,14 +32,14 @@ pub(crate) fn tell(error: &Error) -> ExitCode {
     Failure::usage(format!("{said}; see zklock {help}--help")).report()
 }
 
-/// The subcommand that the user named.
+/// Returns the subcommand that the user named.
 fn task() -> Option<String> {
     let command = command_line::command();
     let known = |arg: &OsString| command.find_subcommand(arg).is_some();
     env::args_os().skip(1).find(known)?.into_string().ok()
 }
 
-/// What is wrong for those who write as for flock(1), if they do.
+/// Returns the message for a user who writes as for flock(1), if this one does.
 fn of_run(task: &str, error: &Error) -> Option<String> {
     let dashes = env::args_os().any(|arg| arg == "--");
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
@@ -68,7 +68,7 @@ fn of_run(task: &str, error: &Error) -> Option<String> {
     }
 }
 
-/// The task that has this option.
+/// Returns the subcommand that has this option.
 fn whose(option: &str) -> Option<String> {
     let name = option.strip_prefix("--")?;
     let has_it =
@@ -78,7 +78,7 @@ fn whose(option: &str) -> Option<String> {
     task.map(|task| task.get_name().to_owned())
 }
 
-/// Which lock is to be listed, or all of them.
+/// Says that the user must name the lock to list, or list all.
 fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     if error.kind() != ErrorKind::MissingRequiredArgument || task != Some("list") {
         return None;
@@ -94,7 +94,7 @@ fn of_list(task: Option<&str>, error: &Error) -> Option<String> {
     lacks("PATH").then(|| "which lock? name its path, or say -r for all of them".to_owned())
 }
 
-/// What else has to be named.
+/// Says which argument is missing.
 fn lacks_argument(task: &str, error: &Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidArg)?) {
         (ErrorKind::MissingRequiredArgument, ContextValue::Strings(missing)) => {
@@ -104,7 +104,7 @@ fn lacks_argument(task: &str, error: &Error) -> Option<String> {
     }
 }
 
-/// Says so if the user asks for what this program has been built without.
+/// Says so if the user asks for a feature that this program was built without.
 fn lacks_tls(error: &Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -114,11 +114,11 @@ fn lacks_tls(error: &Error) -> Option<String> {
         .then(|| "this zklock was built without TLS: build it with --features cli,tls".to_owned())
 }
 
-/// The message of the parser, which has several lines, without usage and help.
+/// Returns the parser's message, which has several lines, without usage and help.
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut said = String::new();
-    // What looks like an option is one that was misspelt, and no value.
+    // An argument that looks like an option is a misspelt one, and not a value.
     let lines = lines.filter(|line| !line.starts_with("tip: to pass"));
     for line in
         lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))

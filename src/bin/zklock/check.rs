@@ -1,4 +1,4 @@
-//! Asks whether a token is the holder's.
+//! Checks whether a token is that of the holder.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::args::{Args, Check};
 use crate::connect::connect;
 use crate::failure::Failure;
 
-/// The exit status of a token whose lock is somebody else's, or nobody's.
+/// The exit status if another client holds the token's lock, or nobody does.
 const OTHER: u8 = 1;
 
 pub(crate) fn check(args: &Args, check: &Check) -> Result<u8, Failure> {

@@ -1,4 +1,4 @@
-//! The command, as the head of its own process group, and all that it starts.
+//! The command, as the leader of its own process group, and everything that it starts.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use crate::exit::Ending;
 use crate::helper::{self, DONE, EXEC, NODE, NODES, Started, WATCH};
 use crate::terminal_listener::TerminalListener;
 
-/// The command's processes, which end with `zklock run`, however that ends.
+/// The command's processes, which end with `zklock run`, however it ends.
 #[derive(Debug)]
 pub(crate) struct Child {
     group: Pid,
     ended: Option<WaitStatus>,
     /// `__watch` waits while this is open.
     watched: Option<ChildStdin>,
-    /// The helper processes, which are not the command's.
+    /// The helper processes, which do not belong to the command.
     helpers: Vec<Pid>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Child {
 pub(crate) struct Variables<'a> {
     pub(crate) path: &'a str,
     pub(crate) node: &'a str,
-    /// Without one, the variable is removed: another `zklock run` around this one may have
-    /// set it.
+    /// If there is none, the variable is removed: another `zklock run` around this one may
+    /// have set it.
     pub(crate) token: Option<String>,
     pub(crate) more: &'a [(&'static str, String)],
 }
@@ -43,8 +43,7 @@ impl Child {
     /// Starts the command, which waits to [begin](Self::begin).
     ///
     /// Must be called on the main thread: the kernel kills the command when the thread that
-    /// started it ends.
-    /// `key` is what it takes to end the session if this process is killed.
+    /// started it ends. `key` is what is needed to end the session if this process is killed.
     pub(crate) fn start(
         command: &[OsString],
         variables: &Variables<'_>,
@@ -54,7 +53,7 @@ impl Child {
         let watch = watch(variables.node);
         let group = helper::spawn(&mut execution(command, variables))?.id;
         let helpers = watch.iter().map(|watch| watch.id).collect();
-        // Before the command can start anything.
+        // This comes before the command can start anything.
         let told = watch.and_then(|watch| brief(watch, group, key));
         if let Err(error) = &told {
             log::warn!("if zklock is killed, nobody ends what the command started: {error}");
@@ -95,29 +94,29 @@ impl Child {
 
     /// Kills everything that the command has started.
     ///
-    /// Must be repeated until it [is gone](Self::is_gone).
+    /// Must be repeated until the command [is gone](Self::is_gone).
     pub(crate) fn kill(&self) {
         self.signal_group(Signal::KILL);
         descendants::kill(&self.helpers);
     }
 
-    /// Sends a signal to the group alone.
+    /// Sends a signal only to the group.
     pub(crate) fn signal_group(&self, signal: Signal) {
-        // It fails if the group has just ended, and for processes of other users.
+        // This fails if the group has just ended, and for processes of other users.
         if let Err(error) = kill_process_group(self.group, signal) {
             log::debug!("cannot send {signal:?} to the command: {error}");
         }
     }
 
-    /// Sends a signal to the command alone.
+    /// Sends a signal only to the command.
     pub(crate) fn signal_head(&self, signal: Signal) {
         if self.ended.is_none() {
             let _ = kill_process(self.group, signal);
         }
     }
 
-    /// Reaps children that have ended; returns the signal that stopped the command, if one
-    /// did.
+    /// Reaps children that have ended; returns the signal that stopped the command, if it was
+    /// stopped.
     pub(crate) fn look(&mut self) -> Option<i32> {
         let mut stopped = None;
         while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -141,7 +140,7 @@ impl Child {
         self.ended.is_some()
     }
 
-    /// Returns whether nothing is left of what it has started.
+    /// Returns whether nothing that the command has started is left.
     pub(crate) fn is_gone(&self) -> bool {
         let is_gone = || match descendants::living(&self.helpers) {
             Some(rest) => rest.is_empty(),
@@ -177,7 +176,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.is_gone() {
-            // Only a panic gets here.
+            // Only a panic leads here.
             self.kill();
         }
         if let Some(mut watched) = self.watched.take() {
@@ -186,7 +185,7 @@ impl Drop for Child {
     }
 }
 
-/// Makes orphans of the command children of this process, so that it hears of their end.
+/// Makes the command's orphans children of this process, so that it learns of their end.
 #[cfg(target_os = "linux")]
 fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(getpid()));
@@ -195,7 +194,7 @@ fn adopt_orphans() {
 #[cfg(not(target_os = "linux"))]
 fn adopt_orphans() {}
 
-/// Returns this node after those of the locks around this one.
+/// Returns this node after the nodes of the locks around this one.
 fn nodes(node: &str) -> OsString {
     let mut nodes = env::var_os(NODES).unwrap_or_default();
     if !nodes.is_empty() {
@@ -210,7 +209,7 @@ fn watch(node: &str) -> io::Result<Started> {
     let mut watch = helper::command(WATCH);
     watch
         .arg(node)
-        // Under another `zklock run`: that one's `__watch` must not kill this one first.
+        // Under another `zklock run`, its `__watch` must not kill this `__watch` first.
         .env_remove(NODE)
         .env_remove(NODES)
         .stdin(Stdio::piped())
@@ -219,7 +218,7 @@ fn watch(node: &str) -> io::Result<Started> {
     helper::spawn(&mut watch)
 }
 
-/// Tells `__watch` what to look after, and with which `key` the session is to be ended.
+/// Tells `__watch` which group to watch, and with which `key` to end the session.
 fn brief(watch: Started, group: Pid, key: Option<&str>) -> io::Result<ChildStdin> {
     let input = watch.input;
     let mut input = input.ok_or_else(|| io::Error::other("a process without an input"))?;
@@ -229,7 +228,7 @@ fn brief(watch: Started, group: Pid, key: Option<&str>) -> io::Result<ChildStdin
         group.as_raw_pid(),
         key.unwrap_or_default()
     )?;
-    // It connects as this process did.
+    // `__watch` connects as this process did.
     for arg in env::args_os().skip(1) {
         input.write_all(arg.as_bytes())?;
         input.write_all(b"\0")?;
@@ -237,7 +236,7 @@ fn brief(watch: Started, group: Pid, key: Option<&str>) -> io::Result<ChildStdin
     Ok(input)
 }
 
-/// The process that becomes the command.
+/// Returns the process that becomes the command.
 fn execution(command: &[OsString], variables: &Variables<'_>) -> Command {
     let mut exec = helper::command(EXEC);
     exec.arg(getpid().as_raw_pid().to_string())
@@ -249,7 +248,7 @@ fn execution(command: &[OsString], variables: &Variables<'_>) -> Command {
         Some(token) => exec.env("ZKLOCK_TOKEN", token),
         None => exec.env_remove("ZKLOCK_TOKEN"),
     };
-    // Those of a lock around this one are none of its own.
+    // The variables of a lock around this one do not apply to the command.
     for name in ["ZKLOCK_SLOT", "ZKLOCK_ATTEMPT", "ZKLOCK_TERM"] {
         exec.env_remove(name);
     }

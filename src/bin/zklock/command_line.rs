@@ -8,21 +8,21 @@ use clap::{Command, CommandFactory, FromArgMatches};
 
 use crate::args::{Args, SERVERS};
 
-/// The commands that ask no server.
+/// The commands that contact no server.
 const WITHOUT_SERVERS: [&str; 3] = ["serve", "completions", "man"];
 
-/// The command line, in which the commands that ask no server have no options for servers.
+/// Returns the command line. Commands that contact no server have no options for servers.
 pub(crate) fn command() -> Command {
     finished(Args::command())
 }
 
-/// As [`command`], without the command `help`, which needs no page.
+/// Like [`command`], without the command `help`, which needs no page.
 pub(crate) fn in_the_manual() -> Command {
     finished(Args::command().disable_help_subcommand(true))
 }
 
 fn finished(mut command: Command) -> Command {
-    // Only then have they the options that belong to all commands.
+    // The options that belong to all commands exist only after this.
     command.build();
     for task in WITHOUT_SERVERS {
         command = command.mut_subcommand(task, |task| {

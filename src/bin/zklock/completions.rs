@@ -10,10 +10,10 @@ use crate::args::Args;
 use crate::command_line;
 use crate::connect::connect;
 
-/// A shell waits no longer for paths.
+/// How long a shell waits for paths.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// In a word that begins with a slash bash completes paths, unless a file belongs there.
+/// In a word that begins with a slash, bash completes paths, unless a file belongs there.
 const BASH: &str = r#"
 _zklock_with_paths() {
     local word=${COMP_WORDS[COMP_CWORD]} before
@@ -53,15 +53,15 @@ pub(crate) fn write(shell: Shell) {
         Shell::Zsh => with_paths(&words),
         _ => words.into_owned(),
     };
-    // It fails if the reader has closed the pipe.
+    // This fails if the reader has closed the pipe.
     let _ = io::stdout().write_all(words.as_bytes());
 }
 
-/// Has the arguments that are paths of locks completed by a function of ours.
+/// Completes the arguments that are paths of locks with a function of ours.
 fn with_paths(words: &str) -> String {
     let mut with = String::new();
     for line in words.lines() {
-        // The last lines call what stands above them.
+        // The last lines call what is defined above them.
         if line.starts_with("if [ \"$funcstack") {
             with += ZSH.trim_start();
             with += "\n";
@@ -76,7 +76,7 @@ fn with_paths(words: &str) -> String {
     with
 }
 
-/// Writes the paths that begin with this to stdout, a line each; nothing if they cannot be read.
+/// Writes the paths that begin with this, one a line, to stdout; nothing if they cannot be read.
 pub(crate) fn paths(args: &Args, beginning: &str) {
     let _ = print_paths(args, beginning);
 }

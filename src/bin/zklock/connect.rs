@@ -1,5 +1,5 @@
 //! Makes the client that the arguments describe. Credentials come from the environment or a
-//! file, because every user of the machine can read arguments.
+//! file, because every user of the machine can read the arguments.
 
 use std::env;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::failure::{Failure, NO_PERMISSION};
 use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
-/// Stands where other credentials have their scheme.
+/// Takes the place of the scheme of other credentials.
 const SASL: &str = "sasl";
 
-/// Connects; gives up after `limit`, or earlier if the user says so.
+/// Connects; gives up after `limit`, or earlier if the user set a shorter limit.
 pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Result<Client, Failure> {
     let hosts = hosts(args)?;
     let mut builder = builder_for(args, &hosts)?;
@@ -45,7 +45,7 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     }
 }
 
-/// The servers that the user has named, or that the file has which was named.
+/// Returns the servers that the user named, or those in the file that the user named.
 pub(crate) fn hosts(args: &Args) -> Result<String, Failure> {
     let Some(hosts) = args.hosts.as_deref().filter(|hosts| !hosts.is_empty()) else {
         return Err(Failure::usage(
@@ -66,7 +66,7 @@ pub(crate) fn hosts(args: &Args) -> Result<String, Failure> {
     }
 }
 
-/// Takes the servers out of a text that has them in one line or in many, with comments.
+/// Extracts the servers from a text of one or more lines, with comments.
 fn in_file(text: &str) -> String {
     let lines = text.lines().filter_map(|line| line.split('#').next());
     let servers = lines.flat_map(|line| line.split(',')).map(str::trim);
@@ -74,7 +74,7 @@ fn in_file(text: &str) -> String {
     servers.join(",")
 }
 
-/// What the arguments say of a client.
+/// Returns a builder for the client that the arguments describe.
 pub(crate) fn builder(args: &Args) -> Result<ClientBuilder, Failure> {
     builder_for(args, &hosts(args)?)
 }
@@ -88,7 +88,7 @@ fn dialect(dialect: LockDialect) -> Dialect {
     }
 }
 
-/// As [`builder`], of these servers.
+/// Like [`builder`], for these servers.
 pub(crate) fn builder_for(args: &Args, hosts: &str) -> Result<ClientBuilder, Failure> {
     let credentials = credentials(args)?;
     let is_known = !credentials.is_empty() || has_certificate(args) || has_ticket(args);
@@ -214,7 +214,7 @@ fn credentials(args: &Args) -> Result<Vec<(String, String)>, Failure> {
     })
 }
 
-/// Warns if others may read the credentials, or fails if the user wants that.
+/// Warns if others can read the credentials, or fails if the user asked for that.
 fn check_privacy(file: &Path, strict: bool) -> Result<(), Failure> {
     let mode = fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 == 0 {
@@ -229,15 +229,15 @@ fn check_privacy(file: &Path, strict: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Parses lines such as `digest:user:password`; the text after the first colon is kept as it
-/// is.
+/// Parses lines such as `digest:user:password`; the text after the first colon is kept
+/// unchanged.
 fn parse(text: &str) -> Option<Vec<(String, String)>> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
             let (scheme, credentials) = line.split_once(':')?;
             let scheme = scheme.trim();
-            // Servers take a user without a password, who then has no rights.
+            // Servers accept a user without a password, who then has no rights.
             let is_whole = !["digest", SASL].contains(&scheme) || credentials.contains(':');
             (!scheme.is_empty() && is_whole).then(|| (scheme.to_owned(), credentials.to_owned()))
         })
@@ -262,7 +262,7 @@ mod tests {
         "\u{85}", "😀",
     ];
 
-    /// Every line has a scheme and credentials, which are taken as they are, or none is taken.
+    /// Either every line has a scheme and credentials, taken as they are, or the text is refused.
     fn are_taken_as_they_are_or_refused(text: &str) {
         let lines: Vec<_> = text
             .lines()

@@ -1,9 +1,9 @@
-//! All processes that a command has started, where the system tells.
+//! All processes that a command has started, where the system provides that.
 //!
 //! A process can leave its group, as under timeout(1), setsid(1) and a shell with job
 //! control. It cannot leave its ancestors: an orphan becomes the child of the nearest
 //! subreaper, which is `zklock run`. So the descendants of this process are what the command
-//! has started, whatever their groups and sessions. Linux has the parents in `/proc`.
+//! has started, whatever their groups and sessions are. Linux lists the parents in `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -26,14 +26,14 @@ pub(crate) struct ProcessStat {
     parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
     lives: bool,
-    /// A thread of the kernel, which nobody has started under a lock.
+    /// A kernel thread, which nobody has started under a lock.
     is_kernels: bool,
     /// When it was started, in the kernel's ticks.
     started: u64,
 }
 
 /// Returns the living descendants of this process without the `helpers` and their
-/// descendants; `None` where the system does not tell.
+/// descendants; `None` where the system does not provide them.
 ///
 /// A process that is started and orphaned during the look can be missed: look again.
 pub(crate) fn living(helpers: &[Pid]) -> Option<Vec<ProcessStat>> {
@@ -46,9 +46,9 @@ pub(crate) fn living(helpers: &[Pid]) -> Option<Vec<ProcessStat>> {
     Some(below(me, helpers, &all()?))
 }
 
-/// Kills the living descendants, and stops all of them before, so that they start no others.
+/// Kills the living descendants. All of them are stopped first, so that they start no others.
 ///
-/// Does not wait for their end: look again.
+/// This does not wait for their end: look again.
 pub(crate) fn kill(helpers: &[Pid]) {
     kill_each(|| living(helpers).unwrap_or_default());
 }
@@ -63,7 +63,7 @@ pub(crate) fn kill_under(node: &str) {
     }
 }
 
-/// Whether no process of this group lives, nor one that was started under the lock with this
+/// Whether no process of this group lives, and none that was started under the lock with this
 /// node; `false` where the system does not tell.
 pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
     let Some(me) = stat_of("self") else {
@@ -77,20 +77,20 @@ pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
             one.group == Some(group) || is_under(one, node).unwrap_or_else(may_be)
         })
     };
-    // A process that is started during the first look is found in the second. Where the processes
-    // of other users are hidden, the first process is.
+    // A process that is started during the first look is found in the second. Where other
+    // users' processes are hidden, the first process is hidden too.
     let gone = stat_of("1").is_some() && is_gone() && is_gone();
-    // All that `zklock` has left get another parent at one moment, which may come late.
+    // All processes that `zklock` left get another parent at the same moment, which may come late.
     gone && stat_of("self").is_some_and(|now| now.parent == me.parent)
 }
 
-/// Whether a process may be a descendant of this one's first parent, `zklock`, which is gone.
+/// Whether a process may descend from this one's first parent, `zklock`, which is gone.
 ///
-/// All that it has left have the parent that this process has now. What is not theirs, nor of one
-/// that is as new, is not.
+/// All processes that `zklock` left have the parent that this process has now. Any other
+/// process that does not descend from one of them, or from one as new, does not.
 fn may_be_a_sibling(process: &ProcessStat, me: &ProcessStat, all: &[ProcessStat]) -> bool {
     let mut next = process;
-    // No more generations than processes, if numbers are used again.
+    // There are no more generations than processes, if numbers are reused.
     for _ in all {
         if next.is_kernels || next.started < me.started {
             return false;
@@ -115,8 +115,8 @@ fn under(node: &str) -> Vec<ProcessStat> {
     found
 }
 
-/// Whether a process was started under the lock with this node; `None` if the system does not let
-/// us know.
+/// Whether a process was started under the lock with this node; `None` if the system hides
+/// that.
 fn is_under(process: &ProcessStat, node: &str) -> Option<bool> {
     let (nearest, all_around) = (format!("{NODE}="), format!("{NODES}="));
     let names_it = |variable: &[u8]| {
@@ -132,12 +132,12 @@ fn is_under(process: &ProcessStat, node: &str) -> Option<bool> {
     Some(environment.split(|byte| *byte == 0).any(names_it))
 }
 
-/// Returns what the process was started with; `None` if the system does not let us know.
+/// Returns the environment that a process was started with; `None` if the system hides it.
 fn environment(process: Pid) -> Option<Vec<u8>> {
     let folder = format!("/proc/{}", process.as_raw_pid());
     let read = |folder: &Path| match fs::read(folder.join("environ")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
-        // The others are those of a process that has ended.
+        // The other errors are those of a process that has ended.
         read => Some(read.unwrap_or_default()),
     };
     let environment = read(Path::new(&folder))?;
@@ -155,14 +155,14 @@ fn environment(process: Pid) -> Option<Vec<u8>> {
     Some(Vec::new())
 }
 
-/// Returns whether there was any.
+/// Returns whether there were any processes.
 fn kill_each(look: impl Fn() -> Vec<ProcessStat>) -> bool {
     let mut stopped = HashSet::new();
     for _ in 0..ROUNDS {
         let before = stopped.len();
         for process in look() {
             if stopped.insert(process.id) {
-                // It fails for processes that have just ended, and for those of other users.
+                // This fails for processes that have just ended, and for those of other users.
                 let _ = kill_process(process.id, Signal::STOP);
             }
         }
@@ -219,7 +219,7 @@ fn parse(stat: &str) -> Option<ProcessStat> {
     // A process that is being reaped has the group -1.
     let process = |at| number(at).filter(|id| *id > 0).and_then(Pid::from_raw);
     let lives = match *rest.first()? {
-        // The process lives on if only its first thread has ended.
+        // If only its first thread has ended, the process lives on.
         "Z" => number(17)? > 1,
         state => !matches!(state, "X" | "x"),
     };

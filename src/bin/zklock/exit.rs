@@ -8,8 +8,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::stderr;
 
-/// With an exit status, or by a signal as the command did, so that the caller sees what it
-/// would see of the command.
+/// With an exit status, or by a signal if the command ended by one, so that the caller sees
+/// what it would see of the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     Code(u8),
@@ -26,10 +26,10 @@ impl fmt::Display for Ending {
 }
 
 impl Ending {
-    /// Ends, or returns the status to end with.
+    /// Ends the program, or returns the status to end with.
     ///
     /// The status is 128 + N, as in shells, where signal N does not end the process: the
-    /// first process of a container survives its own signals, and some are ignored.
+    /// first process of a container survives its own signals, and some signals are ignored.
     pub(crate) fn end(self) -> ExitCode {
         stderr::flush();
         match self {
@@ -45,14 +45,14 @@ impl Ending {
 }
 
 fn die_of(signal: Signal) {
-    // Not a core dump of this program beside the command's.
+    // This program must not dump core beside the command.
     let core = getrlimit(Resource::Core);
     let none = rustix::process::Rlimit {
         current: Some(0),
         ..core
     };
     let _ = setrlimit(Resource::Core, none);
-    // The signal was blocked and never handled, so its effect is the system's.
+    // The signal was blocked and never handled, so it has its default effect.
     let _ = SigSet::from_iter([signal]).thread_unblock();
     let _ = raise(signal);
 }

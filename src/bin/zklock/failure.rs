@@ -8,14 +8,14 @@ use zklock::Error;
 use crate::exit::Ending;
 use crate::stderr::say;
 
-/// These are those of sysexits.h.
+/// These codes are those of sysexits.h.
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const OTHER: u8 = 70;
 pub(crate) const LOST: u8 = 75;
 pub(crate) const NO_PERMISSION: u8 = 77;
 
-/// What servers answer that let in only clients that have logged in.
+/// The answer of servers that admit only clients that have logged in.
 const LOGIN_REQUIRED: i32 = -124;
 
 /// See the module's documentation.
@@ -41,7 +41,7 @@ impl Failure {
         Self::new(OTHER, message)
     }
 
-    /// Whether it is that the lock was lost.
+    /// Returns whether the failure is the loss of the lock.
     pub(crate) fn is_loss(&self) -> bool {
         self.code == LOST
     }
@@ -50,7 +50,7 @@ impl Failure {
         &self.message
     }
 
-    /// Says what it is, and goes on.
+    /// Tells the user about the failure; the program continues.
     pub(crate) fn tell(&self) {
         say(&self.message);
     }
@@ -61,7 +61,7 @@ impl Failure {
     }
 }
 
-/// What is written to stdout has to arrive, unless the reader has seen enough.
+/// Reports a failed write to stdout, unless the reader has closed the pipe.
 pub(crate) fn written(done: io::Result<()>) -> Result<(), Failure> {
     match done {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::sanitize::plain;
 use crate::stderr::say;
 
-/// The exit status if nothing was known.
+/// The exit status if there was nothing to forget.
 const NOTHING: u8 = 1;
 
-/// What a server says of a node that has others below it.
+/// What a server answers for a node that has children.
 const NOT_EMPTY: i32 = -111;
 
-/// Deletes the job's node, which is refused as long as there is a contender below it.
+/// Deletes the job's node, which is refused while there is a contender below it.
 pub(crate) fn forget(args: &Args, forget: &Forget) -> Result<u8, Failure> {
     let client = connect(args, None, Duration::MAX)?;
     let (job, path) = (client.job(&forget.path)?, plain(&forget.path));

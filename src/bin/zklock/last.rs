@@ -67,7 +67,7 @@ fn told(
     lines.join("\n")
 }
 
-/// Tells a run; one without an end with these words.
+/// Describes a run; a run without an end is described with `endless`.
 fn line(run: &RunRecord, endless: &str) -> String {
     let ago = |time: SystemTime| brief(time.elapsed().unwrap_or_default());
     let mut words = Vec::new();

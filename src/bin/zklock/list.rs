@@ -16,8 +16,8 @@ use crate::stderr::say;
 use crate::table::{CLEAR, brief, json, table};
 use crate::values::absolute;
 
-/// How often the connection is looked at, and the times on a terminal go on. No server is
-/// asked for it.
+/// How often the connection is checked and the times on a terminal are updated. This sends no
+/// server a request.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// The shortest time between two lists, however often the contenders change.
@@ -36,7 +36,7 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     if list.watch {
         watch(&client, list, present)?;
     } else {
-        // It fails if the reader has closed the pipe.
+        // This fails if the reader has closed the pipe.
         written(show(list, &present, &Outage::default(), false))?;
         if let (true, Ok(below)) = (present.is_empty(), client.strangers(list.path())) {
             tell_what_lies_below(list.path(), &below);
@@ -46,7 +46,7 @@ pub(crate) fn list(args: &Args, list: &List) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Says where locks may be, to who asks for a directory of them.
+/// If the path is a directory of locks, says where the locks may be.
 fn tell_what_lies_below(path: &str, below: &[String]) {
     if let Some(first) = below.first() {
         let (path, count) = (plain(path), below.len());
@@ -57,7 +57,7 @@ fn tell_what_lies_below(path: &str, below: &[String]) {
     }
 }
 
-/// Lists again at each change, until nobody reads it any more.
+/// Lists again at each change, until nobody reads the output any more.
 fn watch(client: &Client, list: &List, mut present: Vec<Contender>) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let changes = start_watching(client, list, &present)?;
@@ -118,7 +118,7 @@ fn wait_for_changes(client: &Client, path: &str, mut known: Vec<Contender>, to: 
     }
 }
 
-/// Shows the contenders, and since when they may be out of date.
+/// Shows the contenders, and since when the list may be out of date.
 fn show(list: &List, present: &[Contender], outage: &Outage, screen: bool) -> io::Result<()> {
     let mut to = io::stdout().lock();
     if list.json {

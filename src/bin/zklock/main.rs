@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) => return bad_arguments::tell(&error),
     };
     log_to_stderr(args.verbose);
-    // The default hook could block on stderr while the command goes on.
+    // The default hook could block on stderr while the command continues.
     panic::set_hook(Box::new(|fault| stderr::say(&fault.to_string())));
     match perform(&args) {
         Ok(ending) => ending.end(),
@@ -120,7 +120,7 @@ fn man(folder: Option<&std::path::Path>) -> Result<u8, Failure> {
                 .and_then(|()| io::stdout().write_all(&page))
         }
     };
-    // The reader may have seen enough.
+    // The reader may have closed the pipe.
     let written = written.or_else(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(error),

@@ -1,4 +1,4 @@
-//! Runs a command once a slot.
+//! Runs a command once per slot.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::who;
 
-/// The exit status if another machine runs it still, or no attempts are left.
+/// The exit status if another machine is still running it, or no attempts are left.
 const NOT_RUN: u8 = 1;
 
 pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
@@ -24,7 +24,7 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     let ran = run(once, &stage, started);
     let signal = stage.signals.ended_by();
     let connected = stage.client.state() == SessionState::Connected;
-    // Whoever waits in front of us does not run it.
+    // A client that is ahead of us in the queue but does not hold the lock is not running it.
     let contenders = match &ran {
         Err(Error::GaveUp { path }) if connected => stage.client.contenders(path).ok(),
         _ => None,
@@ -45,14 +45,14 @@ pub(crate) fn once(args: &Args, once: &Once) -> Result<Ending, Failure> {
     }
 }
 
-/// Runs the command; fails with what to end with.
+/// Runs the command; on failure, returns the ending for this program.
 fn run(
     once: &Once,
     stage: &Stage,
     started: Instant,
 ) -> zklock::Result<Ran<Ending, Result<Ending, Failure>>> {
     let job = stage.client.job(&once.what.path)?;
-    // The command may want the terminal.
+    // The command may need the terminal.
     let line = RefCell::new(Some(stage.status_line(&once.what)));
     let waited = Cell::new(false);
     let mut options = JobOptions::new()
@@ -150,7 +150,7 @@ fn tell<T, E>(once: &Once, ran: &Ran<T, E>) -> u8 {
     }
 }
 
-/// Says who runs it, if that can be seen.
+/// Says which client runs it, if that is known.
 fn gave_up(path: &str, holder: Option<Contender>) -> Failure {
     let holder = holder.map(|holder| format!(" is run by {}", who(holder.owner())));
     let holder = holder.unwrap_or_else(|| " was not to be had in time".to_owned());

@@ -1,15 +1,15 @@
-//! Since when no server answers, so that nothing old is shown as if it were new.
+//! Since when no server has answered, so that nothing old is shown as if it were new.
 
 use std::time::{Duration, SystemTime};
 
 use zklock::{Client, SessionState};
 
-/// The time without a connection, if there is none.
+/// When the connection was lost, if there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Option<SystemTime>);
 
 impl Outage {
-    /// Looks at the connection; returns how long there has been none.
+    /// Checks the connection; returns how long there has been none.
     pub(crate) fn look(&mut self, client: &Client) -> Option<Duration> {
         if client.state() == SessionState::Connected {
             self.0 = None;
@@ -19,7 +19,7 @@ impl Outage {
         Some(since.elapsed().unwrap_or_default())
     }
 
-    /// Returns since when there was no connection, as of the last look.
+    /// Returns since when there has been no connection, as of the last look.
     pub(crate) fn since(&self) -> Option<SystemTime> {
         self.0
     }

@@ -23,11 +23,11 @@ const COLUMNS: [&str; 7] = [
     "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
 ];
 
-/// Reading takes long if it takes longer.
+/// If reading takes longer than this, the user is told.
 const LONG: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often it looks again, with `--watch`.
+/// How often it looks again with `--watch`.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
@@ -36,7 +36,7 @@ pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     if list.watch {
         watch(&client, list, found)?;
     } else {
-        // It fails if the reader has closed the pipe.
+        // This fails if the reader has closed the pipe.
         written(show(list, &found, &Outage::default(), false))?;
         tell_what_was_not_read(found.unreadable());
     }
@@ -44,7 +44,7 @@ pub(crate) fn overview(args: &Args, list: &List) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Reads all locks, with a line on a terminal that says so if it takes long.
+/// Reads all locks; if that takes long, says so in a line on the terminal.
 fn read(client: &Client, root: &str) -> Result<Queues, Error> {
     let bar = ProgressBar::new_spinner();
     let (done, reading) = bounded::<()>(0);
@@ -65,7 +65,7 @@ fn read(client: &Client, root: &str) -> Result<Queues, Error> {
     })
 }
 
-/// Looks again and again, and shows what has changed, until nobody reads it any more.
+/// Looks repeatedly and shows what has changed, until nobody reads the output any more.
 fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure> {
     let screen = !list.json && io::stdout().is_terminal();
     let mut outage = Outage::default();
@@ -74,7 +74,7 @@ fn watch(client: &Client, list: &List, mut found: Queues) -> Result<(), Failure>
         let now = outage.since().unwrap_or_else(SystemTime::now);
         let wanted = found.iter().filter(|queue| is_wanted(list, queue, now));
         let state = (outage.since(), contenders(wanted));
-        // The times on a screen go on.
+        // The times on a screen are updated even if nothing has changed.
         if (screen || shown.as_ref() != Some(&state))
             && show(list, &found, &outage, screen).is_err()
         {
@@ -99,7 +99,7 @@ fn contenders<'a>(queues: impl Iterator<Item = &'a Queue>) -> Vec<(String, bool)
         .collect()
 }
 
-/// Counts what may hide more locks.
+/// Says how many unread nodes may hide more locks.
 pub(crate) fn tell_what_was_not_read(unreadable: &[String]) {
     if let Some(first) = unreadable.first() {
         say(&format!(
@@ -244,7 +244,7 @@ fn entry(queue: &Queue) -> Value {
     })
 }
 
-/// The clock of the servers may be ahead.
+/// The servers' clock may be ahead.
 fn age(since: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(since).unwrap_or_default()
 }

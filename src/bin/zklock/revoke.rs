@@ -1,4 +1,4 @@
-//! Asks the holders of a lock to let go, and evicts them in the end.
+//! Asks the holders of a lock to release it, and finally evicts them.
 
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ use crate::sanitize::plain;
 use crate::signals::{Signals, ends};
 use crate::stderr::say;
 
-/// How often to look whether the lock is still held.
+/// How often to check whether the lock is still held.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, run: &Run) -> Result<Ending, Failure> {
     Ok(signal.map_or(ended.ending, |signal| Ending::Signal(signal as i32)))
 }
 
-/// Says what a lock on a directory of locks means, to who looks on.
+/// Tells the user what a lock on a directory of locks means.
 fn tell_what_lies_below(client: &Client, path: &str) {
     let below = client.strangers(path).unwrap_or_default();
     if !below.is_empty() {
@@ -84,7 +84,7 @@ fn acquire(run: &Run, stage: &Stage, started: Instant) -> Result<Option<HeldLock
     Ok(Some(acquired.lock))
 }
 
-/// Keeps the lock for as long as the user wants, or until a signal comes, which it returns.
+/// Keeps the lock as long as the user asked for, or until a signal comes, which it returns.
 fn hold_on(run: &Run, lock: &HeldLock, acquired_at: Instant, signals: &Signals) -> Option<Signal> {
     let until = acquired_at.checked_add(run.hold_at_least?);
     while lock.guard.is_held() {

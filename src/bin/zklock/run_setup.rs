@@ -1,4 +1,4 @@
-//! What a command needs that is run under a lock: a client, the signals, the terminal.
+//! What a command that runs under a lock needs: a client, the signals, the terminal.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::supervisor::{Ended, Order, Supervisor};
 use crate::terminal::Terminal;
 
 /// How long the command is held back if another client held the lock a moment ago. A holder
-/// that was evicted, or whose session the server has ended, hears of it at the same time, or
-/// as soon as it has connected again.
+/// that was evicted, or whose session the server has ended, learns of that at the same time,
+/// or as soon as it has connected again.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// See the module's documentation.
@@ -30,7 +30,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Connects; gives up after `limit`, or earlier if the user says so.
+    /// Connects; gives up after `limit`, or earlier if the user set a shorter limit.
     pub(crate) fn set(args: &Args, what: &Guarded, limit: Duration) -> Result<Self, Failure> {
         let signals = Signals::take()
             .map_err(|error| Failure::other(format!("cannot listen to signals: {error}")))?;
@@ -44,7 +44,7 @@ impl Stage {
         })
     }
 
-    /// The line that is shown during a wait.
+    /// Returns the line that is shown during a wait.
     pub(crate) fn status_line(&self, what: &Guarded) -> StatusLine {
         let foreground = self.terminal.as_ref().is_none_or(Terminal::is_ours);
         StatusLine::new(&what.path, foreground, &self.client)
@@ -76,13 +76,13 @@ impl Stage {
 }
 
 /// Returns how long to connect: no longer than the wait for the lock may take, but long
-/// enough for a server that is there.
+/// enough for a server that is up.
 pub(crate) fn longest_connect(wait: Option<Duration>) -> Duration {
     let least = Duration::from_secs(1);
     wait.map_or(Duration::MAX, |wait| wait.max(least))
 }
 
-/// Returns the default note, without the arguments of the command: they may be secret.
+/// Returns the default note, without the command's arguments: they may be secret.
 fn name(what: &Guarded) -> String {
     let program = what.command.first().map(Path::new);
     let name = program.and_then(Path::file_name);

@@ -1,4 +1,4 @@
-//! Text of other clients, made harmless for a terminal.
+//! Makes the text of other clients harmless for a terminal.
 
 /// Characters that are invisible or change how others are shown: format characters, such as
 /// those for the direction of text, fillers, and line separators.
@@ -36,7 +36,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Escapes the same characters in a JSON text, where they occur in strings only.
+/// Escapes the same characters in a JSON text, where they can occur only in strings.
 pub(crate) fn plain_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {

@@ -25,10 +25,10 @@ pub(crate) fn serve(serve: &Serve) -> Result<u8, Failure> {
             serve.listen
         ));
     }
-    // For scripts that choose port 0.
+    // Printed for scripts that choose port 0.
     drop(writeln!(std::io::stdout(), "{}", server.hosts()));
     loop {
-        // A signal ends it; there is nothing to save.
+        // A signal ends the program; there is nothing to save.
         thread::park();
     }
 }

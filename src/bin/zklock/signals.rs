@@ -1,7 +1,7 @@
-//! Signals become values in a channel.
+//! Turns signals into values in a channel.
 //!
-//! All threads block them, and one thread waits for them, so nothing runs in a handler. The
-//! only disposition that changes is that of SIGCHLD, which must not be ignored.
+//! All threads block the signals, and one thread waits for them, so nothing runs in a
+//! handler. Only the disposition of SIGCHLD changes: it must not be ignored.
 
 use std::fs;
 use std::io;
@@ -15,14 +15,14 @@ use nix::sys::signal::{SigSet, Signal, raise};
 
 use crate::exit::Ending;
 
-/// How long leaving the queue may take after a signal; otherwise the end of the session does
-/// it.
+/// How long leaving the queue may take after a signal; after that, the end of the session
+/// removes the node.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// As above, after a second signal.
 const SECOND_LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
-/// The signals that become values.
+/// The signals that are turned into values.
 const TAKEN: [Signal; 8] = [
     Signal::SIGCHLD,
     Signal::SIGHUP,
@@ -49,7 +49,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(crate) taken: Receiver<Signal>,
-    /// Gets a message when the wait for the lock is to end.
+    /// Receives a message when the wait for the lock is to end.
     pub(crate) cancel: Receiver<()>,
     state: Arc<SignalState>,
 }
@@ -57,16 +57,16 @@ pub(crate) struct Signals {
 #[derive(Debug)]
 struct SignalState {
     phase: AtomicU8,
-    /// Signals that this process sends to its own group, and does not take itself.
+    /// Signals that this process sends to its own group, and must ignore itself.
     own: AtomicU64,
 }
 
 impl Signals {
-    /// Blocks the signals and starts the thread; no other thread may be there before.
+    /// Blocks the signals and starts the thread; no other thread may exist before.
     pub(crate) fn take() -> io::Result<Self> {
         let set = wanted();
-        // SIGTTOU would stop a background process that writes to its terminal, and with it
-        // the heartbeat of its session.
+        // SIGTTOU would stop a background process that writes to its terminal, and the
+        // heartbeat of its session with it.
         let mut blocked = set;
         blocked.add(Signal::SIGTTOU);
         blocked.thread_block()?;
@@ -89,12 +89,12 @@ impl Signals {
         })
     }
 
-    /// From here on a signal ends the wait for the lock.
+    /// From now on, a signal ends the wait for the lock.
     pub(crate) fn waiting(&self) {
         self.enter(Phase::Waiting);
     }
 
-    /// From here on a signal goes to the command.
+    /// From now on, a signal goes to the command.
     pub(crate) fn running(&self) {
         self.enter(Phase::Running);
     }
@@ -104,7 +104,7 @@ impl Signals {
         self.taken.try_iter().find(|signal| ends(*signal))
     }
 
-    /// Ignores this signal once, which is about to be sent to the own group.
+    /// Ignores this signal once; it is about to be sent to this process's own group.
     pub(crate) fn pass_over(&self, signal: Signal) {
         self.state.own.fetch_or(mask(signal), Ordering::SeqCst);
     }
@@ -134,15 +134,15 @@ fn hear_of_children() -> io::Result<()> {
     signal_hook::flag::register(Signal::SIGCHLD as i32, Arc::default()).map(drop)
 }
 
-/// Undoes the blocking, in a process that inherited it.
+/// Unblocks the signals in a process that inherited the mask.
 pub(crate) fn unblock() {
     let mut set: SigSet = TAKEN.into_iter().collect();
     set.add(Signal::SIGTTOU);
-    // Cannot fail for a set of known signals.
+    // This cannot fail for a set of known signals.
     let _ = set.thread_unblock();
 }
 
-/// The signals that a terminal sends to those in its foreground to end them.
+/// The signals that a terminal sends to its foreground processes to end them.
 #[cfg(target_os = "linux")]
 pub(crate) fn of_terminal() -> SigSet {
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT]
@@ -159,7 +159,7 @@ pub(crate) fn ends(signal: Signal) -> bool {
 }
 
 fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<SignalState>) {
-    // Cannot fail for a set of known signals.
+    // This cannot fail for a set of known signals.
     while let Ok(signal) = set.wait() {
         if state.passes_over(signal) {
             continue;
@@ -172,7 +172,7 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<S
         if state.is(Phase::Connecting) && ends(signal) {
             exit_by(signal);
         }
-        // Before the cancel, whose receiver looks for the signal.
+        // Sent before the cancel, whose receiver looks for the signal.
         if to.send(signal).is_err() {
             return;
         }
@@ -191,11 +191,11 @@ fn forward(set: SigSet, to: &Sender<Signal>, cancels: &Sender<()>, state: &Arc<S
     }
 }
 
-/// Ends the program when the queue is not left in time.
+/// Ends the program if the queue is not left in time.
 fn limit(signal: Signal, limit: Duration, state: Arc<SignalState>) {
     let end = move || {
         thread::sleep(limit);
-        // With the lock acquired meanwhile, the signal goes to the command.
+        // If the lock has been acquired meanwhile, the signal goes to the command.
         if state.is(Phase::Waiting) {
             exit_by(signal);
         }
@@ -210,7 +210,7 @@ fn exit_by(signal: Signal) {
     std::process::exit(128 + signal as i32);
 }
 
-/// Returns the signals to take, without those that the caller ignores, as nohup(1) does.
+/// Returns the signals to handle, without those that the caller ignores, as nohup(1) does.
 fn wanted() -> SigSet {
     let ignored = ignored();
     TAKEN
@@ -223,7 +223,7 @@ fn mask(signal: Signal) -> u64 {
     1 << (signal as u32 - 1)
 }
 
-/// Returns the mask of ignored signals, where the system tells.
+/// Returns the mask of ignored signals, where the system provides it.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -23,7 +23,7 @@ use crate::table::who;
 
 pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure> {
     let stage = Stage::set(args, &standby.what, Duration::MAX)?;
-    // The command may want the terminal.
+    // The command may need the terminal.
     let line = Arc::new(Mutex::new(Some(stage.status_line(&standby.what))));
     let begins = Arc::new(AtomicBool::new(true));
     let place = stage.client.standby(&standby.what.path)?;
@@ -41,7 +41,7 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
         }
         last = Some(ended.map(|ended| ended.ending));
         stage.signals.waiting();
-        // One that came after the command, and before a signal ended the wait.
+        // A signal that came after the command, and before a signal ended the wait.
         late = stage.signals.ended_by();
         if !again || late.is_some() {
             return ControlFlow::Break(());
@@ -60,8 +60,8 @@ pub(crate) fn standby(args: &Args, standby: &Standby) -> Result<Ending, Failure>
     }
 }
 
-/// Shows the place in the line; without a terminal, once each time that it `begins`: a log shows
-/// that this machine is there.
+/// Shows the place in the line. Without a terminal, it does so only when a wait begins: a log
+/// then shows that this machine is there.
 fn place_teller(
     path: String,
     line: Arc<Mutex<Option<StatusLine>>>,
@@ -79,11 +79,11 @@ fn place_teller(
     }
 }
 
-/// Says why this machine stands in line again.
+/// Says why this machine joins the line again.
 fn tell(ended: &Result<Ended, Failure>) {
     match ended {
         Err(failure) => failure.tell(),
-        // What becomes of the lock has been said.
+        // The state of the lock has been reported already.
         Ok(ended) if ended.by_lock => {}
         Ok(ended) => say(&format!(
             "the command {}: standing in line again",
@@ -103,11 +103,11 @@ fn run(standby: &Standby, stage: &Stage, term: &Term<'_>) -> Result<Ended, Failu
     stage.run(&standby.what, term, variables)
 }
 
-/// Whether to stand in line again.
+/// Whether to join the line again.
 fn again(restart: Restart, ended: &Result<Ended, Failure>) -> bool {
     let ended = match ended {
         Ok(ended) => ended,
-        // Before the command began.
+        // The failure came before the command began.
         Err(failure) => return failure.is_loss(),
     };
     let by_itself = match restart {

@@ -1,4 +1,4 @@
-//! The line that a terminal shows during the wait for a lock, and what a log is told instead.
+//! The line that a terminal shows during the wait for a lock, and what a log gets instead.
 
 use std::io::{self, IsTerminal};
 use std::thread;
@@ -15,15 +15,15 @@ use crate::table::{brief, who};
 
 /// How often the line is drawn.
 const TICK: Duration = Duration::from_millis(100);
-/// How often a log's servers are looked at.
+/// How often the connection is checked for a log.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The first silence of the servers that a log is told of, and the next ones.
+/// How long servers are silent before a log reports it, and before it reports it again.
 const SILENT: Duration = Duration::from_secs(10);
 const STILL_SILENT: Duration = Duration::from_secs(60);
 
-/// Draws nothing unless stderr is a terminal, and this process in its foreground; a log is told when no
-/// server answers.
+/// Draws nothing unless stderr is a terminal, and this process is in its foreground. A log is
+/// told when no server answers.
 #[derive(Debug)]
 pub(crate) struct StatusLine(Option<Drawing>);
 
@@ -35,7 +35,7 @@ struct Drawing {
 }
 
 /// How long to wait for the line to be erased. A terminal that was stopped with Ctrl-S must
-/// not delay what comes next.
+/// not delay what follows.
 const ERASE: Duration = Duration::from_millis(100);
 
 /// What the line shows.
@@ -48,7 +48,7 @@ struct Seen {
 impl StatusLine {
     pub(crate) fn new(path: &str, foreground: bool, client: &Client) -> Self {
         let is_shown = foreground && io::stderr().is_terminal();
-        // The log of the library has it, too.
+        // The library's log contains it too.
         if !is_shown && log::Level::Info <= log::max_level() {
             return Self(None);
         }
@@ -118,7 +118,7 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
     bar.finish_and_clear();
 }
 
-/// Says so from time to time while no server answers, until the sender is gone.
+/// Reports from time to time that no server answers, until the sender is gone.
 fn tell_of_silence(path: &str, client: &Client, seen: &Receiver<Seen>) {
     let (mut outage, mut next) = (Outage::default(), SILENT);
     loop {
@@ -150,7 +150,7 @@ fn bar() -> ProgressBar {
 
 fn text(path: &str, seen: &Seen, waited: Duration, silent: Option<Duration>) -> String {
     let waited = brief(waited);
-    // The clock of the other machine may be ahead.
+    // The other machine's clock may be ahead.
     let since = seen.since.elapsed().unwrap_or_default();
     match silent {
         None => format!(

@@ -1,8 +1,8 @@
 //! Messages on stderr, without ever waiting for it.
 //!
 //! Stderr can block for ever: a terminal after Ctrl-S, a full pipe, a file on a server that
-//! is gone. So one thread writes the lines in their order. Lines that come faster than they
-//! can be written are counted and left out, so that no other thread waits before it acts.
+//! is gone. So one thread writes the lines in order. Lines that come faster than they can be
+//! written are counted and dropped, so that no other thread waits before it acts.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 use crate::sanitize::plain;
 
-/// How many lines wait to be written at most.
+/// How many lines may wait to be written.
 const LINES: usize = 1_024;
 
 /// How long the end of the program waits for lines that are not written yet.
@@ -25,26 +25,26 @@ static LEFT_OUT: AtomicUsize = AtomicUsize::new(0);
 
 enum Message {
     Line(String),
-    /// Answered when everything before it is written.
+    /// Answered when everything before it has been written.
     Flush(Sender<()>),
 }
 
 struct Logger;
 
-/// Writes a message in one line.
+/// Writes a message as one line.
 pub(crate) fn say(message: &str) {
     let line = message.replace(['\n', '\r'], " ");
     post(format!("zklock: {}", plain(&line)));
 }
 
-/// Writes what the library and the program log, from here on.
+/// Writes what the library and the program log, from now on.
 pub(crate) fn log(level: LevelFilter) {
     if log::set_logger(&Logger).is_ok() {
         log::set_max_level(level);
     }
 }
 
-/// Waits until all lines are written, for half a second at most.
+/// Waits until all lines are written, for at most half a second.
 pub(crate) fn flush() {
     let until = Instant::now() + FLUSH_LIMIT;
     let (to, written) = bounded(1);
@@ -74,9 +74,9 @@ fn post(line: String) {
     }
 }
 
-/// Returns the sender to the writing thread, unless the thread cannot be started.
+/// Returns the sender to the writing thread, or `None` if the thread cannot be started.
 ///
-/// The thread starts with the first line, and inherits which signals are blocked.
+/// The thread starts with the first line, and inherits the mask of blocked signals.
 fn lines() -> Option<&'static Sender<Message>> {
     static LINES_OUT: OnceLock<Option<Sender<Message>>> = OnceLock::new();
     let start = || {

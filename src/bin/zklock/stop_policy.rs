@@ -8,15 +8,15 @@
 //! ```
 //!
 //! SIGTERM comes as late as the grace allows, but not before the lock is suspect: a
-//! connection that breaks and comes back in time costs nothing. SIGKILL follows even if the
+//! connection that breaks and recovers in time costs nothing. SIGKILL follows even if the
 //! lock is held again: half of the group may have ended by then.
 
 use std::time::Duration;
 
 use zklock::GuardState;
 
-/// How often the lock is looked at without news: timers stand still while the machine
-/// sleeps, and the clock of the lock does not.
+/// How often the lock is checked without news: timers stand still while the machine sleeps,
+/// but the lock's clock does not.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,6 @@ pub(crate) enum StopAction {
 
 impl StopPolicy {
     /// Leaves a margin of a tenth of the time that a proof lasts, for killing the command.
-    ///
     /// The default grace is what is left when the lock becomes suspect because the quorum is
     /// silent.
     pub(crate) fn new(session_timeout: Duration, grace: Option<Duration>) -> Self {
@@ -116,7 +115,7 @@ mod tests {
         for seconds in [1, 2, 4, 10, 20, 60] {
             let timeout = Duration::from_secs(seconds);
             let policy = StopPolicy::new(timeout, None);
-            // Suspect for its silence alone, a third of the timeout after the last proof.
+            // Suspect only because of silence, a third of the timeout after the last proof.
             let silent = policy.decide(Suspect, timeout / 2 - timeout / 3, None);
             assert_eq!(silent, Terminate, "{timeout:?}");
             // Suspect since the connection broke, right before another proof was due.

@@ -1,7 +1,7 @@
 //! Supervises a command and its lock.
 //!
-//! The command is stopped before anything is said about it, and messages go through
-//! `stderr`, which never blocks: only the loop of [`Supervisor::run`] waits.
+//! The command is stopped before anything is said about it, and messages go through `stderr`,
+//! which never blocks: only the loop of [`Supervisor::run`] waits.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -22,24 +22,24 @@ use crate::stop_policy::{StopAction, StopPolicy};
 use crate::terminal::{Terminal, has_job_control};
 use crate::terminal_listener::TerminalListener;
 
-/// How often the lock is looked at if its loss does not stop the command.
+/// How often the lock is checked if its loss does not stop the command.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often processes are looked for that the command has left behind.
+/// How often to look for processes that the command has left behind.
 const REST_POLL: Duration = Duration::from_millis(20);
 
 /// As above, after [`QUIET`].
 const SLOW_REST_POLL: Duration = Duration::from_millis(200);
 
-/// How long processes are left behind before the user is told.
+/// How long processes may be left behind before the user is told.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A command that is to be run while its lock is held.
+/// A command to be run while its lock is held.
 pub(crate) struct Order<'a> {
     pub(crate) what: &'a Guarded,
     pub(crate) lock: &'a dyn Held,
     pub(crate) variables: Variables<'a>,
-    /// What it takes to end the lock's session.
+    /// What is needed to end the lock's session.
     pub(crate) key: Option<String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Order<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) ending: Ending,
-    /// It was stopped because of its lock, or another client asked for that.
+    /// It was stopped because of its lock, or because another client asked for that.
     pub(crate) by_lock: bool,
     /// A signal that ends programs was passed on to it.
     pub(crate) by_signal: bool,
@@ -112,8 +112,8 @@ impl<'a> Supervisor<'a> {
         Ok(supervisor)
     }
 
-    /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting
-    /// a program takes a while.
+    /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting a
+    /// program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.terminal.is_some_and(Terminal::is_all_ours) {
             self.give_terminal();
@@ -181,7 +181,7 @@ impl<'a> Supervisor<'a> {
         heard.unwrap_or_else(never)
     }
 
-    /// Sends a signal of the terminal to the own process group, too.
+    /// Also sends a signal of the terminal to this process's own group.
     fn tell_foreground(&self, signal: Number) {
         if let Some(number) = Signal::from_named_raw(signal as i32) {
             self.signals.pass_over(signal);
@@ -211,7 +211,7 @@ impl<'a> Supervisor<'a> {
             };
             for typed in [Number::SIGINT, Number::SIGQUIT] {
                 if self.had_terminal && signal == typed as i32 {
-                    // Without a listener, the signal shows in how the command ended.
+                    // Without a listener, the signal can be seen in how the command ended.
                     self.tell_foreground(typed);
                 }
             }
@@ -231,7 +231,7 @@ impl<'a> Supervisor<'a> {
             return LOOK;
         }
         if self.killed {
-            // Repeated until no process is left, whatever becomes of the lock.
+            // Repeated until no process is left, whatever happens to the lock.
             self.child.kill();
             return REST_POLL;
         }
@@ -316,7 +316,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command was stopped: stops this process, too, so that the shell takes over.
+    /// Handles a stopped command: stops this process too, so that the shell takes over.
     fn stopped(&mut self, signal: i32) {
         let Some(terminal) = self.terminal else {
             return;
@@ -329,7 +329,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         if signal == Signal::STOP.as_raw() {
-            // SIGSTOP was sent to the command alone; its lock is kept.
+            // SIGSTOP was sent only to the command; its lock is kept.
             return;
         }
         if has_job_control() {
@@ -339,7 +339,7 @@ impl<'a> Supervisor<'a> {
         self.continued(wants_terminal);
     }
 
-    /// This process was continued: continues the command, unless its lock is lost.
+    /// Handles the continuation of this process: continues the command, unless its lock is lost.
     fn continued(&mut self, wants_terminal: bool) {
         self.look_at_lock();
         let gives =

@@ -1,6 +1,6 @@
-//! How contenders are shown: to people as a table, to machines as JSON.
+//! How contenders are shown: as a table to people, as JSON to machines.
 //!
-//! Text from the nodes of other clients loses its control characters.
+//! Control characters are removed from text in other clients' nodes.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 11] = [
 /// Moves the cursor to the corner and clears the screen.
 pub(crate) const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Returns the table, a line for each contender, as of the last answer of a server.
+/// Returns the table, one line per contender, as of a server's last answer.
 pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> String {
     let mut table = Table::new();
     table
@@ -34,7 +34,7 @@ pub(crate) fn table(contenders: &[Contender], outage: Option<SystemTime>) -> Str
 }
 
 /// Returns the contenders, and since when no server answers, if none does. Fields may be
-/// added, and are not removed.
+/// added, but are not removed.
 pub(crate) fn json(path: &str, contenders: &[Contender], outage: Option<SystemTime>) -> Value {
     let contenders: Vec<_> = contenders
         .iter()
@@ -48,7 +48,7 @@ pub(crate) fn json(path: &str, contenders: &[Contender], outage: Option<SystemTi
     })
 }
 
-/// Names a contender, as `db1 pid 4711 (report.sh)`.
+/// Names a contender, for example `db1 pid 4711 (report.sh)`.
 pub(crate) fn who(owner: &Owner) -> String {
     if let Some(text) = &owner.text {
         return format!("{:?}", plain(text));
@@ -90,7 +90,7 @@ fn role(role: Role) -> &'static str {
 
 fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS.len()] {
     let owner = contender.owner();
-    // The clock of the other machine may be ahead.
+    // The other machine's clock may be ahead.
     let since = now.duration_since(contender.since()).unwrap_or_default();
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     [
@@ -101,7 +101,7 @@ fn row(place: usize, contender: &Contender, now: SystemTime) -> [String; COLUMNS
         text(&owner.host),
         owner.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
         text(&owner.program),
-        // Of a foreign client only its own text is known.
+        // For a foreign client, only its own text is known.
         text(&owner.note.clone().or_else(|| owner.text.clone())),
         session(contender),
         contender.token().to_string(),

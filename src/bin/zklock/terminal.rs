@@ -2,9 +2,9 @@
 //!
 //! The command has its own process group, so it does not start in the foreground. If stdin,
 //! stdout and stderr are all the terminal, the command gets it at once. Otherwise other
-//! processes of a pipeline may be using it, and the command gets it when it reads from it,
+//! processes of a pipeline may be using it. The command then gets it when it reads from it,
 //! for which the system stops it. While the command has the terminal, a `terminal_listener`
-//! reports what it sends.
+//! reports what the terminal sends.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -42,7 +42,7 @@ impl Terminal {
         tcgetpgrp(&self.file).is_ok_and(|group| groups.contains(&group))
     }
 
-    /// Returns whether no process but the command can be using the terminal.
+    /// Returns whether only the command can be using the terminal.
     pub(crate) fn is_all_ours(&self) -> bool {
         self.is_ours()
             && io::stdin().is_terminal()
@@ -52,7 +52,7 @@ impl Terminal {
 
     /// Puts `group` into the foreground.
     pub(crate) fn give(&self, group: Pid) {
-        // It fails if the group has ended.
+        // This fails if the group has ended.
         let _ = tcsetpgrp(&self.file, group);
     }
 

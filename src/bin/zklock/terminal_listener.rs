@@ -1,10 +1,10 @@
-//! Hears what the terminal sends to the command's group, for the others in the foreground.
+//! Hears what the terminal sends to the command's group, for the other foreground processes.
 //!
-//! The command has a process group of its own, and a terminal has one group in its
-//! foreground. So while the command has the terminal, Ctrl-C does not reach `zklock run`,
-//! the script that waits for it, or the rest of a pipeline. A helper in the command's group
-//! gets the signal, too, and reports it; what the command does about it is up to the
-//! command. Signals that a process sends to that group are not reported.
+//! The command has a process group of its own, and a terminal has only one foreground group.
+//! So while the command has the terminal, Ctrl-C does not reach `zklock run`, the script that
+//! waits for it, or the rest of a pipeline. A helper in the command's group gets the signal
+//! too, and reports it; the command itself decides how to react. Signals that a process sends
+//! to that group are not reported.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ pub(crate) struct TerminalListener {
 }
 
 impl TerminalListener {
-    /// Starts the helper. It inherits that signals are blocked, so that none is missed.
+    /// Starts the helper. It inherits the mask of blocked signals, so it misses none.
     pub(crate) fn start(group: Pid) -> io::Result<Self> {
         let mut command = helper::command(LISTEN);
         command
@@ -62,7 +62,7 @@ impl TerminalListener {
         })
     }
 
-    /// Ends the helper; returns the signals not yet taken out of `heard`.
+    /// Ends the helper; returns the signals not yet taken from `heard`.
     pub(crate) fn end(&mut self) -> Vec<Signal> {
         self.input = None;
         let until = Instant::now() + END_LIMIT;

@@ -1,9 +1,9 @@
-//! Reads the values of arguments, and says what to write instead of a bad one.
+//! Parses the values of arguments, and says what to write instead of a bad one.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// A path; the library checks the rest of it.
+/// Parses a path; the library checks the rest of it.
 pub(crate) fn absolute(text: &str) -> Result<String, String> {
     match text.strip_prefix('/') {
         Some("") => {
@@ -16,7 +16,7 @@ pub(crate) fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
-/// As [`absolute`], or the root of all paths.
+/// Like [`absolute`], but accepts the root of all paths too.
 pub(crate) fn absolute_or_root(text: &str) -> Result<String, String> {
     match text {
         "/" => Ok(text.to_owned()),
@@ -24,7 +24,7 @@ pub(crate) fn absolute_or_root(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the library takes for a slot.
+/// Parses a slot that the library accepts.
 pub(crate) fn slot(text: &str) -> Result<String, String> {
     let is_good = (1..=256).contains(&text.len()) && !text.contains(char::is_control);
     let rule = "a slot has 1 to 256 bytes and no control characters, such as 2026-11-22";
@@ -48,15 +48,15 @@ pub(crate) fn status(text: &str) -> Result<u8, String> {
     status.map_err(|_| "write a status from 0 to 255".to_owned())
 }
 
-/// An address or a name, which is looked up, and a port.
+/// Parses an address, or a name, which is looked up, and a port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let address = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     address.ok_or_else(|| "write an address and a port, such as 127.0.0.1:2181".to_owned())
 }
 
-/// Seconds, or a number with one of the units ms, s, m, h and d.
+/// Parses seconds, or a number with one of the units ms, s, m, h and d.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    /// In seconds; `ms` ends with an `s`, too.
+    /// In seconds; `ms` also ends with an `s`.
     const UNITS: [(&str, f64); 5] = [
         ("ms", 0.001),
         ("s", 1.0),

@@ -1,4 +1,4 @@
-//! Tells who keeps a lock from its first waiter.
+//! Tells which client keeps a lock from its first waiter.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Carries a run out; [`Once`] decides, as for the jobs on ZooKeeper.
+//! Carries out a run. [`Once`] makes the decisions, as for the jobs on ZooKeeper.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,30 +26,30 @@ use crate::recipe::journal::Outcome as Ending;
 use crate::time::clock::Moment;
 use crate::time::limit::{Limit, LimitReached};
 
-/// What the caller wanted, for errors.
+/// What the caller asked for, for errors.
 const WHAT: &str = "run the job";
 
-/// The pause before what failed is asked again.
+/// The pause before a failed request is repeated.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One run of a job, and the way to it.
+/// One run of a job, and the steps that lead to it.
 pub(super) struct JobDriver<'a> {
     client: &'a SharedClient,
     name: &'a Arc<str>,
     once: Once,
     until: Until,
-    /// Until when answers are waited for.
+    /// How long answers are waited for.
     limit: Limit,
     note: Option<String>,
     held: Option<Held>,
-    /// Of the lock that was held last.
+    /// The lease of the lock that was held last.
     lease: Option<Arc<RowLease>>,
-    /// Who had the lock when we gave up.
+    /// The holder of the lock when we gave up.
     holder: Option<Owner>,
     has_run: bool,
 }
 
-/// Has a panic written down as the end of the run.
+/// Has a panic recorded as the end of the run.
 struct IfPanicking<'a> {
     row: &'a OwnRow,
     journal: Option<Vec<u8>>,
@@ -83,7 +83,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Goes on until the work is to be done; returns how it ended otherwise.
+    /// Continues until the work can begin; returns the outcome if it ends otherwise.
     pub(super) fn begin(&mut self) -> Result<Option<Outcome>> {
         if self.client.database.is_inherited() {
             return Err(Error::Closed);
@@ -98,7 +98,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Does the work. A panic is written down as a failure.
+    /// Does the work. A panic is recorded as a failure.
     pub(super) fn run<T, E>(
         &mut self,
         run: impl FnOnce(&Run) -> Result<T, E>,
@@ -106,7 +106,7 @@ impl<'a> JobDriver<'a> {
         let (Some(held), Some((this, before))) = (&self.held, self.once.run()) else {
             return Err(self.lost());
         };
-        // Whoever knows that its lock is lost begins nothing; the attempt counts.
+        // A client that knows that its lock is lost begins nothing; the attempt counts.
         held.check()?;
         let mut panics = IfPanicking {
             row: &held.row,
@@ -135,13 +135,13 @@ impl<'a> JobDriver<'a> {
         Ok(done)
     }
 
-    /// Lets go, with the end of the run written down.
+    /// Releases the lock, and records the end of the run with it.
     pub(super) fn end(&mut self) -> Result<()> {
-        // The run is the parent's, and so are the threads.
+        // In a forked child, the run and the threads are the parent's.
         if self.client.database.is_inherited() {
             return Err(Error::Closed);
         }
-        // The database decides whether the run held to its end, as long as the row may be there.
+        // As long as the row may exist, the database decides whether the run held to its end.
         let lease = self.client.database.lease();
         self.limit = Limit::after(lease);
         self.has_run = true;
@@ -159,9 +159,9 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Who had the lock when the caller gave up, if the database has said so.
+    /// Returns the holder when the caller gave up, if the database has named it.
     pub(super) fn holder(&mut self) -> Result<Option<Owner>> {
-        // A thread of this client, which has not asked the database.
+        // A thread of this client holds it, and has not asked the database.
         if self.holder.is_none() && matches!(self.until, Until::Now(_)) {
             let key = self.name.clone();
             let look = move |conn: &mut Conn| {
@@ -218,9 +218,9 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Writes if our row is still there.
+    /// Writes the journal if our row still exists.
     fn write(&self, journal: Vec<u8>, version: i32) -> Result<Event> {
-        // Answers that had come were taken all the same; but a run is not to begin now.
+        // Answers that had come were accepted all the same, but a run must not begin now.
         if self.limit.is_over() {
             return Ok(Event::Cancel);
         }
@@ -252,7 +252,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Reads, after our row went, or nobody knows whether it did, what is written.
+    /// After our row went, or may have gone, reads what is recorded.
     fn confirm(&self) -> Event {
         let read = self.read().unwrap_or_else(|error| {
             warn!("cannot learn how the run of {} ended: {error}", self.name);
@@ -267,7 +267,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Whether the lease had not ended when the row was found to be gone.
+    /// Whether the lease was still running when the row was found to be gone.
     fn was_in_time(&self) -> bool {
         let lease = self.lease.as_ref();
         lease.is_some_and(|lease| lease.state(Moment::now()) != GuardState::Lost)
@@ -284,7 +284,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// As [`ask`](Self::ask), with what names our row.
+    /// Like [`ask`](Self::ask), with the key of our row.
     fn ask_with_key<T: Send + 'static>(
         &self,
         work: impl Fn(&mut Conn, Key<'_>) -> SqlResult<T> + Clone + Send + 'static,
@@ -296,7 +296,7 @@ impl<'a> JobDriver<'a> {
         })
     }
 
-    /// Asks the database, again and again while it does not answer; `None` if the call ended first.
+    /// Asks the database until it answers; `None` if the call ended first.
     fn ask<T: Send + 'static>(
         &self,
         work: impl Fn(&mut Conn) -> SqlResult<T> + Clone + Send + 'static,
@@ -337,7 +337,7 @@ impl<'a> JobDriver<'a> {
         }
     }
 
-    /// Says why there was no answer, unless the caller did not want one any more.
+    /// Says why there was no answer, unless the caller stopped waiting for one.
     fn gave_up<T>(&self, failed: Option<StatementError>) -> Result<Option<T>> {
         let deadline = self.limit.deadline();
         let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
@@ -358,10 +358,10 @@ impl Drop for IfPanicking<'_> {
     }
 }
 
-/// Whether what failed like this may succeed later.
+/// Whether a request that failed like this may succeed later.
 fn may_pass(error: &StatementError, begun: Instant, patience: Duration) -> bool {
     match error.class {
-        // The next primary may be on its way.
+        // The next primary may be about to take over.
         ErrorClass::ReadOnly => begun.elapsed() < patience,
         class => class.is_transient(),
     }

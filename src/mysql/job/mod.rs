@@ -22,20 +22,20 @@ use crate::owner::Owner;
 use crate::recipe::job::{Due, Outcome as Ended, Wish};
 use crate::recipe::journal::{Journal, PastRun};
 
-/// What the caller wanted, for errors.
+/// What the caller asked for, for errors.
 const WHAT: &str = "read the job";
 
-/// Something that is to be run once: a nightly report, an import a day, a migration.
+/// Something that is to be run once: a nightly report, a daily import, a migration.
 ///
-/// Made by [`Client::job`](crate::mysql::Client::job). As a [`zklock::Job`](crate::Job), with the
-/// same promises and options: what has been run is written into the table `database_lock_job` by
-/// the statement that ends the lock. So either a run has held the lock to its end and its slot is
-/// done, or the slot is not done, and the next machine that waits or comes runs it. All times are
-/// the database's.
+/// Made by [`Client::job`](crate::mysql::Client::job). It has the promises and options of a
+/// [`zklock::Job`](crate::Job): the statement that ends the lock also writes what has been
+/// run into the table `database_lock_job`. So either a run has held the lock to its end and
+/// its slot is done, or the slot is not done, and the next machine that waits or comes runs
+/// it. All times are the database's.
 ///
-/// Unlike there, a database has no queue: who waits has no place, and
-/// [`JobOptions::on_wait`] is not called. [`Once::Running`] tells who the
-/// holder says it is.
+/// Unlike ZooKeeper, a database has no queue: a waiter has no place in it, and
+/// [`JobOptions::on_wait`] is not called. [`Once::Running`] names the holder, as the holder
+/// describes itself.
 ///
 /// # Example
 ///
@@ -71,15 +71,15 @@ impl Job {
     /// [`zklock::Job::once`](crate::Job::once).
     ///
     /// Blocks for one round trip if the slot is done. Otherwise it waits while another client runs
-    /// the job, also while there is no connection to the database. When `run` has returned, it blocks
-    /// until the end is written down: for one round trip, and for a lease at most.
+    /// the job, even while there is no connection to the database. After `run` has returned, it
+    /// blocks until the end is recorded: for one round trip, and for a lease at most.
     ///
     /// # Errors
     ///
     /// Fails with [`Error::BadArgument`] for a slot that is empty, longer than 256 bytes, or has
-    /// control characters. After `run` it fails with [`Error::Lost`] if the lock was lost before the
-    /// end, and with [`Error::Unconfirmed`] if it could not be learned whether the end was written
-    /// down; the next call learns it. Otherwise as [`Mutex::lock`](crate::mysql::Mutex::lock).
+    /// control characters. After `run` it fails with [`Error::Lost`] if the lock was lost before
+    /// the end, and with [`Error::Unconfirmed`] if it could not learn whether the end was recorded;
+    /// the next call learns it. Otherwise as [`Mutex::lock`](crate::mysql::Mutex::lock).
     pub fn once<T, E>(
         &self,
         slot: &str,
@@ -88,12 +88,12 @@ impl Job {
         self.once_with(slot, JobOptions::new(), run)
     }
 
-    /// As [`once`](Self::once), as the `options` say.
+    /// Like [`once`](Self::once), with `options`.
     ///
     /// # Errors
     ///
-    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and nobody was seen
-    /// who runs the job.
+    /// As [`once`](Self::once), and with [`Error::GaveUp`] if the wait ended and no client
+    /// was seen to run the job.
     pub fn once_with<T, E>(
         &self,
         slot: &str,
@@ -106,7 +106,7 @@ impl Job {
     /// Runs the job unless the last finished run began less than `every` ago, by the database's
     /// clock; see [`zklock::Job::at_most_every`](crate::Job::at_most_every).
     ///
-    /// Blocks as [`once`](Self::once).
+    /// Blocks as [`once`](Self::once) does.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Job {
         self.at_most_every_with(every, JobOptions::new(), run)
     }
 
-    /// As [`at_most_every`](Self::at_most_every), as the `options` say.
+    /// Like [`at_most_every`](Self::at_most_every), with `options`.
     ///
     /// # Errors
     ///
@@ -135,19 +135,19 @@ impl Job {
 
     /// Returns the last run that finished; `None` if none has.
     ///
-    /// Blocks for one round trip, five seconds at most.
+    /// Blocks for one round trip, for at most five seconds.
     ///
     /// # Errors
     ///
-    /// Fails if the database does, or does not answer in time.
+    /// Fails if the database fails, or does not answer in time.
     pub fn last(&self) -> Result<Option<RunRecord>> {
         Ok(self.journal()?.done.map(RunRecord::new))
     }
 
-    /// Returns the last run that failed, or that has begun and whose lock is free; `None` if there
-    /// is none.
+    /// Returns the last run that failed, or that began and whose lock is now free; `None` if
+    /// there is none.
     ///
-    /// Blocks for three round trips, five seconds each at most.
+    /// Blocks for three round trips, each for at most five seconds.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Job {
             failed, running, ..
         } = self.journal()?;
         let gone = match running {
-            // It may have ended since it was read.
+            // The run may have ended since it was read.
             Some(run) if !self.is_held(&run)? && self.journal()?.running.as_ref() == Some(&run) => {
                 Some(run)
             }
@@ -168,7 +168,7 @@ impl Job {
 
     /// Returns the run that is under way; `None` if there is none.
     ///
-    /// Blocks for two round trips, five seconds each at most.
+    /// Blocks for two round trips, each for at most five seconds.
     ///
     /// # Errors
     ///

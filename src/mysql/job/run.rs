@@ -6,9 +6,9 @@ use crate::job::{RunRecord, shortened};
 use crate::mysql::guard_methods::guard_views;
 use crate::mysql::held::Held;
 
-/// A run of a [`Job`](super::Job), for the function that does the work.
+/// A run of a [`Job`](super::Job), passed to the function that does the work.
 ///
-/// It has what every guard has, except that it ends when the function returns.
+/// It has what every guard has, but it ends when the function returns.
 pub struct Run {
     pub(super) held: Held,
     pub(super) slot: String,
@@ -25,18 +25,18 @@ impl Run {
         &self.slot
     }
 
-    /// Returns the how many-th attempt this is, from 1.
+    /// Returns the number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Returns the attempt before this one, which failed or died: what it began may be half done.
+    /// Returns the attempt before this one, which failed or died: its work may be half done.
     pub fn retry_of(&self) -> Option<&RunRecord> {
         self.retry_of.as_ref()
     }
 
-    /// Has the run's record say this, its first 512 characters; it is written with the end of the
-    /// run.
+    /// Sets the message of the run's record, its first 512 characters; it is written with the
+    /// end of the run.
     pub fn set_message(&self, text: &str) {
         *self.message.lock() = Some(shortened(text));
     }

@@ -1,8 +1,8 @@
 //! Wall clocks that jump, by hours and in both directions, while locks are held.
 //!
-//! The library `faketime` shifts what the C library says of `CLOCK_REALTIME`, in the client
-//! processes or in the servers, by files that the test changes; it leaves monotonic clocks
-//! alone, as a step of NTP does.
+//! The library `faketime` shifts what the C library returns for `CLOCK_REALTIME`, in the
+//! client processes or in the servers, by files that the test changes. It leaves monotonic
+//! clocks alone, as a step of NTP does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::workload::ROOT;
 
 const CLIENTS: usize = 4;
 
-/// So long that no guard is lost to a machine that is busy.
+/// So long that a busy machine does not lose any guard.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The jumps in seconds, of the clients and of the servers.
@@ -72,18 +72,18 @@ fn wall_clocks_that_jump_lose_no_guard() {
     assert_eq!(summary.lost, 0);
 }
 
-/// Some minutes are nothing to jumps of hours.
+/// A few minutes are nothing compared to jumps of hours.
 #[track_caller]
 fn is_about(seen: i64, wanted: i64) {
     assert!((seen - wanted).abs() < 600, "{seen} s, not {wanted} s");
 }
 
-/// What our own wall clock says.
+/// Returns the time of our own wall clock.
 fn now() -> i64 {
     seconds_of(Command::new("date"))
 }
 
-/// What the leader's wall clock says: it stamps the nodes.
+/// Returns the time of the leader's wall clock: it stamps the nodes.
 fn seconds_of_servers(hosts: &str) -> i64 {
     let mut raw = Raw::connect(hosts);
     let node = format!("/clock-{:x}", fastrand::u64(..));
@@ -97,7 +97,7 @@ fn seconds_of(mut date: Command) -> i64 {
     said.trim().parse().expect("a number")
 }
 
-/// Wall clocks that can be moved, of the processes with this environment.
+/// Wall clocks that can be moved, for the processes with this environment.
 struct Clocks {
     library: PathBuf,
     folder: Folder,
@@ -124,7 +124,7 @@ impl Clocks {
             ("FAKETIME_TIMESTAMP_FILE", file.to_str().expect("UTF-8")),
             ("FAKETIME_NO_CACHE", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-            // With it, Java's timed waits take far too long.
+            // With this fix, Java's timed waits take far too long.
             ("FAKETIME_FORCE_MONOTONIC_FIX", "0"),
         ];
         variables
@@ -132,14 +132,14 @@ impl Clocks {
             .to_vec()
     }
 
-    /// Replaces the file at once, as it is read all the time.
+    /// Replaces the file atomically, as it is read all the time.
     fn jump_to(&self, seconds: i64) {
         let new = self.folder.path("shift.new");
         fs::write(&new, format!("{seconds:+}")).expect("writing the shift");
         fs::rename(&new, self.file()).expect("replacing the shift");
     }
 
-    /// What these clocks say.
+    /// Returns the time that these clocks show.
     fn seconds(&self) -> i64 {
         let mut date = Command::new("date");
         date.envs(self.environment());

@@ -1,9 +1,9 @@
 //! The fault of ZooKeeper by which replicas diverge (ZOOKEEPER-2846), and what avoids it.
 //!
-//! A leader is cut off while it proposes what nobody else hears, and comes back to get a
-//! snapshot from the next leader: its log has a gap then. When it leads again, it makes a
-//! follower that missed the last change forget all that is in the gap; unless it is told
-//! to send no changes from its log, as the servers of all runs are.
+//! A leader is cut off while it proposes changes that nobody else receives, and comes back to
+//! get a snapshot from the next leader: now its log has a gap. When it leads again, it makes
+//! a follower that missed the last change forget everything in the gap, unless it is told to
+//! send no changes from its log, as the servers of all runs are.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -62,7 +62,7 @@ fn create(run: &Run, server: usize, node: &str) {
     raw.create(node, b"", PERSISTENT).expect("a node");
 }
 
-/// Asks for a session, which a leader on its own proposes and can't grant.
+/// Requests a session, which an isolated leader proposes but cannot grant.
 fn propose(run: &Run, server: usize) -> TcpStream {
     let hosts = run.ensemble.server(server).hosts();
     let mut socket = TcpStream::connect(hosts).expect("a connection");

@@ -1,10 +1,10 @@
 //! A follower that is cut off from its leader while its client stays attached to it.
 //!
-//! It goes on to answer pings for as long as its sync limit, while the rest of the
-//! ensemble lets the client's session expire and hands its lock on. The client must know
-//! better, and it does, because it asks the quorum. To show that the schedule would find
-//! a client that does not, the second test, which `tests/chaos.sh` compiles with
-//! `trust_pings.sh`, has clients trust the pings: there the checker must find two holders.
+//! The follower continues to answer pings for as long as its sync limit, while the rest of
+//! the ensemble lets the client's session expire and passes its lock on. The client must know
+//! better, and it does, because it asks the quorum. The second test, which `tests/chaos.sh`
+//! compiles with `trust_pings.sh`, shows that the schedule would find a client that does not:
+//! its clients trust the pings, and there the checker must find two holders.
 
 use std::time::Duration;
 
@@ -54,14 +54,14 @@ fn trusts_pings() -> bool {
 /// What was seen in one run.
 #[derive(Debug)]
 struct Seen {
-    /// The last check of the old holder that passed.
+    /// The old holder's last check that passed.
     old_valid: Time,
     new_granted: Time,
     story: Option<String>,
 }
 
 fn isolate(name: &str) -> Seen {
-    // The follower waits for 10 s before it believes that its leader is gone.
+    // The follower waits for 10 s before it concludes that its leader is gone.
     let builder = ZooKeeper::builder().fsync(false).line("syncLimit=20");
     let network = Network::new(SERVERS + 2);
     let mut run = Run::start_with(name, TIMEOUT, Some(network), &builder);
@@ -89,7 +89,7 @@ fn isolate(name: &str) -> Seen {
     let cut = run.history().last().map_or(0, |entry| entry.at);
     cut_off(&run, follower);
     run.worker(NEW.slot).expect("held");
-    // Time in which two would hold, if the old one still did.
+    // Time in which two would hold the lock if the old one still did.
     wait(1000);
     let seen = look(&run);
     run.heal();

@@ -1,4 +1,4 @@
-//! The schedules. `tests/chaos.sh` runs them, one after the other.
+//! The schedules. `tests/chaos.sh` runs them one after the other.
 
 mod clocks;
 mod gap;

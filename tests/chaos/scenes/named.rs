@@ -1,4 +1,4 @@
-//! Schedules with a name, each under the workload of many clients.
+//! Named schedules, each under the workload of many clients.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const CLIENTS: usize = 4;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How often a schedule is gone through.
+/// Returns how often a schedule is run.
 fn rounds() -> u64 {
     number("ZKLOCK_CHAOS_ROUNDS").unwrap_or(1)
 }
@@ -67,7 +67,7 @@ fn a_rolling_restart_loses_no_guard() {
     wait(1000);
     run.signal(LET_GO);
     for slot in holders {
-        // `lost` would come first.
+        // `lost` would come before this.
         run.worker(slot).expect("released");
     }
     let summary = run.finish();

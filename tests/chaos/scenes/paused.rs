@@ -1,7 +1,7 @@
 //! Clients that are stopped in the critical section for longer than their session lasts.
 //!
-//! No lock service can keep such a client from acting late: it has just looked, and the
-//! lock was its own. Only the token can, where what it writes to looks at it.
+//! No lock service can keep such a client from acting late: it has just checked, and the lock
+//! was its own. Only the token can, if the storage that it writes to checks it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn a_client_stopped_between_check_and_write_is_turned_away_by_its_token() {
     run.fault("the holder is stopped after its check and before its write");
     run.pause_client(LATE_ONE.slot);
     run.worker(NEXT.slot).expect("held");
-    // The next holder goes, and a third one writes.
+    // The next holder releases, and a third one writes.
     run.signal(LET_GO);
     run.worker(NEXT.slot).expect("released");
     run.hire(WRITER, worker_that_writes_late, &[&path]);

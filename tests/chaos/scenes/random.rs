@@ -49,7 +49,7 @@ fn break_for_a_while(mut run: Run) -> Option<Summary> {
     while start.elapsed() < limit {
         wait(rng.u64(200..1500));
         break_something(&mut run, &mut rng, 0..CLIENTS);
-        // Now and then a second thing breaks before the first is mended.
+        // Sometimes a second thing breaks before the first is mended.
         if rng.u32(0..3) == 0 {
             wait(rng.u64(0..1000));
             break_something(&mut run, &mut rng, 0..CLIENTS);
@@ -64,8 +64,8 @@ fn break_for_a_while(mut run: Run) -> Option<Summary> {
     run.conclude()
 }
 
-/// Breaks one thing, which stays broken until the run is healed; of the clients it kills
-/// none but these.
+/// Breaks one thing, which stays broken until the run is healed; it kills no clients but
+/// `mortals`.
 pub(super) fn break_something(run: &mut Run, rng: &mut Rng, mortals: Range<usize>) {
     let leader = run.ensemble.leader().unwrap_or(0);
     let server = match rng.bool() {

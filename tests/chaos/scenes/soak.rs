@@ -1,9 +1,9 @@
 //! Many faults, one a second, and what has grown meanwhile.
 //!
-//! Every half a minute all is made whole, the clients rest, and what they and the servers
-//! take up is counted. Nothing may be left then of what was waited for or held; and over
-//! the whole time nothing may grow. One client is killed now and then; the others live
-//! from the first fault to the last.
+//! Every half minute everything is mended, the clients rest, and the resources that they and
+//! the servers use are counted. At that time nothing may be left of what was waited for or
+//! held, and nothing may grow over the whole time. One client is killed now and then; the
+//! others live from the first fault to the last.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use crate::support::eventually;
 use crate::support::netns::{self, Network};
 use crate::support::zookeeper::ZooKeeper;
 
-/// How long things break before they are looked at.
+/// How long things break before the resources are counted.
 const STRETCH: Duration = Duration::from_secs(25);
 
-/// The directories of all locks of a run, which come and go, and what is above them.
+/// The directories of all locks of a run, which come and go, and the nodes above them.
 const DIRECTORIES: i64 = 10;
 
-/// Of memory, what the allocator may keep; of the servers' descriptors, their connections
+/// For memory, what the allocator may keep; for the servers' descriptors, their connections
 /// to each other.
 const MARGIN: Margin = Margin {
     memory: 1024,
@@ -45,7 +45,7 @@ fn nothing_grows_under_a_fault_every_second() {
 }
 
 fn soak(network: impl Fn() -> Option<Network>) {
-    // The servers delete empty directories of locks soon, which is one fault more.
+    // The servers delete empty lock directories soon, which is one more fault.
     let builder = ZooKeeper::builder().fsync(false);
     let builder = builder.container_check(Duration::from_secs(10));
     let start = || Run::start_with("soak", TIMEOUT, network(), &builder);
@@ -83,8 +83,8 @@ fn soak_one(mut run: Run) -> Option<Summary> {
     Some(judged)
 }
 
-/// Breaks something every second; what is broken is mended after one second mostly, and
-/// sometimes after several.
+/// Breaks something every second; mostly it is mended after one second, and sometimes after
+/// several.
 fn break_one_a_second(run: &mut Run, rng: &mut Rng, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -99,7 +99,7 @@ fn break_one_a_second(run: &mut Run, rng: &mut Rng, time: Duration) {
     }
 }
 
-/// Counts, when the sessions and places in queues of those who were killed have gone.
+/// Counts after the sessions and the queue nodes of killed processes are gone.
 fn look(run: &Run, at: Duration, faults: usize) -> Sample {
     let kept = count(run, CLIENTS as i64);
     let clients = run.slots().into_iter().filter(|slot| *slot < CLIENTS - 1);
@@ -113,7 +113,7 @@ fn look(run: &Run, at: Duration, faults: usize) -> Sample {
     }
 }
 
-/// Counts what the servers keep when nobody holds, waits or is gone without a word.
+/// Counts what the servers keep when nobody holds, waits or has vanished.
 fn count(run: &Run, sessions: i64) -> Kept {
     let mut kept = None;
     eventually(

@@ -1,7 +1,7 @@
-//! Four processes that write in transactions under one mutex and never look, among Curator's.
+//! Four processes that write in transactions under one mutex and never check, among Curator's.
 //!
-//! They are killed, stopped, cut off and evicted, and so are the servers. The servers' logs say
-//! which transaction came when, and who was the first in the queue then.
+//! They are killed, stopped, cut off and evicted, and so are the servers. The servers' logs
+//! show which transaction came when, and which contender was first in the queue then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::txn_log::{Change, Log, committed};
 use crate::workload::ROOT;
 use crate::writer::{Told, told, worker_that_writes_in_transactions};
 
-/// How many write.
+/// How many processes write.
 const HOLDERS: usize = 4;
 
 const TIMEOUT: Duration = Duration::from_secs(4);
@@ -63,7 +63,7 @@ fn write_and_break(name: &str, network: Option<Network>) {
             curator.go_on(&mut rng);
         }
         run.mend();
-        // A holder whose session goes on is stopped by nothing but the check in its transaction.
+        // A holder whose session continues is stopped by nothing but the check in its transaction.
         for _ in 0..rng.u32(4..12) {
             evict(&mut run, &nodes, &lock);
             let until = Instant::now() + Duration::from_millis(rng.u64(20..300));
@@ -79,7 +79,7 @@ fn write_and_break(name: &str, network: Option<Network>) {
 }
 
 fn evict(run: &mut Run, nodes: &Nodes, lock: &str) {
-    // Without a server there is nobody to evict, and who is evicted may have gone by itself.
+    // Without a server nobody can be evicted, and the chosen contender may have gone by itself.
     let mut names = nodes.children(lock).unwrap_or_default();
     names.sort_by_key(|name| sequence(name));
     let Some(first) = names.first() else { return };
@@ -87,7 +87,7 @@ fn evict(run: &mut Run, nodes: &Nodes, lock: &str) {
     drop(nodes.delete(&format!("{lock}/{first}")));
 }
 
-/// A contender that knows nothing of transactions.
+/// A contender that does not know about transactions.
 struct Curator {
     peer: Option<Peer>,
     contender: Option<Contender>,
@@ -110,7 +110,7 @@ impl Curator {
         }
     }
 
-    /// Takes the mutex or gives it up, and waits for a moment.
+    /// Takes the mutex or releases it, and waits for a moment.
     fn go_on(&mut self, rng: &mut Rng) {
         let pause = Duration::from_millis(rng.u64(10..100));
         let Some(contender) = &self.contender else {
@@ -127,19 +127,19 @@ impl Curator {
             Some(Said::Held(_)) => {
                 (self.holds, self.asked, self.taken) = (true, false, self.taken + 1)
             }
-            // A lock that was evicted under it cannot be given up.
+            // It cannot release a lock from which it was evicted.
             Some(_) => (self.holds, self.asked) = (false, false),
             None => {}
         }
     }
 
-    /// Ends the process, and with it its session.
+    /// Ends the process and its session.
     fn stop(&mut self) {
         self.peer = None;
     }
 }
 
-/// How many writes were told to be done.
+/// Returns how many writes were reported as done.
 fn done(run: &Run) -> usize {
     let told = told(&run.file(""));
     told.iter().filter(|(_, told)| *told == Told::Done).count()
@@ -152,7 +152,7 @@ fn sequence(name: &str) -> i32 {
         .unwrap_or(i32::MAX)
 }
 
-/// Goes through the log, and looks who was the first at each write.
+/// Goes through the log, and checks which contender was first at each write.
 fn judge(run: &Run, log: &Log, lock: &str, below: &str, curator: usize) {
     let in_log = writes_of_the_first(log, lock, below);
     let mut counts: BTreeMap<(Told, bool), usize> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! What a lock costs: requests, writes and round trips, counted on the way to the server.
 //!
-//! Counts are the same on every machine. Where time is the question, the network is made
-//! so slow that nothing else matters.
+//! Counts are the same on every machine. Where time is measured, the network is made so slow
+//! that nothing else matters.
 
 mod scene;
 mod slow;
@@ -46,12 +46,12 @@ fn who_comes_back_again_and_again_stops_looking_whether_others_are_there() {
     let expected = [vec![op::CREATE2], vec![op::DELETE]];
     assert_eq!(scene.tap.take(), vec![expected; 10].concat());
 
-    // Somebody was there meanwhile: that shows when our node is there, and costs a look.
+    // Another client was there meanwhile: our node shows that, and it costs one look.
     lock(&scene.connect().mutex(&scene.path).unwrap());
     lock(&mutex);
     let expected = [vec![op::CREATE2], vec![op::GET_CHILDREN], vec![op::DELETE]];
     assert_eq!(scene.tap.take(), expected);
-    // From then on others are reckoned with.
+    // From then on other clients are expected.
     lock(&mutex);
     assert_eq!(scene.tap.take(), [ENTER.to_vec(), vec![op::DELETE]]);
 }
@@ -67,7 +67,7 @@ fn who_was_wrong_to_expect_nobody_is_so_once() {
         scene.tap.take();
         let limit = Duration::from_millis(200);
         assert!(mutex.try_lock_for(limit).unwrap().is_none());
-        // Who gives up does not wait until its node is gone.
+        // A waiter that gives up does not wait until its node is gone.
         scene.tap.wait_for(op::DELETE);
         let mut sent = scene.tap.take().into_iter();
         sent.find(|write| write.contains(&op::CREATE2)).unwrap()
@@ -98,7 +98,7 @@ fn who_has_waited_reads_behind_a_write_what_the_holder_before_has_left() {
     let mutex = tracked(&scene.client);
     thread::scope(|scope| {
         scope.spawn(|| lock(&mutex));
-        // It watches the holder's node.
+        // The waiter watches the holder's node.
         scene.tap.wait_for(op::GET_DATA);
         scene.tap.take();
         drop(guard);
@@ -204,7 +204,7 @@ fn who_was_the_next_for_long_does_both_once_more() {
     assert_eq!(after_waits(Duration::ZERO, LONG), expected);
 }
 
-/// What is sent in a short session by who waits for two others, for so long each.
+/// Returns what a waiter for two others sends in a short session, if each holds for this long.
 fn after_waits(first: Duration, second: Duration) -> Vec<Vec<i32>> {
     let scene = Scene::with_timeout("proof", SHORT);
     scene.lock_behind_two(first, second);
@@ -228,7 +228,7 @@ fn a_release_wakes_nobody_but_the_next_two() {
         assert_eq!(positions.recv(), Ok(3));
         drop(holder);
     });
-    // However many there were before: one look at those that are near.
+    // However many there were before: one look at the nearest ones.
     let sent = scene.tap.take().concat();
     let listings = sent.iter().filter(|op| **op == op::GET_CHILDREN).count();
     assert_eq!(listings, 2, "{sent:?}");
@@ -236,7 +236,7 @@ fn a_release_wakes_nobody_but_the_next_two() {
 
 #[test]
 fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
-    // In kazoo's layout nothing of ours is among the permits before there is room.
+    // In kazoo's layout, nothing of ours is among the permits before there is room.
     for (dialect, expected) in [(Dialect::Curator, 1), (Dialect::Kazoo, 2)] {
         let server = Server::start().unwrap();
         let tap = Tap::start(server.hosts());
@@ -246,7 +246,7 @@ fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
         };
         let (ours, theirs) = (semaphore(server.hosts()), semaphore(&tap.hosts));
         let permit = ours.acquire().unwrap();
-        // Who comes is to be the first in the line at once.
+        // The next client is to be first in the line at once.
         let mut witness = Raw::connect(server.hosts());
         eventually("the line is empty", || {
             let mut empty = |dir: &str| witness.children(dir).is_none_or(|all| all.is_empty());
@@ -266,7 +266,7 @@ fn who_waits_for_a_permit_lists_them_when_one_is_given_back_and_not_before() {
             });
             waits.recv().unwrap();
             listings();
-            // Long enough for who polls to be seen.
+            // Long enough for a client that polls to be noticed.
             thread::sleep(Duration::from_millis(300));
             assert_eq!(listings(), 0, "{dialect:?}");
             drop(permit);
@@ -356,7 +356,7 @@ fn a_hand_off_in_a_queue_waits_for_two_one_way_trips_too() {
         two.mutex(&slow.path).unwrap(),
     );
     slow.proxy.delay(DELAY);
-    // Twice: there are two hand-offs.
+    // Twice, because there are two hand-offs.
     slow.within(2 * ROUND_TRIP * 5 / 4, || {
         let holder = mine.lock().unwrap();
         slow.hand_off(&[&one, &two], holder)
@@ -383,7 +383,7 @@ fn who_has_asked_already_does_not_ask_again_when_the_queue_moves_on() {
             slow.proxy.requests(op::GET_DATA) == watches + 2
         });
         let before = listings();
-        // Both have gone before the server hears what the third asks of the first.
+        // Both have gone before the server receives the third one's question about the first.
         slow.proxy.delay(DELAY);
         drop(holder);
         next.join().unwrap();
@@ -445,7 +445,7 @@ fn a_thread_in_line_is_queued_by_the_release_of_the_one_before_it() {
         drop(guard);
         next.join().unwrap();
     });
-    // A look at the own node and at the two ahead, as if it had been created alone.
+    // A look at its own node and at the two ahead, as if it had been created alone.
     let expected = [
         vec![op::MULTI, op::GET_CHILDREN],
         WATCH.to_vec(),

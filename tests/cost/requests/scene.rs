@@ -12,17 +12,17 @@ use crate::support::fresh_path;
 use crate::support::raw::op;
 use crate::transport::wait_for_queue;
 
-/// What a free lock is taken with, in one write.
+/// The requests that take a free lock, in one write.
 pub(super) const ENTER: [i32; 2] = [op::CREATE2, op::GET_CHILDREN];
 
-/// What who has several ahead watches, in one write: its own node, and those of the two
-/// that are nearest.
+/// What a waiter with several ahead watches, in one write: its own node, and the two nearest
+/// ones.
 pub(super) const WATCH: [i32; 3] = [op::EXISTS, op::GET_DATA, op::GET_DATA];
 
-/// Stands for the moment when the one that is nearest lets go.
+/// Stands for the moment when the nearest holder releases.
 pub(super) const LET_GO: [i32; 0] = [];
 
-/// A server, and a client whose way to it is tapped.
+/// A server, and a client whose connection to it is tapped.
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) tap: Tap,
@@ -42,7 +42,7 @@ impl Scene {
         let client = Client::builder(&tap.hosts).session_timeout(timeout);
         let client = client.connect().unwrap();
         let path = fresh_path(name);
-        // The directory is there, and the first cycle over.
+        // The directory exists, and the first cycle has ended.
         let warm = Client::connect(server.hosts()).unwrap();
         warm.mutex(&path).unwrap().lock().unwrap().unlock().unwrap();
         Self {
@@ -53,8 +53,8 @@ impl Scene {
         }
     }
 
-    /// Queues the tapped client behind two others, which hold for so long each, and the
-    /// second until the tapped one has looked at the queue.
+    /// Queues the tapped client behind two others, which hold this long each; the second
+    /// holds at least until the tapped one has looked at the queue.
     pub(super) fn lock_behind_two(&self, first: Duration, second: Duration) {
         let (one, other) = (self.connect(), self.connect());
         let holder = one.mutex(&self.path).unwrap().lock().unwrap();
@@ -81,8 +81,8 @@ impl Scene {
         });
     }
 
-    /// Goes through the queue with the tapped client, and tells where it waits as soon as
-    /// all that it watches is watched.
+    /// Takes the tapped client through the queue, and reports its place as soon as everything
+    /// that it watches is watched.
     pub(super) fn lock_telling(&self, to: Sender<usize>) {
         let mutex = self.client.mutex(&self.path).unwrap();
         let options = LockOptions::new().on_wait(|waiting| to.send(waiting.position()).unwrap());
@@ -94,7 +94,7 @@ impl Scene {
         Client::connect(self.server.hosts()).unwrap()
     }
 
-    /// Queues the tapped client behind `holder`, which goes then, and lets it through.
+    /// Queues the tapped client behind `holder`, which then leaves, and lets it through.
     pub(super) fn lock_behind(&self, holder: MutexGuard) {
         let (to, positions) = unbounded();
         thread::scope(|scope| {

@@ -10,11 +10,11 @@ use crate::support::fresh_path;
 use crate::support::proxy::Proxy;
 use crate::transport::wait_for_queue;
 
-/// Each way; nothing else in a lock takes nearly as long.
+/// In each direction; nothing else in a lock takes nearly as long.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
 pub(super) const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// A client whose way to the server is long.
+/// A client with a slow connection to the server.
 pub(super) struct Slow {
     pub(super) proxy: Proxy,
     pub(super) client: Client,
@@ -36,7 +36,7 @@ impl Slow {
         }
     }
 
-    /// The best of a few tries, so that a busy machine does not matter.
+    /// Takes the best of a few tries, so that a busy machine does not matter.
     #[track_caller]
     pub(super) fn within(&self, limit: Duration, mut attempt: impl FnMut() -> Duration) {
         let mut best = Duration::MAX;
@@ -49,7 +49,7 @@ impl Slow {
         panic!("{best:?} where {limit:?} is too much");
     }
 
-    /// How long it takes from a release until the last of the waiters has had the lock.
+    /// Returns the time from a release until the last of the waiters has had the lock.
     pub(super) fn hand_off(&self, waiters: &[&zklock::Mutex], holder: MutexGuard) -> Duration {
         thread::scope(|scope| {
             let mut threads = Vec::new();

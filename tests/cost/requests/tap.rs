@@ -8,7 +8,7 @@ use std::thread;
 use crate::support::eventually;
 use crate::support::raw::op;
 
-/// A way to a server on which all that passes is written down.
+/// A connection to a server on which everything that passes is recorded.
 pub(super) struct Tap {
     pub(super) hosts: String,
     log: Arc<Mutex<Vec<Vec<i32>>>>,
@@ -42,7 +42,7 @@ impl Tap {
         self.log.lock().unwrap().clone()
     }
 
-    /// What was written since the last time, but for pings: the requests of each write.
+    /// Returns what was written since the last time, except pings: the requests of each write.
     pub(super) fn take(&self) -> Vec<Vec<i32>> {
         let mut log = std::mem::take(&mut *self.log.lock().unwrap());
         log.retain(|write| *write != [op::PING]);
@@ -56,7 +56,7 @@ impl Tap {
         self.log.lock().unwrap().push(write.to_vec());
     }
 
-    /// Waits until such a request has left.
+    /// Waits until such a request has been sent.
     pub(super) fn wait_for(&self, op: i32) {
         eventually("such a request has left", || {
             self.log().concat().contains(&op)
@@ -64,7 +64,7 @@ impl Tap {
     }
 }
 
-/// Passes on what one read brings in one write.
+/// Passes on in one write what one read brings.
 pub(super) fn pass_on(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
     let mut bytes = vec![0; 1 << 20];
     let ended: io::Result<()> = (|| {

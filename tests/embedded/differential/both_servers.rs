@@ -1,4 +1,4 @@
-//! Both servers, the sessions with each, and how a script is played on them.
+//! Both servers, the sessions with each of them, and how a script is played on them.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::jute::{
 };
 use crate::support::eventually;
 
-/// The tick of the real server, too.
+/// The tick, which the real server uses too.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Long enough for a session that waits while another expires.
@@ -20,7 +20,7 @@ const TIMEOUT_MS: i32 = 10_000;
 
 const SHORT_MS: i32 = 1000;
 
-/// The numbers that requests get in turn.
+/// The numbers that requests are given in turn.
 const XIDS: [i32; 7] = [
     7,
     xid::AUTH,
@@ -35,13 +35,13 @@ const XIDS: [i32; 7] = [
 type Both<T> = [T; 2];
 
 pub(super) struct BothServers {
-    /// Kept to keep it running.
+    /// Kept so that the server keeps running.
     embedded: Server,
     directory: String,
     sides: Both<Side>,
-    /// The real server is a 3.9 or later.
+    /// The real server is version 3.9 or later.
     newer: bool,
-    /// The sessions with events to come whose order is free.
+    /// The sessions that are about to get events in an undefined order.
     in_any_order: [bool; SESSIONS],
     begun: i64,
     asked: usize,
@@ -54,7 +54,7 @@ struct Side {
 }
 
 impl BothServers {
-    /// The real server is a 3.9 or later if it is `newer`.
+    /// The real server is version 3.9 or later if it is `newer`.
     pub(super) fn new(real: &str, newer: bool) -> Self {
         let embedded = Server::builder()
             .tick(TICK)
@@ -108,7 +108,7 @@ impl BothServers {
         }
     }
 
-    /// Has both sides do the same, and compares what comes of it.
+    /// Makes both sides do the same, and compares the results.
     fn both<T: PartialEq + std::fmt::Debug>(
         &mut self,
         act: impl Fn(&mut Side) -> io::Result<T>,
@@ -202,7 +202,7 @@ impl BothServers {
     }
 
     fn expire(&mut self, session: usize) -> Result<(), String> {
-        // Beside the directory, which the script may have deleted.
+        // Placed beside the directory, which the script may have deleted.
         let marker = format!("{}-{}", self.directory, self.begun);
         self.ask(session, &[create(&marker, CreateMode::Ephemeral)])?;
         self.in_any_order = [true; SESSIONS];
@@ -241,18 +241,18 @@ impl BothServers {
             let for_good = path.is_some_and(|path| path.starts_with(RECURSIVE));
             let of_one_kind = [WatchKind::CHILDREN, WatchKind::DATA].contains(kind);
             if for_good && of_one_kind && self.newer {
-                // From 3.9 on what is watched for good is of neither kind.
+                // From 3.9 on, a persistent watch is of neither kind.
                 *kind = WatchKind::ANY;
             }
         }
         if let Request::Exists { watch, .. } = &mut request {
-            // From 3.9.5 on, at the latest, there is none for who may not read.
+            // From 3.9.5 on, at the latest, a client that may not read gets no watch.
             *watch &= !self.newer;
         }
         request
     }
 
-    /// Turns a request about a directory to one of its children.
+    /// Turns a request about a directory into one about one of its children.
     fn about_child(&self, which: usize, mut request: Request) -> Request {
         let nodes = self.embedded.nodes();
         let watched_for_good = format!("{}{RECURSIVE}", self.directory);
@@ -273,7 +273,7 @@ impl BothServers {
 }
 
 impl Drop for BothServers {
-    /// Sessions left behind would end, and count, in the midst of another script.
+    /// Sessions left behind would end, and be counted, in the middle of another script.
     fn drop(&mut self) {
         for client in self.sides.iter_mut().flat_map(|side| &mut side.clients) {
             let _ = client.call(&Request::Close, &Differences::default());
@@ -286,7 +286,7 @@ pub(super) fn play(mut stage: BothServers, script: &[ScriptStep]) -> Result<(), 
         let taken = stage.take(step);
         taken.map_err(|difference| format!("at step {number}, {step:?}:\n{difference}"))?;
     }
-    // Events that nobody asked anything after are still due.
+    // Events after which nobody asked for anything are still due.
     for session in 0..SESSIONS {
         let ask = stage.ask(session, &[Request::Ping]);
         ask.map_err(|difference| format!("at the end, of session {session}:\n{difference}"))?;
@@ -308,7 +308,7 @@ fn create(path: &str, mode: CreateMode) -> Request {
     }
 }
 
-/// A path without a slash at its start, and one after a `!`, stay as they are.
+/// A path without a leading slash stays as it is, and so does what follows a leading `!`.
 fn place(directory: &str, path: &mut String) {
     if let Some(outside) = path.strip_prefix('!') {
         *path = outside.to_owned();

@@ -1,4 +1,4 @@
-//! A client that keeps everything it hears, in the order it heard it.
+//! A client that keeps everything that it receives, in order.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -20,26 +20,26 @@ pub(super) struct RecordingClient {
     pub(super) events: Vec<Event>,
 }
 
-/// What differs between the servers by right.
+/// The allowed differences between the servers.
 #[derive(Clone, Default)]
 pub(super) struct Differences {
-    /// What is to be taken off a zxid.
+    /// The number to subtract from a zxid.
     pub(super) shift: i64,
-    /// The same number for the same session of a script.
+    /// Maps the sessions of a script to the same numbers on both servers.
     pub(super) sessions: HashMap<i64, i64>,
-    /// The real server is a 3.9 or newer, where create2 in a multi is answered with a stat, and
-    /// exists asks for the permission to read.
+    /// The real server is version 3.9 or newer, where create2 in a multi is answered with a
+    /// stat, and exists asks for the permission to read.
     pub(super) newer: bool,
 }
 
-/// A reply as far as the servers are to agree on it.
+/// The parts of a reply on which the servers have to agree.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Heard {
     xid: i32,
     zxid: i64,
     code: i32,
     body: Option<Reply>,
-    /// What is read alike may differ in length: none at all, and nothing in it.
+    /// What parses alike may differ in length: missing data and empty data.
     length: usize,
 }
 
@@ -48,7 +48,7 @@ impl RecordingClient {
         Self::open(hosts, timeout_ms, 0, 0, vec![0; 16])
     }
 
-    /// Takes the session up again on a new connection.
+    /// Resumes the session on a new connection.
     pub(super) fn reconnect(&mut self, timeout_ms: i32) -> io::Result<ConnectReply> {
         let (session, password) = (self.session, self.password.clone());
         let (client, reply) = Self::open(&self.hosts, timeout_ms, self.seen, session, password)?;
@@ -88,8 +88,8 @@ impl RecordingClient {
         Ok((client, reply))
     }
 
-    /// Sends a request under any number: those that libraries give to some requests mean
-    /// something to the libraries alone.
+    /// Sends a request with any number: the numbers that libraries give to some requests have
+    /// a meaning only for the libraries.
     pub(super) fn send(&self, request: &Request, xid: i32) -> io::Result<()> {
         let mut frame = Vec::new();
         request.encode(xid, &mut frame);
@@ -136,7 +136,7 @@ impl RecordingClient {
         self.hear(request, names)
     }
 
-    /// Waits until the server hangs up.
+    /// Waits until the server closes the connection.
     pub(super) fn hear_the_end(&mut self) -> bool {
         read_frame(&self.stream).is_err()
     }
@@ -149,7 +149,7 @@ impl Heard {
 }
 
 impl Differences {
-    /// Nodes that were there before the first change bear a 0.
+    /// Nodes that existed before the first change get a 0.
     fn zxid(&self, zxid: i64) -> i64 {
         if zxid == 0 { 0 } else { zxid - self.shift }
     }

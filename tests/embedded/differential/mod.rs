@@ -2,9 +2,9 @@
 //! replies, error codes, stats, zxids up to a shift, and watch events in their place between
 //! the replies.
 //!
-//! A script is a list of random steps of three sessions. It plays in its own directory, so
-//! that it can be played again without some of its steps, to find the shortest script on
-//! which the servers differ.
+//! A script is a list of random steps of three sessions. It plays in its own directory, so it
+//! can be played again without some of its steps, to find the shortest script for which the
+//! servers differ.
 
 mod both_servers;
 mod client;
@@ -48,7 +48,7 @@ fn the_nodes_of_a_new_server_are_those_of_a_real_zookeeper() {
     play_anew(&real, &script::on_a_new_server()).unwrap();
 }
 
-/// Starts a server that never removes containers, as the time of that is not fixed.
+/// Starts a server that never removes containers, because the time of that is not fixed.
 fn start_real() -> ZooKeeper {
     let never = std::time::Duration::from_secs(24 * 60 * 60);
     ZooKeeper::builder()
@@ -61,7 +61,7 @@ fn play_anew(real: &ZooKeeper, script: &[ScriptStep]) -> Result<(), String> {
     play(BothServers::new(&real.hosts(), is_newer(real)), script)
 }
 
-/// Returns whether the real server is a 3.9 or later.
+/// Returns whether the real server is version 3.9 or later.
 fn is_newer(real: &ZooKeeper) -> bool {
     let report = real.four_letter("srvr").expect("a report");
     !["3.5.", "3.6.", "3.7.", "3.8."]
@@ -69,7 +69,7 @@ fn is_newer(real: &ZooKeeper) -> bool {
         .any(|old| report.contains(&format!("version: {old}")))
 }
 
-/// Leaves out steps, many at a time and then fewer, as long as there is a difference.
+/// Removes steps, many at a time and then fewer, while there is still a difference.
 fn shrink(real: &ZooKeeper, mut script: Vec<ScriptStep>) -> Vec<ScriptStep> {
     let mut chunk = script.len() / 2;
     while chunk > 0 {

@@ -1,4 +1,4 @@
-//! What the sessions of a script do, at random.
+//! What the sessions of a script do, chosen at random.
 
 use fastrand::Rng;
 
@@ -6,7 +6,7 @@ use crate::jute::{
     Access, CreateMode, Data, Op, Permissions, ReadOp, Request, Secret, WatchKind, WatchLists,
 };
 
-/// How many sessions there are at a time.
+/// How many sessions exist at a time.
 pub(super) const SESSIONS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ pub(super) enum Act {
     Ask(Request),
     /// Sends all requests before it waits for the first reply.
     AskAtOnce(Vec<Request>),
-    /// As `Ask`, about a child: its name is appended to the path.
+    /// Like `Ask`, about a child: its name is appended to the path.
     AskAboutChild(usize, Request),
     /// Closes the session and begins another.
     Close,
-    /// Reconnects and sets watches again, having missed this many changes or none.
+    /// Reconnects and sets the watches again, after missing this many changes or none.
     Reconnect(WatchLists),
-    /// Expires, and reconnects to hear of it.
+    /// Lets the session expire, and reconnects to learn of it.
     Expire,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn random_script(chance: &mut Rng, steps: usize) -> Vec<ScriptStep> {
     (0..steps).map(step).collect()
 }
 
-/// What can be asked only as long as a server is new.
+/// Returns what can be asked only while a server is new.
 pub(super) fn on_a_new_server() -> Vec<ScriptStep> {
     let paths = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
     let questions = paths.iter().flat_map(|path| {
@@ -100,7 +100,7 @@ fn random_act(chance: &mut Rng) -> Act {
     }
 }
 
-/// A list that is changed counts at once for requests on their way only since 3.9.
+/// Only since 3.9 does a changed list count at once for requests under way.
 fn random_batch(chance: &mut Rng) -> Vec<Request> {
     let count = chance.usize(2..6);
     let requests = std::iter::repeat_with(|| random_request(chance));
@@ -129,7 +129,7 @@ fn random_request(chance: &mut Rng) -> Request {
                 data,
                 acl,
                 mode: match chance.u32(0..40) {
-                    // 5 and 6 stand for a time to live, and the rest for nothing.
+                    // 5 and 6 stand for a TTL, and the rest for nothing.
                     0 => CreateMode::Other(chance.i32(5..9)),
                     _ => mode,
                 },
@@ -168,7 +168,7 @@ fn random_request(chance: &mut Rng) -> Request {
         },
         85 => Request::CountDescendants { path },
         86..=87 => Request::Sync { path },
-        // ZooKeeper 3.8 answers checkWatches as if everybody's watches were the asker's.
+        // ZooKeeper 3.8 answers checkWatches as if all watches were those of the asking client.
         88..=92 => Request::RemoveWatches {
             path,
             kind: random_kind(chance),
@@ -187,7 +187,7 @@ fn random_op(chance: &mut Rng) -> Op {
         0..=4 => Op::Create {
             path: match chance.u32(0..4) {
                 0 => format!("{path}/n-"),
-                // A number at the end of the script's directory would be the root's.
+                // A number appended to the script's directory itself would be the root's.
                 _ if path.is_empty() => "/r".to_owned(),
                 _ => path,
             },
@@ -273,7 +273,7 @@ fn random_path(chance: &mut Rng) -> String {
     path.to_owned()
 }
 
-/// None at all, as often as empty.
+/// Missing data, as often as empty data.
 fn random_data(chance: &mut Rng) -> Data {
     match chance.usize(0..6) {
         0 => Data::default(),

@@ -1,4 +1,4 @@
-//! What has to be there when all is over, and what must never have been.
+//! What must be there at the end, and what must never have been.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::checker::{self, Rules, Summary};
 use crate::history;
 use crate::relay::Relay;
 
-/// What an application has written, by its client.
+/// What an application has written, with the number of its client.
 pub(super) type Written = (usize, Vec<u64>);
 
 /// Writes as an application does; returns what the server has confirmed.
@@ -32,7 +32,7 @@ pub(super) fn write(storm: &Storm, client: usize, pool: &Pool) -> Written {
         if done.is_ok() {
             written.push(number);
         }
-        // An answer may be outstanding, and the driver's pool does not look; and what is not
+        // An answer may be outstanding, and the driver's pool does not check; and what is not
         // committed must not stay by chance.
         let is_answered = matches!(done, Ok(()) | Err(Error::MySqlError(_)));
         if !is_answered || fastrand::u8(..8) == 0 {
@@ -52,10 +52,10 @@ fn end(conn: &mut PooledConn) {
     (0..10).take_while(kill).for_each(drop);
 }
 
-/// Returns how many connections the server has had of each client at most.
+/// Returns the most connections of each client that the server has had.
 ///
-/// Those that were cut or killed are not the client's any more, although the server has them
-/// until their statements end.
+/// Connections that were cut or killed no longer belong to the client, although the server
+/// has them until their statements end.
 pub(super) fn most_connections(storm: &Storm, relays: &[Relay]) -> Vec<usize> {
     let all = "SELECT USER, HOST FROM information_schema.PROCESSLIST \
                WHERE USER LIKE 'client%' AND COMMAND <> 'Killed'";
@@ -82,11 +82,11 @@ pub(super) fn most_connections(storm: &Storm, relays: &[Relay]) -> Vec<usize> {
     most
 }
 
-/// Judges a run that is over.
+/// Judges a run that has ended.
 pub(super) fn judge(storm: &Storm, written: &[Written]) -> Summary {
     let database = &storm.database;
     let mut conn = database.conn();
-    // What came too late for its guard stays for a lease.
+    // A row that came too late for its guard stays for a lease.
     thread::sleep(2 * T);
     let live = "SELECT COUNT(*) FROM database_lock WHERE lease_end > UTC_TIMESTAMP(6)";
     assert_eq!(conn.query_first(live).unwrap(), Some(0), "rows are live");

@@ -33,7 +33,7 @@ const T: Duration = Duration::from_secs(2);
 struct Storm {
     database: Database,
     folder: Folder,
-    /// How many acquisitions there shall be, and were.
+    /// How many acquisitions there have to be, and how many there were.
     wanted: u64,
     acquired: AtomicU64,
     is_over: AtomicBool,
@@ -48,7 +48,7 @@ impl Storm {
         root.query_drop(app).unwrap();
         for client in 0..CLIENTS {
             let user = user(client);
-            // Not one who may write while the server is read-only.
+            // Users that cannot write while the server is read-only.
             let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO";
             let create = format!("CREATE USER {user}@'%'; {grant} {user}@'%'");
             root.query_drop(create).unwrap();
@@ -70,7 +70,7 @@ impl Storm {
         self.wanted <= self.acquired.load(Ordering::Relaxed)
     }
 
-    /// A connection of somebody else's, if the server is up.
+    /// Returns a connection of another program, if the server is up.
     fn conn(&self) -> Option<Conn> {
         let opts = OptsBuilder::from_opts(opts(&self.database.url()));
         let opts = opts.init(vec![
@@ -88,10 +88,10 @@ fn user(client: usize) -> String {
     format!("client{client}")
 }
 
-/// The way of one client to the server.
+/// How one client reaches the server.
 enum Way {
     Url(String),
-    /// One that an application uses as well.
+    /// A pool that an application uses too.
     Pool(Pool),
 }
 
@@ -130,7 +130,7 @@ impl Way {
 #[test]
 #[ignore = "needs MariaDB"]
 fn all_is_kept_whatever_is_cut_killed_stalled_locked_or_restarted() {
-    // More for a longer run.
+    // A longer run has more.
     let wanted = std::env::var("ZKLOCK_TEST_ACQUISITIONS");
     let wanted = wanted.map_or(200, |wanted| wanted.parse().expect("a number"));
     let storm = &Storm::new(wanted);
@@ -162,7 +162,7 @@ fn all_is_kept_whatever_is_cut_killed_stalled_locked_or_restarted() {
     let summary = judge(storm, &written);
     println!("{summary:?}\nconnections {connections:?}");
     for (client, most) in connections.into_iter().enumerate() {
-        // Two lives of a client can meet in a pool, with the application.
+        // In a pool, two lives of a client and the application can meet.
         let bound = if client % 2 == 0 { MOST } else { 2 * MOST + 1 };
         assert!(most <= bound, "client {client} had {most} connections");
     }

@@ -1,4 +1,4 @@
-//! What is broken: connections, rows, tables, the server and the way to it.
+//! What is broken: connections, rows, tables, the server and the connection to it.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{NAMES, Storm};
 use crate::history::{Journal, What};
 use crate::relay::Relay;
 
-/// What the server is started with, so that it can be made to wait for a replica.
+/// The options of the server, so that it can be made to wait for a replica.
 pub(super) const OPTIONS: &[&str] = &["--log-bin"];
 
 const KILL: &str = "SELECT ID FROM information_schema.PROCESSLIST \
@@ -59,8 +59,8 @@ pub(super) fn lock_and_kill(storm: &Storm) {
     }
 }
 
-/// Has commits wait for a replica that does not come, restarts the server, and has it take no
-/// writes, in turn.
+/// In turn, makes commits wait for a replica that does not come, restarts the server, and
+/// makes it refuse writes.
 pub(super) fn change_the_server(storm: &Storm) {
     let journal = storm.journal("server");
     for round in 0.. {
@@ -124,7 +124,7 @@ fn pause(milliseconds: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(fastrand::u64(milliseconds))
 }
 
-/// Sleeps; returns `false` if the run is over by then.
+/// Sleeps; returns `false` if the run has ended by then.
 fn sleep(storm: &Storm, pause: Duration) -> bool {
     thread::sleep(pause);
     !storm.is_over()

@@ -1,4 +1,4 @@
-//! What the threads of a client do: they take locks, and write it all down.
+//! What the threads of a client do: they take locks, and record everything.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -17,9 +17,9 @@ const CALLS: usize = 5;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs clients over the same way, one after the other, until there are enough acquisitions.
+/// Runs clients with the same connection, in turn, until there are enough acquisitions.
 ///
-/// One that has no pool stays, so that all connections are its own.
+/// A client without a pool stays, so that all connections are its own.
 pub(super) fn lives(storm: &Storm, client: usize, way: &Way) {
     let journals: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -49,7 +49,7 @@ pub(super) fn lives(storm: &Storm, client: usize, way: &Way) {
     }
 }
 
-/// Takes and releases a lock, if it can be had.
+/// Takes and releases a lock, if it is available.
 fn take(storm: &Storm, client: &Client, journal: &Journal, number: usize) {
     let name = format!("n{}", fastrand::usize(..NAMES));
     let mutex = client.mutex(&name).unwrap();
@@ -74,7 +74,7 @@ fn take(storm: &Storm, client: &Client, journal: &Journal, number: usize) {
 }
 
 fn hold(guard: MutexGuard, journal: &Journal, number: usize) {
-    // Now and then for longer than the lease, which has to be renewed, or is lost.
+    // Now and then for longer than the lease, which then has to be renewed, or is lost.
     let pause = match fastrand::u8(..12) {
         0 => fastrand::u64(1000..6000),
         _ => fastrand::u64(..3),

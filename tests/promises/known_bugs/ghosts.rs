@@ -1,4 +1,4 @@
-//! Nodes that their owners forgot, behind which everybody else waits for ever.
+//! Nodes that their owners forgot, and behind which everybody else waits for ever.
 
 use std::thread;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use zklock::{Error, LockOptions};
 use super::{PATH, SOON, client, nodes_in, wait_for_nodes};
 use crate::support::raw::{EPHEMERAL, EPHEMERAL_SEQUENTIAL, PERSISTENT, Raw};
 
-/// kazoo #732, kazoo #429: who lost a try, and the connection while cleaning up, left its
-/// node; a semaphore's, too.
+/// kazoo #732, kazoo #429: a client whose try failed, and that lost its connection while
+/// cleaning up, left its node; a semaphore's node too.
 #[test]
 fn a_try_that_ends_while_nothing_gets_through_leaves_nothing() {
     let server = Server::start().unwrap();
@@ -42,8 +42,8 @@ fn a_try_that_ends_while_nothing_gets_through_leaves_nothing() {
     assert_eq!(theirs.session_id(), session, "the expiry did it");
 }
 
-/// samuel/go-zookeeper #229, Netflix/curator #3: the reply to the create was lost, and the
-/// node nobody's.
+/// samuel/go-zookeeper #229, Netflix/curator #3: the reply to the create was lost, and nobody
+/// owned the node.
 #[test]
 fn who_gives_up_before_the_reply_to_its_create_leaves_nothing() {
     let server = Server::start().unwrap();
@@ -68,7 +68,7 @@ fn who_gives_up_before_the_reply_to_its_create_leaves_nothing() {
     assert_eq!(client.session_id(), session, "the expiry did it");
 }
 
-/// CURATOR-43, go-zookeeper/zk #44: a child that is no contender was an error.
+/// CURATOR-43, go-zookeeper/zk #44: a child that is not a contender was an error.
 #[test]
 fn children_that_are_no_contenders_are_in_nobodys_way() {
     let server = Server::start().unwrap();
@@ -95,14 +95,14 @@ fn children_that_are_no_contenders_are_in_nobodys_way() {
     assert_eq!(nodes_in(&server, PATH).len(), 4);
 }
 
-/// zk-ruby #51: an error after the node was made left the node.
+/// zk-ruby #51: an error after the node was created left the node.
 #[test]
 fn an_error_after_the_node_was_made_leaves_nothing() {
     let server = Server::start().unwrap();
     let client = client(&server);
     let mut raw = Raw::connect(server.hosts());
     raw.create_all(PATH);
-    // kazoo would not wait for us, which is seen once we are in the queue.
+    // kazoo would not wait for us, which is noticed once we are in the queue.
     let kazoos = format!("{PATH}/6f9c1c9e5a0b4b579a3e0123456789ab__lock__");
     let kazoos = raw.create(&kazoos, b"", EPHEMERAL_SEQUENTIAL).unwrap();
     for _ in 0..3 {
@@ -121,15 +121,15 @@ fn an_error_after_the_node_was_made_leaves_nothing() {
     );
 }
 
-/// CURATOR-45, CURATOR-205, CURATOR-335, zk-ruby #49: an interrupt during the create or
-/// the cleanup left a node, or a semaphore's lease.
+/// CURATOR-45, CURATOR-205, CURATOR-335, zk-ruby #49: an interrupt during the create or the
+/// cleanup left a node, or a semaphore's lease.
 #[test]
 fn a_cancel_at_any_moment_leaves_nothing() {
     let server = Server::start().unwrap();
     let (holder, client) = (client(&server), client(&server));
     let (free, taken) = ("/cancel/free", "/cancel/taken");
     let _guard = holder.mutex(taken).unwrap().lock().unwrap();
-    // Several round trips, and cancels in between.
+    // There are several round trips, and cancels in between.
     server.delay(Duration::from_millis(8));
     for moment in (0..40).map(Duration::from_millis) {
         let options = || {
@@ -142,7 +142,7 @@ fn a_cancel_at_any_moment_leaves_nothing() {
         };
         let mutex = client.mutex(taken).unwrap();
         assert!(mutex.lock_with(options()).unwrap().is_none());
-        // Either is right, depending on how far it came.
+        // Both outcomes are right, depending on how far it came.
         drop(client.rwlock(free).unwrap().write_with(options()).unwrap());
         let semaphore = client.semaphore("/cancel/permits", 1).unwrap();
         drop(semaphore.acquire_with(options()).unwrap());
@@ -155,8 +155,8 @@ fn a_cancel_at_any_moment_leaves_nothing() {
     }
 }
 
-/// ZooKeeper's own `WriteLock`: who had given up took the lock when its turn came, in a
-/// new node, and kept it; it has no number.
+/// ZooKeeper's own `WriteLock`: a client that had given up took the lock when its turn came,
+/// in a new node, and kept it; it has no number.
 #[test]
 fn who_has_given_up_does_not_get_the_lock_when_its_turn_comes() {
     let server = Server::start().unwrap();
@@ -173,12 +173,12 @@ fn who_has_given_up_does_not_get_the_lock_when_its_turn_comes() {
         wait_for_nodes(&server, PATH, 1);
         guard.unlock().unwrap();
     }
-    // Nor is its session in the way of a second contender of it.
+    // Nor does its session block a second contender of the same session.
     drop(two.mutex(PATH).unwrap().lock().unwrap());
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// Accumulo #1866: who waited behind a contender with several nodes watched the wrong one.
+/// Accumulo #1866: a waiter behind a contender with several nodes watched the wrong one.
 #[test]
 fn who_waits_behind_two_nodes_of_one_contender_waits_for_both() {
     let server = Server::start().unwrap();

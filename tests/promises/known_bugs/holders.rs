@@ -1,4 +1,4 @@
-//! Two at a time who both believe that they hold, and one who cannot tell.
+//! Two clients that both believe that they hold a lock, and one that cannot tell.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn when_the_numbers_are_used_up_one_holds_at_a_time_in_the_order_of_arrival() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// The same where others go by the numbers, who cannot be waited for.
+/// The same where other clients go by the numbers: it is impossible to wait for them.
 #[test]
 fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
     let names = [
@@ -83,20 +83,20 @@ fn when_the_numbers_are_used_up_who_goes_by_them_is_an_error() {
         first.check().unwrap();
         wait_for_nodes(&server, PATH, 2);
         first.unlock().unwrap();
-        // Theirs is the only one, with the last number, and what comes now gets the same.
+        // Only their node is left, with the last number, and the next one gets the same number.
         let last = join(&mut other);
         assert!(last.ends_with("2147483647"), "{last}");
         exhausted(client().try_lock());
         exhausted(client().lock().map(Some));
         other.delete(&node).unwrap();
         other.delete(&last).unwrap();
-        // Among ourselves it goes on.
+        // Among our own clients it goes on.
         client().lock().unwrap().unlock().unwrap();
     }
 }
 
-/// go-zookeeper: who was not in the queue any more took itself for the first, next to the
-/// one who was; it has no number.
+/// go-zookeeper: a waiter that was no longer in the queue took itself for the first, next to
+/// the one that was; it has no number.
 #[test]
 fn a_waiter_that_is_not_in_the_queue_any_more_does_not_hold() {
     let server = Server::start().unwrap();
@@ -124,7 +124,7 @@ fn a_waiter_that_is_not_in_the_queue_any_more_does_not_hold() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// CURATOR-498, CURATOR-604: a client took its node of a dead session for its own.
+/// CURATOR-498, CURATOR-604: a client took the node of its dead session for its own.
 #[test]
 fn a_node_of_a_dead_session_is_not_taken_for_ours() {
     const LINGER: Duration = Duration::from_millis(500);
@@ -134,7 +134,7 @@ fn a_node_of_a_dead_session_is_not_taken_for_ours() {
     mutex.lock().unwrap().unlock().unwrap();
     let dead = client.session_id();
 
-    // Nobody gets in until the session is over whose create was carried out.
+    // Nobody gets in until the session whose create was carried out has ended.
     server.refuse();
     server.linger_expired(LINGER);
     server.drop_next_reply_to(RequestKind::Create);
@@ -156,8 +156,8 @@ fn a_node_of_a_dead_session_is_not_taken_for_ours() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// kazoo #2, kazoo #282: after an expiry the lock called itself held for ever, and could
-/// not be had again.
+/// kazoo #2, kazoo #282: after an expiry the lock claimed to be held for ever, and could not
+/// be acquired again.
 #[test]
 fn a_mutex_whose_lock_expired_says_so_and_can_be_locked_again() {
     let server = Server::start().unwrap();
@@ -195,8 +195,8 @@ fn a_mutex_and_a_read_write_lock_do_not_pretend_to_exclude_each_other() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// CURATOR-486, CURATOR-678: a release while disconnected forgot the lock and left its
-/// node; go-zookeeper's left its lock locked for ever.
+/// CURATOR-486, CURATOR-678: a release while disconnected forgot the lock and left its node;
+/// go-zookeeper's left its lock locked for ever.
 #[test]
 fn a_release_while_disconnected_is_made_up_for_and_the_mutex_stays_usable() {
     let server = Server::start().unwrap();
@@ -234,7 +234,7 @@ fn a_create_whose_reply_is_lost_on_a_lagging_server_leaves_one_node() {
     }
 }
 
-/// kazoo #430: trying in vain to get a permit left the node of its inner lock.
+/// kazoo #430: a failed try to get a permit left the node of its inner lock.
 #[test]
 fn trying_in_vain_to_get_a_permit_leaves_nothing() {
     let server = Server::start().unwrap();

@@ -1,9 +1,8 @@
-//! What went wrong in other libraries, each named as its own tracker names it, and does
-//! not go wrong here.
+//! Bugs of other libraries, each named as in its own tracker, that do not occur here.
 //!
-//! Those that another suite has anyway are named there. What it takes to bring a bug
-//! about is in the embedded server: dead sessions whose nodes linger, replies that get
-//! lost, containers that vanish.
+//! Those that another suite covers are named there. The embedded server can do what it takes
+//! to cause a bug: dead sessions whose nodes linger, replies that get lost, containers that
+//! vanish.
 
 mod ghosts;
 mod holders;
@@ -19,7 +18,7 @@ use crate::support::eventually;
 /// The lock of most tests, in a directory that nobody else uses.
 const PATH: &str = "/locks/report";
 
-/// Longer than any call takes that does not hang, shorter than a hang.
+/// Longer than any call takes unless it hangs, shorter than a hang.
 const SOON: Duration = Duration::from_secs(10);
 
 fn client(server: &Server) -> Client {

@@ -1,4 +1,4 @@
-//! Waits that lasted too long, came to nothing, or cost the server something afterwards.
+//! Waits that lasted too long, were in vain, or cost the server something afterwards.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn a_waiter_whose_session_expires_queues_again() {
     let guard = ours.mutex(PATH).unwrap().lock().unwrap();
     let mutex = theirs.mutex(PATH).unwrap();
     let waiting = aside(move || mutex.lock().map(|guard| guard.unlock()));
-    // The server tells of the node's end before that of the session, now and then.
+    // Now and then the server reports the node's end before that of the session.
     for _ in 0..3 {
         wait_for_nodes(&server, PATH, 2);
         let (queue, session) = (nodes_in(&server, PATH), theirs.session_id());
@@ -47,7 +47,7 @@ fn being_woken_again_and_again_does_not_extend_a_limited_wait() {
         let name = format!("{PATH}/x-lock-");
         raw.create(&name, b"", EPHEMERAL_SEQUENTIAL).unwrap()
     };
-    // Enough to be woken twenty times within the limit each.
+    // Enough for each to be woken twenty times within the limit.
     let mut ahead: Vec<_> = (0..40).map(|_| create()).collect();
     thread::scope(|scope| {
         let (done, is_done) = bounded::<()>(0);
@@ -68,8 +68,8 @@ fn being_woken_again_and_again_does_not_extend_a_limited_wait() {
     });
 }
 
-/// Curator's `InterProcessMultiLock` waits that long for each of its locks, and goes on
-/// with the others when one could not be had; it has no number.
+/// Curator's `InterProcessMultiLock` waits that long for each of its locks, and continues
+/// with the others when one cannot be acquired; it has no number.
 #[test]
 fn a_limited_wait_for_many_locks_has_one_limit_and_keeps_none() {
     const LIMIT: Duration = Duration::from_millis(300);
@@ -77,7 +77,7 @@ fn a_limited_wait_for_many_locks_has_one_limit_and_keeps_none() {
     let (ours, theirs) = (client(&server), client(&server));
     let paths: Vec<_> = (10..40).map(|i| format!("/many/{i}")).collect();
     let lock = |path: &String| ours.mutex(path).unwrap().lock().unwrap();
-    // Every other is free.
+    // Every other one is free.
     let guards: Vec<_> = paths.iter().step_by(2).map(lock).collect();
     let all = theirs.multi_lock(paths.iter().map(String::as_str)).unwrap();
     let (result, took) = timed(|| all.try_lock_for(LIMIT));
@@ -111,7 +111,7 @@ fn a_release_while_a_waiter_is_disconnected_wakes_it() {
     assert_eq!(waiting.recv_timeout(SOON), Ok(Ok(())));
 }
 
-/// kazoo #649: a reader waited for a writer that had come later, which waited for it.
+/// kazoo #649: a reader waited for a later writer, which waited for it.
 #[test]
 fn a_reader_does_not_wait_for_a_later_writer() {
     let server = Server::start().unwrap();
@@ -136,7 +136,7 @@ fn a_reader_does_not_wait_for_a_later_writer() {
     assert_eq!(later.recv_timeout(SOON), Ok(Ok(())));
 }
 
-/// kazoo #61: a directory that was known to exist, and was gone, was an error.
+/// kazoo #61: a directory that was known to exist, but was gone, was an error.
 #[test]
 fn a_lock_whose_directory_vanishes_time_and_again_can_be_had() {
     let server = Server::builder().container_check(Duration::from_millis(1));
@@ -195,7 +195,7 @@ fn waits_that_were_given_up_leave_no_watch() {
     eventually("no watch is left", || server.watch_count() == 0);
 }
 
-/// Waits until there is a watch for it, and then no more.
+/// Waits until there is a watch for the wait, and then gives up.
 #[track_caller]
 fn give_up_waiting(server: &Server, before: usize, gives_up: impl FnOnce(LockOptions<'_>) -> bool) {
     let (cancel, cancelled) = bounded(1);
@@ -207,7 +207,7 @@ fn give_up_waiting(server: &Server, before: usize, gives_up: impl FnOnce(LockOpt
     eventually("the watch is gone", || server.watch_count() == before);
 }
 
-/// CURATOR-716: a thousand threads on one mutex were a thousand nodes, and a stampede.
+/// CURATOR-716: a thousand threads on one mutex meant a thousand nodes, and a stampede.
 #[test]
 fn a_hundred_threads_on_one_mutex_are_one_node_at_a_time() {
     let server = Server::start().unwrap();
@@ -226,7 +226,7 @@ fn a_hundred_threads_on_one_mutex_are_one_node_at_a_time() {
     wait_for_nodes(&server, PATH, 0);
 }
 
-/// kazoo #83, kazoo #482: a lock of a client that was closed waited for ever.
+/// kazoo #83, kazoo #482: a lock of a closed client waited for ever.
 #[test]
 fn a_lock_of_a_closed_client_is_an_error_at_once() {
     let server = Server::start().unwrap();
@@ -273,7 +273,7 @@ fn every_lock_can_be_had_of_an_old_server() {
     semaphore.acquire().unwrap().unlock().unwrap();
 }
 
-/// The line of Curator's semaphore is a container, and goes while somebody has a permit.
+/// The line of Curator's semaphore is a container, and vanishes while a client has a permit.
 #[test]
 fn a_semaphore_nobody_waits_for_is_no_place_for_a_lock() {
     let server = Server::builder().container_check(Duration::from_millis(1));

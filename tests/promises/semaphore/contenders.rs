@@ -1,4 +1,4 @@
-//! Who holds a permit, and who waits for one, as a client sees it that is not in the line.
+//! Which contenders hold a permit or wait for one, as seen by a client that is not in the line.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ in_every_place! {
     a_change_of_the_permits_or_of_the_line_is_told
 }
 
-/// Who is there: what each holds, and its note.
+/// Returns the contenders: whether each holds, and its note.
 fn told(contenders: &[Contender]) -> Vec<(bool, String)> {
     contenders
         .iter()
@@ -26,7 +26,7 @@ fn told(contenders: &[Contender]) -> Vec<(bool, String)> {
         .collect()
 }
 
-/// Waits for a permit in a thread of its own; ends when told to.
+/// Waits for a permit in a thread of its own; ends when it is told to.
 fn waiter(
     place: Place,
     dialect: Dialect,
@@ -68,7 +68,7 @@ fn the_holders_of_a_semaphore_come_first_and_then_its_line(place: Place) {
             expect.push((false, name));
             eventually("it is seen in the line", || look() == expected(&expect));
         }
-        // The first one asks for a permit, and does not count as two.
+        // The first one in the line asks for a permit, and does not count as two.
         thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(look(), expected(&expect));
         let all = onlooker.contenders(&path).unwrap();
@@ -87,7 +87,7 @@ fn the_holders_of_a_semaphore_come_first_and_then_its_line(place: Place) {
     }
 }
 
-/// Keeps a picture up to date by being told, and never by asking.
+/// Keeps a picture up to date through notifications alone, without asking.
 fn a_change_of_the_permits_or_of_the_line_is_told(place: Place) {
     for &dialect in dialects(place) {
         let path = fresh_path("told");

@@ -1,5 +1,4 @@
-//! Curator's and kazoo's layouts of a semaphore beside each other, and what only kazoo's
-//! has.
+//! Curator's and kazoo's layouts of a semaphore side by side, and what only kazoo's has.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ fn semaphore(server: &Server, dialect: Dialect, permits: u32) -> (Client, Semaph
     (client, semaphore)
 }
 
-/// How many hold or wait.
+/// Returns how many contenders hold or wait.
 fn left(client: &Client) -> usize {
     client.contenders(PATH).unwrap().len()
 }
@@ -70,7 +69,7 @@ fn in_kazoos_dialect_every_node_is_a_permit_that_is_out() {
     });
 }
 
-/// kazoo writes its limit in a second step, and over whatever is there.
+/// kazoo writes its limit in a second step, and overwrites whatever is there.
 #[test]
 fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
     let server = Server::start().unwrap();
@@ -80,7 +79,7 @@ fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
     ours.acquire().unwrap().unlock().unwrap();
     assert_eq!(witness.data(PATH).unwrap(), b"2");
     witness.set_data(PATH, b"5").unwrap();
-    // Nobody goes by it, so it is replaced; whoever has a permit goes by it.
+    // Nobody goes by it, so it is replaced; a client with a permit goes by it.
     let permit = ours.acquire().unwrap();
     assert_eq!(witness.data(PATH).unwrap(), b"2");
     witness.set_data(PATH, b"5").unwrap();
@@ -97,7 +96,7 @@ fn in_kazoos_dialect_a_limit_that_is_written_later_is_seen() {
         "{error}"
     );
     permit.unlock().unwrap();
-    // What is no number is somebody else's.
+    // Data that is not a number belongs to another program.
     witness.set_data(PATH, b"127.0.0.1").unwrap();
     ours.acquire().unwrap().unlock().unwrap();
     assert_eq!(witness.data(PATH).unwrap(), b"127.0.0.1");
@@ -142,7 +141,7 @@ fn in_kazoos_dialect_who_comes_later_is_noticed() {
     is_refused(ours.try_acquire());
     witness.delete(&node).unwrap();
     let permit = ours.try_acquire().unwrap().unwrap();
-    // Whoever has a permit leaves the line without waiting for the answer.
+    // A client that gets a permit leaves the line without waiting for the answer.
     eventually("the line is empty", || left(&theirs) == 1);
     let listed = theirs.contenders(PATH).unwrap();
     assert_eq!(
@@ -203,7 +202,7 @@ fn a_waiter_whose_session_ends_queues_again_and_the_next_goes_on() {
     }
 }
 
-/// What is no permit takes the place of one; nobody can be asked to give it back.
+/// A child that is not a permit takes the place of one; nobody can be asked to give it back.
 #[test]
 fn who_waits_for_a_stray_child_does_not_evict_itself_for_that() {
     let server = Server::start().unwrap();
@@ -217,7 +216,7 @@ fn who_waits_for_a_stray_child_does_not_evict_itself_for_that() {
     let got = one.acquire_with(options.deadline(Instant::now() + 20 * shortly));
     assert!(got.unwrap().is_none());
 
-    // It has its permit as soon as there is room.
+    // The client gets its permit as soon as there is room.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let options = LockOptions::new().evict_overdue(shortly, shortly);
@@ -229,8 +228,8 @@ fn who_waits_for_a_stray_child_does_not_evict_itself_for_that() {
     });
 }
 
-/// A call that wants several permits is no overdue holder to itself. Names in kazoo's layout have no
-/// order; of the one that is stuck it is behind all others.
+/// A call that wants several permits does not take itself for an overdue holder. Names in
+/// kazoo's layout have no order; the permit that is stuck is the last of them all.
 #[test]
 fn who_takes_several_permits_evicts_who_is_overdue_and_keeps_its_own() {
     let server = Server::start().unwrap();
@@ -248,7 +247,7 @@ fn who_takes_several_permits_evicts_who_is_overdue_and_keeps_its_own() {
     permits.check().unwrap();
 }
 
-/// The dialect has names for latches alone.
+/// This dialect has names only for latches.
 #[test]
 fn in_the_latches_dialect_a_semaphore_is_curators() {
     let server = Server::start().unwrap();

@@ -24,7 +24,7 @@ fn several_permits_are_had_at_once_or_not_at_all(place: Place) {
         let (_other, theirs) = semaphore(place, dialect, &path, 3);
         let two = ours.acquire_many(2).unwrap();
         assert_eq!(two.nodes().len(), 2);
-        // It leaves the line without waiting for the answer.
+        // The client leaves the line without waiting for the answer.
         eventually("it has left the line", || {
             left(place, dialect, &path) == [0, 2]
         });
@@ -67,7 +67,7 @@ fn who_wants_many_is_not_starved_by_those_who_want_one(place: Place) {
                 left(place, dialect, &path)[0] == 1
             });
             thread::sleep(SHORTLY);
-            // There is room for one, but somebody came before.
+            // There is room for one, but another contender came first.
             let limited = late.try_acquire_for(SHORTLY).unwrap();
             assert!(limited.is_none());
             drop(first);

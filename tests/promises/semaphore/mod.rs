@@ -30,7 +30,7 @@ in_every_place! {
     a_cancel_at_any_time_is_heard
 }
 
-// A handle is at its end by then.
+// A handle has been given up by then.
 on_every_server! {
     a_waiter_whose_node_is_gone_before_its_session_queues_again
 }
@@ -38,7 +38,7 @@ on_every_server! {
 /// Curator's layout and kazoo's.
 const DIALECTS: [Dialect; 2] = [Dialect::Curator, Dialect::Kazoo];
 
-/// The layouts that are spoken there: a handle has Curator's.
+/// The layouts that are used there: a handle has Curator's.
 fn dialects(place: Place) -> &'static [Dialect] {
     match place.transport {
         Transport::Wire => &DIALECTS,
@@ -67,7 +67,7 @@ fn semaphore(place: Place, dialect: Dialect, path: &str, permits: u32) -> (Clien
     (client, semaphore)
 }
 
-/// Where the line is, and where the permits are.
+/// Returns where the line is, and where the permits are.
 fn layout(dialect: Dialect, path: &str) -> [String; 2] {
     match dialect {
         Dialect::Kazoo => [format!("{path}-__lock__"), path.to_owned()],
@@ -75,8 +75,8 @@ fn layout(dialect: Dialect, path: &str) -> [String; 2] {
     }
 }
 
-/// How many nodes are in the line and how many permits are out, or, in Curator's layout,
-/// asked for by the first in the line.
+/// Returns how many nodes are in the line, and how many permits are taken or, in Curator's
+/// layout, asked for by the first in the line.
 fn left(place: Place, dialect: Dialect, path: &str) -> [usize; 2] {
     let mut raw = Raw::connect(&place.shared().hosts());
     layout(dialect, path).map(|dir| raw.children(&dir).unwrap_or_default().len())
@@ -89,7 +89,7 @@ fn nothing_is_left(place: Place, dialect: Dialect, path: &str) {
     }
 }
 
-/// kazoo #214: by trying one got in when as many as may be were.
+/// kazoo #214: a try got in when all permits were taken.
 fn no_more_permits_are_out_than_there_are(place: Place) {
     for &dialect in dialects(place) {
         let path = fresh_path("permits");
@@ -151,7 +151,7 @@ fn a_permit_may_change_threads_and_is_lost_with_its_session(place: Place) {
     }
 }
 
-/// etcd #19597: it went on waiting, in no queue; here it once took itself for evicted.
+/// etcd #19597: the waiter went on waiting, in no queue; here it once took itself for evicted.
 fn a_waiter_whose_session_expires_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("expired"), Waiter::connect(place));
     let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
@@ -165,14 +165,14 @@ fn a_waiter_whose_session_expires_queues_again(place: Place) {
     nothing_is_left(place, Dialect::Curator, &path);
 }
 
-/// What it learns first looks like an eviction.
+/// What the waiter learns first looks like an eviction.
 fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     let (path, waiter) = (fresh_path("before"), Waiter::connect(place));
     let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
     let theirs = waiter.client.semaphore(&path, 1).unwrap();
     let permit = ours.acquire().unwrap();
     let waiting = aside(move || theirs.acquire().map(drop));
-    // It watches the directory.
+    // The waiter watches the directory.
     let leases = format!("{path}/leases");
     waiter.lose_node_and_session(&leases, &[permit.node()], &waiting, || {});
     drop(permit);
@@ -180,8 +180,8 @@ fn a_waiter_whose_node_is_gone_before_its_session_queues_again(place: Place) {
     nothing_is_left(place, Dialect::Curator, &path);
 }
 
-/// It has lost its node in the line and that of its permit: whoever made the one again
-/// without the other would wait for somebody who waits for him.
+/// The session has lost its node in the line and that of its permit: a client that created
+/// one again without the other could wait for a client that waits for it.
 fn a_session_that_expires_while_it_is_first_in_line_stops_nobody(place: Place) {
     let (server, path) = (place.shared(), fresh_path("first"));
     let (_client, ours) = semaphore(place, Dialect::Curator, &path, 1);
@@ -244,8 +244,8 @@ fn hundreds_wait_without_a_herd(place: Place) {
             }
         });
         nothing_is_left(place, dialect, &path);
-        // Seven for each permit, and more where a busy machine makes a first place in the line
-        // doubtful. Were all clients woken by each, it would be twenty.
+        // Seven for each permit, and more where a busy machine makes the first place in the
+        // line doubtful. If each release woke all clients, it would be twenty.
         let listings = network.requests(op::GET_CHILDREN) + network.requests(op::GET_CHILDREN2);
         println!("{listings} listings");
         assert!(listings < 12 * CLIENTS * EACH, "{listings} listings");
@@ -255,7 +255,7 @@ fn hundreds_wait_without_a_herd(place: Place) {
 fn a_cancel_at_any_time_is_heard(place: Place) {
     let network = Proxy::start(&place.shared().hosts());
     network.delay(Duration::from_millis(30));
-    // The first call of a client has most to ask; it takes half a second here.
+    // A client's first call has the most requests to make; it takes half a second here.
     for cancelled_after in (0..400).step_by(40).map(Duration::from_millis) {
         let client = place.connect(&network.hosts());
         let semaphore = client.semaphore(&fresh_path("cancel"), 2).unwrap();
@@ -268,7 +268,7 @@ fn a_cancel_at_any_time_is_heard(place: Place) {
         });
         thread::sleep(cancelled_after);
         network.blackhole();
-        // Fails if the call has returned already.
+        // This fails if the call has already returned.
         let _ = cancel.send(());
         let returned = returned.recv_timeout(SOON);
         network.heal();

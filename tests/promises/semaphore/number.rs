@@ -1,4 +1,4 @@
-//! How many permits a semaphore has, and what becomes of it when they are given back.
+//! How many permits a semaphore has, and what happens to that number when they are released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::support::zookeeper::ZooKeeper;
 use crate::support::{Ends, aside, eventually, fresh_path, timed};
 use crate::transport::{Place, SOON, in_every_place};
 
-/// How many rounds the races go on, in place of [`ROUNDS`].
+/// How many rounds the races run, in place of [`ROUNDS`].
 const ROUNDS_VARIABLE: &str = "ZKLOCK_TEST_ROUNDS";
 const ROUNDS: usize = 100;
 
@@ -69,7 +69,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
         let two = connect(place, dialect).semaphore(&path, 2).unwrap();
         let three = connect(place, dialect).semaphore(&path, 3).unwrap();
         let permit = two.acquire().unwrap();
-        // Long enough to find out.
+        // Long enough to notice it.
         let shortly = Duration::from_secs(3);
         for refused in [
             three.acquire().map(Some),
@@ -90,7 +90,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
                 assert!(told.contains(part), "{part}: {told}");
             }
         }
-        // A cancel is no complaint.
+        // A cancel is not a complaint.
         let (cancel, cancelled) = crossbeam_channel::bounded(1);
         cancel.send(()).unwrap();
         let options = LockOptions::new().deadline(Instant::now() + SOON);
@@ -100,7 +100,7 @@ fn who_counts_otherwise_is_told_who_holds_since_when_and_what_to_do(place: Place
                 .unwrap()
                 .is_none()
         );
-        // Who counts alike has not been in anybody's way.
+        // A client that counts alike has not blocked anybody.
         drop(two.try_acquire().unwrap().unwrap());
         permit.unlock().unwrap();
         let all: Vec<_> = (0..3).map(|_| three.acquire().unwrap()).collect();
@@ -123,7 +123,7 @@ fn who_has_time_waits_in_its_turn_for_those_who_count_otherwise(place: Place) {
         let (told, waits) = crossbeam_channel::bounded(1);
         let got_in = aside(move || {
             let options = LockOptions::new().on_wait(|waiting| {
-                // At first it may be the line that it waits for.
+                // At first it may be waiting for the line.
                 if waiting.ahead().unwrap().node() == node {
                     let _ = told.try_send(());
                 }
@@ -146,7 +146,7 @@ fn who_has_time_waits_in_its_turn_for_those_who_count_otherwise(place: Place) {
     }
 }
 
-/// Everybody who is inside, by the number that he goes by.
+/// Every client that is inside, by the number that it goes by.
 #[derive(Debug, Default)]
 struct Room {
     inside: Mutex<Vec<u32>>,
@@ -196,7 +196,7 @@ fn a_rolling_deploy_gets_everybody_in_and_never_more_than_he_counts_on(place: Pl
                         room.visit(counts);
                         drop(permit);
                         visits.fetch_add(1, Ordering::Relaxed);
-                        // It has other things to do as well.
+                        // The client has other work to do as well.
                         thread::sleep(Duration::from_micros(fastrand::u64(..4_000)));
                     }
                 });
@@ -223,7 +223,7 @@ fn rounds() -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(ROUNDS)
 }
 
-/// Both find the semaphore idle, and want to replace its number.
+/// Both clients find the semaphore idle, and want to replace its number.
 #[test]
 fn of_two_that_count_otherwise_and_come_at_once_only_one_gets_in() {
     for dialect in DIALECTS {
@@ -248,7 +248,7 @@ fn of_two_that_count_otherwise_and_come_at_once_only_one_gets_in() {
                             Err(Error::PermitsDisagree { .. }) => None,
                             Err(error) => panic!("{error}"),
                         };
-                        // Both have tried before one gives up what it has got.
+                        // Both have tried before either gives up what it has got.
                         ready.wait();
                         permit.is_some()
                     })
@@ -311,7 +311,7 @@ fn come_and_go(client: &Client, room: &Room) {
     }
 }
 
-/// As a mutex: in Curator's layout by the server, in kazoo's not at all.
+/// As with a mutex: in Curator's layout the server deletes it, in kazoo's nothing does.
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn nothing_is_left_of_a_semaphore_that_is_idle() {
@@ -320,7 +320,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
     let embedded = Server::builder().container_check(often).start().unwrap();
     for hosts in [real.hosts(), embedded.hosts().to_owned()] {
         let client = Client::connect(&hosts).unwrap();
-        // It sends no pings.
+        // This client sends no pings.
         let witness = || Raw::connect(&hosts);
         let path = "/limits/idle/imports";
         for permits in [3, 5] {
@@ -330,7 +330,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
                 witness().data(path).unwrap(),
                 permits.to_string().as_bytes()
             );
-            // It stays as long as anybody has a permit.
+            // It stays as long as any client has a permit.
             thread::sleep(4 * often);
             assert!(semaphore.try_acquire().unwrap().is_some());
             held.unlock().unwrap();
@@ -352,7 +352,7 @@ fn nothing_is_left_of_a_semaphore_that_is_idle() {
     }
 }
 
-/// Nodes of earlier versions stay, and are as good as others.
+/// Nodes of earlier versions stay, and work like others.
 #[test]
 fn a_semaphore_whose_node_was_made_for_good_takes_on_a_new_number() {
     let server = Server::start().unwrap();
@@ -365,7 +365,7 @@ fn a_semaphore_whose_node_was_made_for_good_takes_on_a_new_number() {
     assert_eq!(witness.data("/limits/old").unwrap(), b"3");
 }
 
-/// Who is thrown out of the line does not come back by itself.
+/// A client that is evicted from the line does not come back by itself.
 #[test]
 fn the_first_in_the_line_is_evicted_as_the_others_are() {
     let server = Server::start().unwrap();
@@ -406,7 +406,7 @@ fn the_limit_is_kept_when_the_network_goes_while_a_permit_of_another_number_is_r
     proxy.delay(Duration::from_millis(15));
     let limit = Duration::from_secs(1);
     let waiting = aside(move || timed(|| semaphore.try_acquire_for(limit)));
-    // The number is read before the line and in it; then whose the oldest permit is.
+    // The number is read before the line and in it; then the owner of the oldest permit is.
     eventually("the first in the line reads the number", || {
         proxy.requests(GET_DATA) == 2
     });

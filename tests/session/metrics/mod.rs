@@ -1,4 +1,4 @@
-//! What a client tells about itself in numbers.
+//! What a client reports about itself in numbers.
 
 #[cfg(feature = "metrics")]
 mod recorder;
@@ -58,7 +58,7 @@ fn a_client_counts_what_went_wrong() {
     assert_eq!(client.metrics().losses, 1);
 }
 
-/// Has the client give up a wait, reconnect, and lose its session and a lock with it.
+/// Makes the client give up a wait, reconnect, and lose its session and with it a lock.
 fn fail_in_every_way(server: &Server, client: &Client, other: &Client) {
     let path = fresh_path("metrics");
     let mutex = client.mutex(&path).unwrap();
@@ -76,7 +76,7 @@ fn fail_in_every_way(server: &Server, client: &Client, other: &Client) {
     eventually("a loss", || client.metrics().losses == 1);
     assert!(guard.check().is_err());
     drop(guard);
-    // The lock may be lost by the clock before the server says that the session is gone.
+    // The lock may be lost by the clock before the server reports the end of the session.
     eventually("an expiry", || client.metrics().expiries == 1);
 }
 

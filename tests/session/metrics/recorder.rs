@@ -1,4 +1,4 @@
-//! A recorder of the `metrics` facade that asks the client something whenever it is told.
+//! A recorder of the `metrics` facade that asks the client something whenever it is called.
 
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes every lock of the client that a question takes.
+/// Takes every lock inside the client that a question takes.
 fn ask() {
     if INSIDE.replace(true) {
         return;
@@ -69,7 +69,7 @@ impl Recorder for Curious {
     }
 }
 
-/// There is one recorder in a process.
+/// A process has one recorder.
 #[test]
 fn a_recorder_may_ask_the_client_whenever_it_is_told_something() {
     alone(|| {

@@ -24,7 +24,7 @@ pub trait Peer: Send + Sync + Sized + 'static {
     fn connect(hosts: &str) -> impl Future<Output = Self> + Send;
     fn lock(&self, dir: &str) -> impl Future<Output = Self::Held> + Send;
     fn unlock(&self, held: Self::Held) -> impl Future<Output = ()> + Send;
-    /// How many hold the lock or wait for it.
+    /// Returns how many contenders hold the lock or wait for it.
     fn contenders(&self, dir: &str) -> impl Future<Output = usize> + Send;
 
     fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
@@ -38,7 +38,7 @@ pub fn run<P: Peer>() {
     let (hosts, scenario, path) = (next(), next(), next());
     let (kind, count) = scenario.split_once('-').unwrap_or((&scenario, "1"));
     let count = count.parse().expect("a number");
-    // A peer that blocks has a thread for each contender.
+    // A peer that blocks needs a thread for each contender.
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(count)
@@ -56,7 +56,7 @@ pub fn run<P: Peer>() {
     });
 }
 
-/// Tasks of one client have the lock once each.
+/// Tasks of one client each get the lock once.
 async fn wait<P: Peer>(hosts: &str, count: usize, path: &str) {
     let shared = Arc::new(P::connect(hosts).await);
     let once = |_| {
@@ -72,7 +72,7 @@ async fn wait<P: Peer>(hosts: &str, count: usize, path: &str) {
     }
 }
 
-/// Grants a second while all lock and unlock as fast as they can.
+/// Returns grants a second while all clients lock and unlock as fast as they can.
 async fn rate<P: Peer>(hosts: &str, count: usize, path: &str, hand_off: bool) -> f64 {
     let shared = Arc::new(P::connect(hosts).await);
     let mut seats = Vec::new();
@@ -105,11 +105,11 @@ async fn rate<P: Peer>(hosts: &str, count: usize, path: &str, hand_off: bool) ->
     rate
 }
 
-/// Grants a second of a queue that waits behind a holder.
+/// Returns grants a second of a queue that waits behind a holder.
 async fn queue<P: Peer>(hosts: &str, count: usize, path: &str) -> f64 {
     let watcher = P::connect(hosts).await;
     let gate = watcher.lock(path).await;
-    // They stay connected until the end.
+    // The clients stay connected until the end.
     let (mut clients, mut waiting) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (client, dir) = (Arc::new(P::connect(hosts).await), path.to_owned());

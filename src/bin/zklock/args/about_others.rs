@@ -1,4 +1,4 @@
-//! The arguments of the commands that run nothing: what they show of others, and ask of them.
+//! The arguments of the commands that run nothing: they show others, or ask something of them.
 
 use std::time::Duration;
 

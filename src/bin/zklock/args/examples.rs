@@ -1,4 +1,4 @@
-//! What stands below the options in the help.
+//! The text below the options in the help.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::sanitize::plain;
 
-/// How bad it is; its number is the exit status.
+/// How bad a finding is; its number is the exit status.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Level {
     Good = 0,
@@ -14,7 +14,7 @@ pub(super) enum Level {
     Trouble = 2,
 }
 
-/// What was found of one thing.
+/// What was found about one thing.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) level: Level,
@@ -64,7 +64,7 @@ impl Level {
     }
 }
 
-/// Returns a line for each finding.
+/// Returns one line for each finding.
 pub(super) fn table(findings: &[Finding]) -> String {
     let mut table = Table::new();
     table
@@ -83,8 +83,8 @@ pub(super) fn table(findings: &[Finding]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Colours the state at the beginning of a line, where stdout is a terminal that takes colours, and
-/// `NO_COLOR` is not set.
+/// Colours the state at the beginning of a line if stdout is a terminal that supports
+/// colours, and `NO_COLOR` is not set.
 fn in_colour(line: &str) -> String {
     let states = [
         (Level::Warning, style("warning").yellow()),

@@ -1,4 +1,4 @@
-//! One lock: who is there, and whether they exclude each other.
+//! One lock: who is there, and whether the contenders exclude each other.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::server::View;
 use super::words::{Said, ask};
 use crate::table::{brief, who};
 
-/// When to make a directory anew.
+/// The share of used numbers at which to create a directory anew.
 const NEARLY_ALL: f64 = 0.9;
 
 const DIALECTS: [Dialect; 4] = [
@@ -22,7 +22,7 @@ const DIALECTS: [Dialect; 4] = [
     Dialect::LeaderLatch,
 ];
 
-/// How long a leader may take to tell of its sessions.
+/// How long a leader may take to list its sessions.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn look(
@@ -61,7 +61,7 @@ pub(super) fn look(
     findings
 }
 
-/// A deadlock that keeps the lock from its waiters.
+/// Reports a deadlock that keeps the lock from its waiters.
 fn circle(client: &Client, path: &str) -> Option<Finding> {
     let blockers = match client.blockers(path, "/") {
         Ok(blockers) => blockers,
@@ -72,7 +72,7 @@ fn circle(client: &Client, path: &str) -> Option<Finding> {
     Some(Finding::new(Level::Trouble, path, what).advice("zklock why tells who is in it"))
 }
 
-/// Contenders that do not all wait for each other.
+/// Reports contenders that do not all wait for each other.
 fn strangers(queue: &Queue) -> Option<Finding> {
     let names = queue
         .contenders()
@@ -146,7 +146,7 @@ fn old_holders(queue: &Queue, older_than: Option<Duration>) -> Vec<Finding> {
     old.map(finding).collect()
 }
 
-/// Holders and waiters whose nodes have a request to leave in place of their card.
+/// Reports holders and waiters whose nodes contain a request to leave instead of their card.
 fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
     let asked =
         |one: &&Contender| matches!(one.owner().text.as_deref(), Some("__REVOKE__" | "unlock"));
@@ -164,7 +164,7 @@ fn asked_to_leave(queue: &Queue) -> Vec<Finding> {
         .collect()
 }
 
-/// Nodes that do not leave by themselves: of no session, or of one that no server knows, where the leader tells.
+/// Reports nodes that will not leave: of no session, or of one that the leader does not know.
 fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
     let leads = |view: &&View| matches!(view.role.as_deref(), Some("leader" | "standalone"));
     let leader = servers.iter().find(leads);
@@ -173,7 +173,7 @@ fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
         _ => None,
     };
     if let Some(first) = queue.contenders().first() {
-        // It has the server catch up with the leader.
+        // This makes the server catch up with the leader.
         let _ = client.is_current(queue.path(), first.token());
     }
     let what = |one: &Contender| {
@@ -183,7 +183,7 @@ fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
         }
         let known = known.as_ref()?;
         let gone = !known.contains(&format!("{:#x}", one.session_id()));
-        // It may have left before the leader told.
+        // The node may have been deleted before the leader answered.
         let stays = || matches!(client.nodes().exists(one.node()), Ok(true));
         (gone && stays()).then(|| {
             let node = one.node();
@@ -198,8 +198,8 @@ fn ghosts(client: &Client, queue: &Queue, servers: &[View]) -> Vec<Finding> {
     .collect()
 }
 
-/// The sessions that a leader's answer to `dump` tells of. The nodes of all sessions are listed behind
-/// them, also of one that has ended.
+/// The sessions in a leader's answer to `dump`. The nodes of all sessions are listed after
+/// them, even those of a session that has ended.
 fn sessions(dump: &str) -> Option<HashSet<String>> {
     let (_, tracked) = dump.split_once("SessionTracker dump:")?;
     let (tracked, _) = tracked.split_once("ephemeral nodes dump:")?;
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_session_with_nodes_is_none_that_is_alive() {
-        // As ZooKeeper 3.8 writes it.
+        // The answer as ZooKeeper 3.8 writes it.
         let dump = "SessionTracker dump:\nSession Sets (1)/(1):\n1 expire at Mon Nov 23 12:00:00 UTC 2026:\n\t0x100000b5f0001\n\
             ephemeral nodes dump:\nSessions with Ephemerals (2):\n0x100000b5f000:\n\t/locks/a/lock-0000000000\n\
             Connections dump:\n";

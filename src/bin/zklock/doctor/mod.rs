@@ -1,7 +1,7 @@
-//! Looks whether the servers are well, and a lock, and says what to do. It changes no lock.
+//! Checks whether the servers and a lock are well, and says what to do. It changes no lock.
 //!
-//! What a check finds is a [`Finding`]; the worst of them is the exit status. A server is looked at by
-//! itself, over a connection to it alone, and by its four-letter words where they are allowed.
+//! What a check finds is a [`Finding`]; the worst one is the exit status. Each server is checked on
+//! its own, over a connection to it alone, and by its four-letter words where allowed.
 
 mod finding;
 mod lock;
@@ -44,10 +44,10 @@ pub(crate) fn doctor(args: &Args, doctor: &Doctor) -> Result<u8, Failure> {
             drop(client.close());
         }
         Err(failure) => {
-            // What is wrong with each of them is said above.
+            // The findings above say what is wrong with each server.
             let trouble = |what| Finding::new(Level::Trouble, "all servers", what);
             findings.push(match seen.iter().any(|server| server.is_there) {
-                // It has its advice.
+                // The failure contains its own advice.
                 true => trouble(failure.message()),
                 false => trouble("none of them can be reached")
                     .advice("mend what is said of each server"),
@@ -69,12 +69,12 @@ fn show(doctor: &Doctor, findings: &[Finding]) -> io::Result<()> {
     writeln!(to, "{}", table(findings))
 }
 
-/// The servers of a list, each once, and the chroot behind it.
+/// Splits a list into the servers, each once, and the chroot at its end.
 fn split(hosts: &str) -> (Vec<&str>, &str) {
     let (hosts, chroot) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
     let mut servers = Vec::new();
     for server in hosts.split(',').map(str::trim) {
-        // One that is named twice would be two that do not belong together.
+        // A server that is named twice would look like two that do not belong together.
         if !server.is_empty() && !servers.contains(&server) {
             servers.push(server);
         }

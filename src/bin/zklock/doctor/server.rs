@@ -1,4 +1,4 @@
-//! One server: whether it answers, as what, and what it grants.
+//! One server: whether it answers, in which role, and what it grants.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,24 @@ use crate::connect::{builder_for, is_encrypted};
 use crate::failure::Failure;
 use crate::table::brief;
 
-/// How many reads tell how long one takes.
+/// How many reads are made to see how long one takes.
 const READS: usize = 5;
 
-/// Slower than this, a server is worth a look.
+/// A server that is slower than this is worth a look.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What was seen of a server, to be compared with the others.
+/// What was seen of a server, for comparison with the others.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// `leader`, `follower`, `standalone`, if it tells.
+    /// `leader`, `follower` or `standalone`, if the server says so.
     pub(super) role: Option<String>,
     version: Option<String>,
     pub(super) is_there: bool,
-    /// Where its words are asked for.
+    /// The address at which it answers four-letter words.
     pub(super) server: String,
 }
 
-/// Looks at a server, by its words and over a session.
+/// Looks at a server through its four-letter words and a session.
 pub(super) fn look(
     args: &Args,
     hosts: &str,
@@ -121,7 +121,7 @@ fn role(server: &str, text: &str, view: &mut View) -> Finding {
     Finding::good(server, format!("{role}, version {version}"))
 }
 
-/// What its settings mean for locks.
+/// Reports what the server's settings mean for locks.
 fn settings(server: &str, conf: &str) -> Option<Finding> {
     let said = values(conf, &['=']);
     let millis = |name: &str| said.get(name)?.parse::<u64>().ok();
@@ -146,7 +146,7 @@ fn numbers(server: &str, mntr: &str) -> Option<Finding> {
     })
 }
 
-/// What it grants, and how long it takes.
+/// Reports what the server grants, and how long it takes.
 fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (asked, granted) = (args.session_timeout, client.session_timeout());
@@ -186,7 +186,7 @@ fn session(args: &Args, server: &str, client: &Client) -> Vec<Finding> {
     findings
 }
 
-/// What the servers are together.
+/// Reports what the servers are as an ensemble.
 pub(super) fn compare(views: &[View]) -> Vec<Finding> {
     let of = |role: &str| {
         views

@@ -1,4 +1,4 @@
-//! What a lock needs, tried out below a node of its own.
+//! Tries what a lock needs, below a node of its own.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,16 +7,16 @@ use zklock::{Client, Error, Result};
 use super::finding::{Finding, Level};
 use crate::table::brief;
 
-/// Clocks that differ by more make the times in lists hard to read.
+/// Clocks that differ by more than this make the times in lists hard to read.
 const ODD: Duration = Duration::from_secs(60);
 
-/// Takes a lock that nobody else takes, asks the quorum, writes, and tidies up.
+/// Takes a lock that nobody else takes, asks the quorum, writes, and cleans up.
 pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
     let above = path.map_or("", |path| lowest_above(client, path));
     let base = format!("{above}/zklock-doctor-{}", uuid::Uuid::new_v4());
     let about = if above.is_empty() { "/" } else { above };
     let tried = go(client, &base);
-    // What could not be deleted is told below.
+    // What could not be deleted is reported below.
     let tidied = client.nodes().delete_all(&base);
     let mut findings = match tried {
         Ok(clock) => vec![
@@ -46,13 +46,13 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-/// What exists above a path, where nodes for it would be created. A trial of a path that nobody uses is to
-/// leave nothing of it.
+/// Returns the lowest existing node above a path. A trial of a path that nobody uses must
+/// leave no nodes of that path behind.
 fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
     let mut above = path;
     while let Some((parent, _)) = above.rsplit_once('/') {
         above = parent;
-        // Whoever may not look may not create either.
+        // A client that may not look there may not create there either.
         if above.is_empty() || !matches!(client.nodes().exists(above), Ok(false)) {
             break;
         }

@@ -1,4 +1,4 @@
-//! The four-letter words, by which a server tells of itself, where its administrator allows them.
+//! The four-letter words, with which a server describes itself where its administrator allows them.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -8,10 +8,10 @@ use std::time::Duration;
 /// The port of a server that is named without one.
 const PORT: u16 = 2181;
 
-/// More than any answer has.
+/// Longer than any answer.
 const LONGEST: u64 = 16 << 20;
 
-/// What a server says to a word.
+/// What a server answers to a word.
 pub(super) enum Said {
     Text(String),
     /// It does not answer this word.
@@ -24,7 +24,7 @@ pub(super) enum Said {
     Nothing(io::Error),
 }
 
-/// Says a word to a server.
+/// Sends a word to a server.
 pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
     let addresses = match addresses(server) {
         Ok(addresses) => addresses,
@@ -35,14 +35,14 @@ pub(super) fn ask(server: &str, word: &str, patience: Duration) -> Said {
             Said::NotAllowed
         }
         Ok(text) if text.contains("not currently serving requests") => Said::NotServing,
-        // A port for encrypted connections may hang up.
+        // A port for encrypted connections may close the connection.
         Ok(text) if text.is_empty() => Said::NotAllowed,
         Ok(text) => Said::Text(text),
         Err(error) => Said::Nothing(error),
     }
 }
 
-/// Where a server may be, which is one address at least.
+/// Returns the addresses of a server, at least one.
 fn addresses(server: &str) -> io::Result<Vec<SocketAddr>> {
     let has_port = server
         .rsplit_once(':')
@@ -59,7 +59,7 @@ fn addresses(server: &str) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Connects to the first address that can be reached.
+/// Connects to the first address that can be reached, and returns its answer.
 fn answer(addresses: &[SocketAddr], word: &str, patience: Duration) -> io::Result<String> {
     let mut failed = io::ErrorKind::NotConnected.into();
     for address in addresses {
@@ -69,7 +69,7 @@ fn answer(addresses: &[SocketAddr], word: &str, patience: Duration) -> io::Resul
                 stream.set_write_timeout(Some(patience))?;
                 stream.write_all(word.as_bytes())?;
                 let mut text = Vec::new();
-                // Some servers reset the connection behind their answer.
+                // Some servers reset the connection after their answer.
                 let _ = stream.take(LONGEST).read_to_end(&mut text);
                 return Ok(String::from_utf8_lossy(&text).into_owned());
             }
@@ -79,7 +79,7 @@ fn answer(addresses: &[SocketAddr], word: &str, patience: Duration) -> io::Resul
     Err(failed)
 }
 
-/// Reads lines of a name, one of these characters, and a value.
+/// Parses lines that have a name, one of these characters, and a value.
 pub(super) fn values(text: &str, between: &[char]) -> HashMap<String, String> {
     let pair = |line: &str| {
         let (name, value) = line.split_once(between)?;

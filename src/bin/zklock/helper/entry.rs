@@ -1,4 +1,4 @@
-//! What a helper process does: becomes the command, or watches over it.
+//! What a helper process does: it becomes the command, or watches over it.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use crate::helper::{EXEC, LISTEN, WATCH};
 use crate::signals;
 use crate::stderr::{flush, say};
 
-/// How often to look whether the command is gone.
+/// How often to check whether the command is gone.
 const GONE_POLL: Duration = Duration::from_millis(10);
 /// How long to try to end a session.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// Runs the helper that this process was started as, if it was.
+/// Runs the helper that this process was started as, if it was started as one.
 pub(crate) fn main() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
     let helper = args.next()?;
@@ -52,7 +52,7 @@ fn exec(parent: Pid, program: OsString, args: impl Iterator<Item = OsString>) ->
         // The parent died before the kernel was asked to kill this process with it.
         return ExitCode::from(NOT_RUN);
     }
-    // Until `__watch` knows the group.
+    // Wait until `__watch` knows the group.
     let _ = kill_process(getpid(), Signal::STOP);
     signals::unblock();
     let error = Command::new(&program).args(args).exec();
@@ -81,17 +81,17 @@ fn listen() -> ExitCode {
     crate::helper::listen::main()
 }
 
-/// Without siginfo, a signal of the terminal cannot be told from others.
+/// Without siginfo, a terminal's signal cannot be told from others.
 #[cfg(not(target_os = "linux"))]
 fn listen() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Waits for the end of `zklock run`, kills what is left of its command, and ends its session,
-/// so that the next one need not wait for the session timeout.
+/// Waits for the end of `zklock run`, kills what is left of its command, and ends its
+/// session, so that the next holder does not have to wait for the session timeout.
 fn watch(node: &str) -> ExitCode {
     let folder = env::current_dir();
-    // Otherwise its file system could not be unmounted.
+    // Otherwise the folder's file system could not be unmounted.
     drop(env::set_current_dir("/"));
     let mut said = Vec::new();
     let read = io::stdin().read_to_end(&mut said);
@@ -100,7 +100,7 @@ fn watch(node: &str) -> ExitCode {
     let mut args: Vec<_> = words
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    // What comes after the last of them is `DONE`, or nothing.
+    // The last argument is followed by `DONE`, or by nothing.
     let is_killed = args.pop().is_some_and(|rest| rest.is_empty());
     if let (Ok(_), Some(group), true) = (read, group, is_killed) {
         let _ = kill_process_group(group, Signal::KILL);
@@ -123,7 +123,7 @@ fn number(word: Option<&[u8]>) -> Option<Pid> {
 
 /// Ends the session of a process that was killed, once its command is gone.
 ///
-/// If that takes as long as the session lasts, or no server answers, the session ends by itself.
+/// If that takes as long as a session timeout, or no server answers, the session ends by itself.
 fn end_session(args: &Args, key: &str, gone: impl Fn() -> bool) {
     let until = Instant::now() + args.session_timeout;
     while !gone() {
@@ -132,7 +132,7 @@ fn end_session(args: &Args, key: &str, gone: impl Fn() -> bool) {
         }
         thread::sleep(GONE_POLL);
     }
-    // Another process may wait for what comes out of a pipe.
+    // Another process may be waiting for what comes out of a pipe.
     if args.auth_file.as_ref().is_some_and(|file| !file.is_file()) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The helper in the command's group, which tells what a terminal sends to that group.
+//! The helper in the command's group, which reports what a terminal sends to that group.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::signals;
 /// The code of a signal that the kernel sends, as it does for a terminal.
 const SI_KERNEL: i32 = 0x80;
 
-/// Writes the number of each signal of the terminal, until the end of the input.
+/// Writes the number of each signal from the terminal, until the end of the input.
 pub(super) fn main() -> ExitCode {
     match listen() {
         Ok(()) => ExitCode::SUCCESS,
@@ -21,7 +21,7 @@ pub(super) fn main() -> ExitCode {
 }
 
 fn listen() -> io::Result<()> {
-    // The parent has blocked these signals, and this process inherits that.
+    // The parent has blocked these signals, and this process inherits the mask.
     let signals = SignalFd::with_flags(
         &signals::of_terminal(),
         SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
@@ -36,7 +36,7 @@ fn listen() -> io::Result<()> {
             retry_on_intr(|| poll(&mut both, None))?;
             !both[1].revents().is_empty()
         };
-        // Signals that came before the end of the input are still told.
+        // Signals that came before the end of the input are still reported.
         while let Some(signal) = signals.read_signal()? {
             if signal.ssi_code == SI_KERNEL {
                 output.write_all(&[u8::try_from(signal.ssi_signo).unwrap_or(0)])?;

@@ -1,4 +1,4 @@
-//! The helper processes that `zklock run` starts, beside the user's command.
+//! The helper processes that `zklock run` starts beside the user's command.
 //!
 //! ```text
 //! zklock run ──┬── zklock __exec    becomes the command, the head of a process group
@@ -6,15 +6,15 @@
 //!              └── zklock __listen  hears what a terminal sends to that group
 //! ```
 //!
-//! `__exec` has the kernel kill the command when `zklock run` dies, which can only be set
-//! from inside the process and does not extend to what the command starts. That is left to
+//! `__exec` has the kernel kill the command when `zklock run` dies. Only the process itself
+//! can set that, and it does not extend to what the command starts. That is left to
 //! `__watch`: it waits for the end of its input, which comes with the end of `zklock run`,
-//! however that ends. It starts first, and the command does not begin before it knows the
-//! group. It finds processes that have left the group by variables, because after the end
-//! of `zklock run` nobody can tell whose descendants they were. When all of them are gone, it
-//! goes on with the session and ends it, so that the lock is free at once.
+//! however it ends. It starts first, and the command does not begin before `__watch` knows
+//! the group. `__watch` finds processes that have left the group by variables, because after
+//! the end of `zklock run` nobody can tell whose descendants they were. When all of them are
+//! gone, it resumes the session and ends it, so that the lock is free at once.
 //!
-//! Here is how helpers are started; `entry` and `listen` are what they do.
+//! This module starts the helpers; `entry` and `listen` are what they do.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -31,11 +31,11 @@ pub(crate) const EXEC: &str = "__exec";
 pub(crate) const WATCH: &str = "__watch";
 pub(crate) const LISTEN: &str = "__listen";
 
-/// The variable that names the lock's node, to the command and to `__watch`.
+/// The variable that names the lock's node, for the command and for `__watch`.
 pub(crate) const NODE: &str = "ZKLOCK_NODE";
 
-/// The variable that names that node after those of the locks around it, one a line: to
-/// their `__watch`, the command is one of theirs, too.
+/// The variable that names that node after those of the locks around it, one a line: for
+/// their `__watch`, the command is one of theirs too.
 pub(crate) const NODES: &str = "ZKLOCK_NODES";
 
 /// What `__watch` is sent, after the group, when it is no longer needed.
@@ -51,7 +51,7 @@ pub(crate) struct Started {
 
 /// Returns a command that starts this program as a helper.
 pub(crate) fn command(helper: &str) -> Command {
-    // The path under which the program was started may be another program by now.
+    // The path from which the program was started may be another program by now.
     let linux = Path::new("/proc/self/exe");
     let program = match linux.exists() {
         true => linux.to_owned(),

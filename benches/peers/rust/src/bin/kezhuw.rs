@@ -1,4 +1,4 @@
-//! The lock of kezhuw's `zookeeper-client`, in tasks of tokio; it deletes in the background.
+//! The lock of kezhuw's `zookeeper-client`, in tokio tasks; it deletes in the background.
 
 use peers::{Peer, SESSION_TIMEOUT};
 use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix, OwnedLockClient};

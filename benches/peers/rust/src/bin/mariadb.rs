@@ -1,11 +1,11 @@
-//! `GET_LOCK` of MySQL and MariaDB, which lives as long as the connection.
+//! `GET_LOCK` of MySQL and MariaDB, which lasts as long as the connection.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use peers::Peer;
 use tokio::sync::Mutex;
 
-/// A connection for each who waits, because a statement that waits keeps it.
+/// One connection per waiter, because a statement that waits occupies it.
 struct MariaDb(String, Mutex<Vec<Conn>>);
 
 impl Peer for MariaDb {
@@ -23,7 +23,7 @@ impl Peer for MariaDb {
                 .await
                 .expect("a server"),
         };
-        // A name has 64 characters at most.
+        // A name may have at most 64 characters.
         let name = dir[dir.len().saturating_sub(60)..].to_owned();
         let got: Option<i32> = conn
             .exec_first("SELECT GET_LOCK(?, 60)", (&name,))

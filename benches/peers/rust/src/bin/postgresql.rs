@@ -1,4 +1,4 @@
-//! `pg_advisory_lock`, which lives as long as the connection.
+//! `pg_advisory_lock`, which lasts as long as the connection.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -6,7 +6,7 @@ use peers::Peer;
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls, Statement};
 
-/// A connection for each who waits, because a statement that waits keeps it.
+/// One connection per waiter, because a statement that waits occupies it.
 struct PostgreSql(String, Mutex<Vec<Session>>);
 
 struct Session {

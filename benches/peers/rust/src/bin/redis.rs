@@ -1,7 +1,7 @@
-//! `SET NX PX` with a token, and a script that deletes what has it: Redlock's form for one server.
+//! `SET NX PX` with a token, and a script that deletes the key with it: Redlock for one server.
 //!
-//! Who finds it taken asks again after a random pause of a millisecond, which is shorter than
-//! libraries have it.
+//! A client that finds the lock taken asks again after a random pause of a millisecond, which
+//! is shorter than in libraries.
 
 use std::time::Duration;
 

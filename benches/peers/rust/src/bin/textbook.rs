@@ -1,4 +1,4 @@
-//! The textbook recipe on the crate `zookeeper`, in a thread for each contender.
+//! The textbook recipe on the crate `zookeeper`, with a thread for each contender.
 
 use std::sync::mpsc;
 
@@ -41,7 +41,7 @@ impl Textbook {
     }
 }
 
-/// Its calls block, as do the threads that make them.
+/// Its calls block, and so do the threads that make them.
 impl Peer for Textbook {
     type Held = String;
 

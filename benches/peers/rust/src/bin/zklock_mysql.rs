@@ -1,4 +1,4 @@
-//! Our locks over a table of MySQL or MariaDB, in a thread for each contender.
+//! Our locks over a table of MySQL or MariaDB, with a thread for each contender.
 
 use peers::Peer;
 use tokio::runtime::Handle;
@@ -7,7 +7,7 @@ use zklock::mysql::{Client, SendGuard};
 
 struct Table(Client);
 
-/// Its calls block, as do the threads that make them.
+/// Its calls block, and so do the threads that make them.
 impl Peer for Table {
     type Held = SendGuard;
 
