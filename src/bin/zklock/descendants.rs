@@ -1,4 +1,4 @@
-//! All processes that a command has started, where the system provides that.
+//! All processes that a command has started, on systems that list them.
 //!
 //! A process can leave its group, as under timeout(1), setsid(1) and a shell with job
 //! control. It cannot leave its ancestors: an orphan becomes the child of the nearest

@@ -1,4 +1,4 @@
-//! One lock: who is there, and whether the contenders exclude each other.
+//! One lock: which contenders there are, and whether they exclude each other.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
