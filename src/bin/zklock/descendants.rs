@@ -86,8 +86,8 @@ pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
 
 /// Whether a process may descend from this one's first parent, `zklock`, which is gone.
 ///
-/// All processes that `zklock` left have the parent that this process has now. Any other
-/// process that does not descend from one of them, or from one as new, does not.
+/// All processes that `zklock` left have the parent that this process has now. A process that
+/// does not descend from one of these, or from one as new as this one, is not a descendant.
 fn may_be_a_sibling(process: &ProcessStat, me: &ProcessStat, all: &[ProcessStat]) -> bool {
     let mut next = process;
     // There are no more generations than processes, if numbers are reused.

@@ -12,7 +12,7 @@ use super::server::View;
 use super::words::{Said, ask};
 use crate::table::{brief, who};
 
-/// The share of used numbers at which to create a directory anew.
+/// The share of used numbers at which a directory should be recreated.
 const NEARLY_ALL: f64 = 0.9;
 
 const DIALECTS: [Dialect; 4] = [
