@@ -25,7 +25,7 @@ from delay import Delay
 
 HERE = pathlib.Path(__file__).resolve().parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
-# Cargo adds a hash to its name, and keeps what it built before.
+# Cargo adds a hash to the name, and keeps earlier builds.
 FLOORS = [path for path in TARGET.glob("release/deps/floor-*") if not path.suffix]
 FLOOR = max(FLOORS, key=lambda path: path.stat().st_mtime, default=TARGET / "release/deps/floor")
 GO = TARGET / "go-peer"
@@ -51,7 +51,7 @@ def ours(side):
 def peer(*command):
     def measure(hosts, scenario):
         path = f"/zklock-peers/{uuid.uuid4()}"
-        # At their best each waiter is a client of its own, whose node is there before.
+        # Peers do best if each waiter is a client of its own, whose node exists beforehand.
         scenario = scenario.replace("crowd", "queue").replace("swarm", "handoff")
         out = run(*command, hosts, scenario, path)
         return out and float(out.split()[-1])
@@ -60,7 +60,7 @@ def peer(*command):
 
 
 def commands():
-    """The peers that are there, and how each is started."""
+    """The peers that are available, and how each is started."""
     python = os.environ.get("KAZOO_PYTHON", sys.executable)
     if run(python, "-c", "import kazoo") is not None:
         yield "kazoo", (python, HERE / "kazoo_peer.py")
@@ -95,7 +95,7 @@ def spread(rates):
 
 
 def cells(rates):
-    """The medians, and their spreads, of a table's row."""
+    """The medians of a table's row, and their spreads."""
     return [f"{statistics.median(r):.0f} ~{spread(r):.0f}" if r else "-" for r in rates.values()]
 
 

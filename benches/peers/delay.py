@@ -1,4 +1,4 @@
-"""A way to a server on which everything is late by the same time, each way."""
+"""A connection to a server on which everything is delayed by the same time, each way."""
 import asyncio
 import threading
 
@@ -29,7 +29,7 @@ class Delay:
         await asyncio.gather(self.carry(reader, ahead_writer), self.carry(ahead_reader, writer))
 
     async def carry(self, reader, writer):
-        """What comes in leaves later, in its order, while more comes in."""
+        """Sends on later what has arrived, in order, while more arrives."""
         while piece := await self.piece(reader):
             self.loop.call_later(self.seconds, writer.write, piece)
         self.loop.call_later(self.seconds, writer.close)

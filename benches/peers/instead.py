@@ -41,7 +41,7 @@ def await_port(port):
 
 
 class Servers(contextlib.ExitStack):
-    """Processes that end, and folders that go, with this."""
+    """Processes that end and folders that are deleted together with this object."""
 
     def folder(self):
         return self.enter_context(tempfile.TemporaryDirectory(prefix="zklock-instead-"))
@@ -83,7 +83,7 @@ class Servers(contextlib.ExitStack):
 
     def postgresql(self, _):
         folder, port = self.folder(), free_port()
-        # It does not run as root.
+        # It refuses to run as root.
         user = {"user": "postgres"} if os.getuid() == 0 else {}
         if user:
             shutil.chown(folder, "postgres")
@@ -109,7 +109,7 @@ class Servers(contextlib.ExitStack):
 
 
 def contenders(servers):
-    """Name, and what measures it."""
+    """Yields each name with the function that measures it."""
     for sync in (True, False):
         kind = "" if sync else ", no sync"
         if pathlib.Path("/usr/share/java/zookeeper.jar").exists():

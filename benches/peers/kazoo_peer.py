@@ -28,7 +28,7 @@ def threads(targets):
 
 
 def rate():
-    """Grants a second while all lock and unlock as fast as they can."""
+    """Grants a second while all clients lock and unlock as fast as they can."""
     over = threading.Event()
     done = [0] * COUNT
     shared = client()
@@ -76,7 +76,7 @@ def queue():
 
 
 def wait():
-    """Threads of one client have the lock once each."""
+    """Threads of one client each get the lock once."""
     shared = client()
 
     def once():

@@ -5,7 +5,7 @@
 
 Writes FOLDER/performance-{clients,queue,delay}.svg: the time that a grant takes against
 the number of clients on one lock, the length of a queue and the delay of the network; and
-FOLDER/performance-instead.svg: grants a second of what people would pick instead, told apart
+FOLDER/performance-instead.svg: grants a second of what people would pick instead, marked
 by whether a holder learns that it has lost the lock. Needs matplotlib.
 """
 import json
@@ -28,7 +28,7 @@ STYLES = {
     "kezhuw": dict(color="#7a4fbf", marker="v", label="zookeeper-client"),
     "textbook": dict(color="#888888", marker="P", label="the recipe in Rust"),
 }
-# Of each plot: its name, its scenarios, where the number is in their names, its axis.
+# For each plot: its name, its scenarios, the character before the number, its axis.
 PLOTS = [
     ("clients", "handoff-", "-", "clients that hand one lock around"),
     ("queue", "queue-", "-", "clients in the queue"),

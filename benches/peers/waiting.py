@@ -61,14 +61,14 @@ def wait_for(done, what):
 
 def measure(name, command, options):
     hosts, path = options.hosts, f"/zklock-peers/{uuid.uuid4()}"
-    # All but kazoo know Curator's names, or do not look at them.
+    # All except kazoo know Curator's names, or do not look at them.
     prefix = f"{uuid.uuid4().hex}__lock__" if name == "kazoo" else f"_c_{uuid.uuid4()}-lock-"
     client = KazooClient(hosts=hosts, timeout=60)
     client.start()
     gate = client.create(f"{path}/{prefix}", ephemeral=True, sequence=True, makepath=True)
     before = mntr(hosts)
     nodes = lambda: len(client.get_children(path))  # noqa: E731
-    # Ours has one node a client.
+    # Ours has one node per client.
     each = 1 if name == "ours" else options.threads
     # Ten heaps of the usual size would take the machine's memory.
     heap = {**os.environ, "JAVA_TOOL_OPTIONS": "-Xmx384m"}
@@ -77,7 +77,7 @@ def measure(name, command, options):
                  for _ in range(options.processes)]
     try:
         wait_for(lambda: nodes() > each * options.processes, f"{name}: the queue")
-        # Each has looked whom to wait for, and sleeps.
+        # Each has found the node that it waits for, and sleeps.
         wait_for(lambda: is_settled(hosts), f"{name}: the watches")
         memory, threads, descriptors = kept(processes)
         waiting = mntr(hosts)

@@ -95,7 +95,7 @@ impl Database {
 
     /// Whether this is the copy of a client in a forked child.
     ///
-    /// A thread that does not exist in the child may have locked what is in here, so all of
+    /// A thread that does not exist in the child may have locked something in here, so all of
     /// it is left alone, and never dropped.
     pub(super) fn is_inherited(self: &Arc<Self>) -> bool {
         let inherited = self.process.is_another();

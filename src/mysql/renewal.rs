@@ -2,7 +2,7 @@
 //!
 //! It also tells guards when they become Suspect or Lost, repeats deletions that failed, and
 //! from time to time deletes rows whose lease ended long ago. It never waits for the database
-//! itself, because it could not tell a guard then that the database is silent.
+//! itself, because then it could not tell a guard that the database is silent.
 
 use std::io;
 use std::mem;

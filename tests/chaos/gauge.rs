@@ -1,8 +1,8 @@
 //! What a run uses while nothing is asked of it: at its clients, and at its servers.
 //!
-//! One number says little, since a client may be about to connect, and freed memory may not
-//! have been given back yet. So numbers are taken repeatedly, and the least of a later period
-//! is compared with the least of an earlier one: only a leak makes that grow.
+//! One number says little, since a client may be about to connect, and freed memory might
+//! still be held. So numbers are taken repeatedly, and the least of a later period is
+//! compared with the least of an earlier one: only a leak makes that grow.
 
 use std::fmt;
 use std::fs;

@@ -64,7 +64,7 @@ fn operators_get_their_answers() {
     }
 }
 
-/// Numbers and names may differ; the text around them may not.
+/// Numbers and names may differ; the text around them must be the same.
 #[test]
 #[ignore = "needs a ZooKeeper server"]
 fn the_answers_have_the_shape_of_a_real_servers() {

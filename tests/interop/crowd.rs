@@ -130,7 +130,7 @@ impl Room {
     }
 }
 
-/// What may go wrong for contenders that come and go, beside an overlap.
+/// What may go wrong for contenders that come and go, except an overlap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mishaps {
     None,
@@ -139,7 +139,7 @@ pub(crate) enum Mishaps {
     OfBrokenConnections,
 }
 
-/// Lets them come and go on one path, and checks that nobody is inside beside another.
+/// Lets them come and go on one path, and checks that they exclude each other.
 pub(crate) fn traffic(crowd: &[(Kind, Contender)], path: &str, mishaps: Mishaps) -> Room {
     let tolerant = mishaps == Mishaps::OfBrokenConnections;
     let room = Room::default();

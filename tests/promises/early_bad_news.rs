@@ -186,7 +186,7 @@ fn a_writer_that_was_evicted_cannot_become_a_reader() {
         for _ in 0..20 * rounds() {
             let writer = lock.write().unwrap();
             Raw::connect(&server.hosts()).delete(writer.node()).unwrap();
-            // The client may not have heard of it, but nobody may hold the lock after it.
+            // The client may not know of it yet, but no reader must remain after it.
             let error = writer.downgrade().map(|_| ()).unwrap_err();
             assert!(error.is_lost(), "{error}");
         }

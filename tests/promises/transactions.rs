@@ -171,7 +171,7 @@ fn whoever_lost_the_session_writes_nothing(place: Place) {
         .set(&path, b"late")
         .commit()
         .unwrap_err();
-    // The client may not have heard of it yet.
+    // The client might not have heard of it yet.
     let told = late.is_lost() || matches!(late, Error::Unconfirmed { .. });
     assert!(told, "{late:?}");
     eventually("a new session", || nodes.exists(&path).is_ok());

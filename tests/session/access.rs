@@ -1,4 +1,4 @@
-//! Users who may not read or create each other's nodes.
+//! Users who cannot read or create each other's nodes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ fn a_directory_that_lets_strangers_in_lets_them_lock() {
             guard.unlock().unwrap();
             waiting.join().unwrap();
         });
-        // If the user may not delete its node, the node goes with the session in the end.
+        // If the user may not delete its node, the end of the session deletes it.
         stranger.close().unwrap();
         eventually("nobody is left", || {
             owner.contenders(&path).unwrap().is_empty()

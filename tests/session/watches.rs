@@ -1,4 +1,4 @@
-//! What is waited for happens while nobody can be told.
+//! The event that is waited for happens while nobody can be told.
 
 use std::thread;
 use std::time::Duration;

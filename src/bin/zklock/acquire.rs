@@ -2,8 +2,8 @@
 //!
 //! A lock without `-s` is a mutex, so it excludes every program's mutex on the same path.
 //! Mutexes and read-write locks do not wait for each other, and the library refuses to hold
-//! one beside the other. So `run` queues as a writer if there are readers or writers already,
-//! and `run -s` waits until the mutexes have gone.
+//! one next to the other. So `run` queues as a writer if there are readers or writers
+//! already, and `run -s` waits until the mutexes have gone.
 
 use std::env;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! All processes that a command has started, where the system provides that.
+//! All processes that a command has started, on systems that list them.
 //!
 //! A process can leave its group, as under timeout(1), setsid(1) and a shell with job
 //! control. It cannot leave its ancestors: an orphan becomes the child of the nearest
@@ -86,8 +86,8 @@ pub(crate) fn are_gone(group: Pid, node: &str) -> bool {
 
 /// Whether a process may descend from this one's first parent, `zklock`, which is gone.
 ///
-/// All processes that `zklock` left have the parent that this process has now. Any other
-/// process that does not descend from one of them, or from one as new, does not.
+/// All processes that `zklock` left have the parent that this process has now. A process that
+/// does not descend from one of these, or from one as new as this one, is not a descendant.
 fn may_be_a_sibling(process: &ProcessStat, me: &ProcessStat, all: &[ProcessStat]) -> bool {
     let mut next = process;
     // There are no more generations than processes, if numbers are reused.

@@ -1,4 +1,4 @@
-//! Lists who holds a lock and who waits for it.
+//! Lists the holders of a lock and its waiters.
 
 use std::io::{self, IsTerminal, Write};
 use std::thread;

@@ -406,7 +406,7 @@ fn the_limit_is_kept_when_the_network_goes_while_a_permit_of_another_number_is_r
     proxy.delay(Duration::from_millis(15));
     let limit = Duration::from_secs(1);
     let waiting = aside(move || timed(|| semaphore.try_acquire_for(limit)));
-    // The number is read before the line and in it; then the owner of the oldest permit is.
+    // The number is read before the line and in it; then the oldest permit's owner is read.
     eventually("the first in the line reads the number", || {
         proxy.requests(GET_DATA) == 2
     });

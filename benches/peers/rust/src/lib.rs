@@ -1,5 +1,5 @@
-//! One round of a peer in Rust: prints lock grants a second; `wait-N` prints nothing, see `waiting.py`.
-//! Usage: HOSTS SCENARIO PATH.
+//! One round of a peer in Rust: prints lock grants a second; `wait-N` prints nothing, see
+//! `waiting.py`. Usage: HOSTS SCENARIO PATH.
 
 use std::env;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One lock: who is there, and whether the contenders exclude each other.
+//! One lock: which contenders there are, and whether they exclude each other.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::server::View;
 use super::words::{Said, ask};
 use crate::table::{brief, who};
 
-/// The share of used numbers at which to create a directory anew.
+/// The share of used numbers at which a directory should be recreated.
 const NEARLY_ALL: f64 = 0.9;
 
 const DIALECTS: [Dialect; 4] = [

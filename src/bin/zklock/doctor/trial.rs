@@ -52,7 +52,7 @@ fn lowest_above<'a>(client: &Client, path: &'a str) -> &'a str {
     let mut above = path;
     while let Some((parent, _)) = above.rsplit_once('/') {
         above = parent;
-        // A client that may not look there may not create there either.
+        // A client that is not allowed to look there is not allowed to create there either.
         if above.is_empty() || !matches!(client.nodes().exists(above), Ok(false)) {
             break;
         }
