@@ -1,8 +1,8 @@
 //! A distributed lock for blocking Rust programs, on Apache ZooKeeper.
 //!
 //! A client that locks a path excludes every other client in the cluster, and those that come later
-//! wait in order of arrival. There is no runtime and there are no callbacks: a call blocks until
-//! the lock is held, and the guard releases it when it is dropped.
+//! wait in order of arrival. There is no async runtime: a call blocks until the lock is held, and
+//! the guard releases it when it is dropped.
 //!
 //! # Quick start
 //!

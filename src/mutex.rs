@@ -287,7 +287,7 @@ impl Mutex {
             // A client that tracks must see the last node gone, and its mark with it.
             Some(_) => queue.lasting = Lasting::Always(CLEAN),
         }
-        // Another thread's node would not show or do what these options ask for.
+        // A node taken over from another thread would not show or do what these options ask for.
         let inherits = self.tracking.is_none() && request.is_plain();
         let locks = &self.locks;
         let locked = locks.lock(&self.path, &queue, inherits, &mut request)?;

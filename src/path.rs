@@ -10,7 +10,8 @@ pub(crate) fn check_root(root: &str) -> Result<()> {
     }
 }
 
-/// Checks that `path` can name a lock: any path that ZooKeeper accepts, except the root.
+/// Checks that `path` can name a lock: any path that ZooKeeper accepts, except the
+/// root and ZooKeeper's own nodes.
 pub(crate) fn check(path: &str) -> Result<()> {
     let Some(rule) = broken_rule(path) else {
         return Ok(());

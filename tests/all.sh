@@ -6,18 +6,18 @@
 # says what to install; ZKLOCK_TEST_CLASSPATH then names ZooKeeper's jars.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Where mariadbd is; users other than root do not look there by themselves.
+# Where mariadbd is; only root has these folders in its path.
 PATH+=:/usr/local/sbin:/usr/sbin
 
 started=$SECONDS
 doing="getting started"
 logs=$(mktemp -d)
-# What runs, by the number of its process.
+# What runs, by its process id.
 declare -A running=()
 
 finish() {
   local status=$?
-  # What was interrupted must not go on behind our back.
+  # What was interrupted must not go on in the background.
   [ ${#running[@]} -eq 0 ] || kill "${!running[@]}" 2>/dev/null || true
   wait
   rm -rf "$logs"
@@ -53,7 +53,7 @@ side_by_side() {
   local -A since=()
   doing=$2
   echo "==> $doing"
-  # The suites have another input, not to read the file themselves.
+  # The suites have another input, so that they do not read the file.
   while read -r name command <&3; do
     [ ${#running[@]} -lt 2 ] || reap
     # shellcheck disable=SC2086 # The command is words.
@@ -64,7 +64,7 @@ side_by_side() {
   echo "    $2: $((SECONDS - began)) s"
 }
 
-# Where a suite's output goes; its name may begin with that of another one.
+# Where a suite's output goes; its name may begin with that of another suite.
 log_of() {
   echo "$logs/${1//\//-}"
 }
@@ -112,7 +112,7 @@ needed() {
   }
 }
 
-# What the tests do without where there is no such package: go-zookeeper, as a peer.
+# What the tests do without if there is no such package: go-zookeeper, as a peer.
 welcome() {
   command -v go >/dev/null || echo golang-go
   [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ||
@@ -149,7 +149,7 @@ have_the_toolchain() {
     echo "bash $BASH_VERSION is too old: install 5.1 or newer"
     return 1
   fi
-  # rustup has the commands also where it does not have the tools.
+  # rustup has the commands even where it does not have the tools.
   for tool in "" fmt clippy; do
     # shellcheck disable=SC2086 # Nothing is no word.
     cargo $tool --version >/dev/null 2>&1 && continue
@@ -158,8 +158,8 @@ have_the_toolchain() {
   done
 }
 
-# The Rust whose warnings and format end the run. What another one has to say is shown; it is
-# nothing that a change of the code brought.
+# The Rust version whose warnings and format end the run. Warnings of another version are only
+# shown: no change of the code brought them.
 known=1.95
 
 judge_by_the_toolchain() {
@@ -223,7 +223,7 @@ targets=(--lib --bins --tests --benches)
 # chaos tests come later, and workers are no tests.
 suites() {
   local long='^tests/(mysql|promises) '
-  # Nothing is compiled by this: it tells where the test binaries are.
+  # This compiles nothing: it tells where the test binaries are.
   CARGO_TERM_COLOR=never cargo test --no-run --all-features "${targets[@]}" 2>&1 |
     sed -n 's/^ *Executable \(unittests \)\{0,1\}\([^ ]*\) (\(.*\))$/\2 \3/p' |
     sed -e 's/\(\/main\)\{0,1\}\.rs / /' -e '/^benches/!s/$/ --include-ignored --skip scenes:: --skip worker_that_/' \

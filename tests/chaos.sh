@@ -7,8 +7,8 @@
 # The scenarios of tests/promises/early_bad_news.rs are part of `tests/all.sh`; with --minutes
 # they are repeated here. About 3 minutes without --minutes; with it, random faults fill the
 # time. With --soak, a fault every second for N minutes and nothing else, and at the end what
-# has grown. A seed makes the same choices again, though not the same timing. Links are cut as
-# root only, or where users may make network namespaces; without, those lines are missing.
+# has grown. A seed makes the same choices again, though not the same timing. To cut links takes
+# root, or users that may make network namespaces; without, those lines are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,7 +53,7 @@ run() {
     tee -a "$log" || failed=1
 }
 
-# run_trusting_pings TEST: as run, of clients that take a ping for a proof of life. The
+# run_trusting_pings TEST: as run, with clients that take a ping for a proof of life. The
 # dependencies are those of the ordinary build; what is compiled for this alone is elsewhere.
 run_trusting_pings() {
   local target=${CARGO_TARGET_DIR:-target}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds tests/public-api.txt, all that a program can name with all features, to the sources, so that a
-# change of the API is seen in a review. Needs cargo-public-api and a nightly Rust:
+# Compares tests/public-api.txt, all that a program can name with all features, with the sources,
+# so that a change of the API is seen in a review. Needs cargo-public-api and a nightly Rust:
 #
 #   cargo install --locked cargo-public-api && rustup toolchain install nightly
 #   tests/public_api.sh             # fails, and shows the change

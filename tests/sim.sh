@@ -2,8 +2,8 @@
 # Runs the client in a simulation that a seed repeats, and sees whether every promise is kept.
 #
 #   tests/sim.sh                2,000 fresh seeds
-#   tests/sim.sh --seeds N      so many
-#   tests/sim.sh --minutes N    for so long
+#   tests/sim.sh --seeds N      this many
+#   tests/sim.sh --minutes N    for this long
 #   tests/sim.sh --seed S       repeats one, and tells its story
 #   tests/sim.sh --test         the simulation's own tests, and all orders of the small pieces
 #   tests/sim.sh --help         the rest

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs suites against other versions of ZooKeeper than Debian's.
 #
-#   tests/versions.sh                 all that are to be had
+#   tests/versions.sh                 all that `brings` names
 #   tests/versions.sh 3.9.3 3.4.14    these
 #
-# Of each, Python's index has the jars, in a package that brings them along: see `brings`. For
+# Python's index has the jars of each, in a package that brings them along: see `brings`. For
 # 3.5 and 3.7 unpack Apache's archive, and set ZKLOCK_TEST_CLASSPATH='<its folder>/lib/*'.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -31,7 +31,7 @@ impl Identity {
         Self::new("ip", address.to_string())
     }
 
-    /// An identity that may do everything. A client cannot show it.
+    /// An identity that may do everything. No client can get it.
     #[cfg(zklock_sim)]
     pub(crate) fn administrator() -> Self {
         Self::new(SUPER, String::new())
@@ -103,7 +103,7 @@ impl NodeAcl {
         }
     }
 
-    /// Returns the list as a client may see it: with hashes only if it may change them.
+    /// Returns the list as a client may see it: with hashes only if the client may change it.
     pub(crate) fn shown_to(&self, who: &[Identity]) -> Vec<Access> {
         let mut shown = self.0.to_vec();
         if self.check(Permissions::ADMIN.0, who).is_err() {
@@ -121,7 +121,7 @@ fn is_digest(id: &str) -> bool {
     parts.is_some_and(|(_, hash)| !hash.is_empty() && !hash.contains(':'))
 }
 
-/// Returns the identities that `auth` stands for; an address alone is none.
+/// Returns the identities that `auth` stands for; fails if there is only an address.
 fn authenticated(who: &[Identity]) -> Result<impl Iterator<Item = &Identity>, ErrorCode> {
     let mut known = who.iter().filter(|own| own.scheme != "ip").peekable();
     known.peek().ok_or(ErrorCode::INVALID_ACL)?;
@@ -217,7 +217,7 @@ mod tests {
             ];
             match NodeAcl::settle(&list, &who) {
                 Ok(settled) => {
-                    // No more than one entry for each that was asked for.
+                    // At most one entry for each that was asked for.
                     prop_assert!(settled.0.len() <= list.len());
                     prop_assert!(settled.0.iter().all(|access| access.scheme != "auth"));
                     let allowed = settled.check(wanted, &who);
@@ -236,7 +236,7 @@ mod tests {
             let acl = NodeAcl::settle(&asked, &me).unwrap();
             prop_assert_eq!(acl.check(Permissions::READ.0, &me), Ok(()));
             prop_assert_eq!(acl.check(Permissions::READ.0, &[]), Err(ErrorCode::NO_AUTH));
-            // What was settled once can be asked for again by its name.
+            // A settled list, which names its identities, can be asked for again.
             let again = NodeAcl::settle(&acl.0, &[]);
             prop_assert_eq!(again, Ok(acl));
         }

@@ -1,4 +1,4 @@
-//! A change that was made, with what it takes to undo it and to know who may see it.
+//! A change that was made, with what is needed to undo it and to decide who may see it.
 
 use super::acl::NodeAcl;
 use super::node::{Marks, Node};

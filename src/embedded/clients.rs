@@ -1,4 +1,4 @@
-//! How a client comes, asks and goes, as far as the state is concerned.
+//! What happens to the state when a client connects, opens a session or sends a request.
 //!
 //! The threads and the socket of a client are in `connection`.
 

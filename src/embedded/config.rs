@@ -17,7 +17,7 @@ pub(crate) struct ServerConfig {
     pub(crate) container_check: Duration,
     pub(crate) without_create2: bool,
     pub(crate) without_containers: bool,
-    /// Where the counters of directories start that are not created yet.
+    /// Where the counters of directories that are not created yet start.
     pub(crate) counters: HashMap<String, i32>,
     pub(crate) tick: Duration,
     pub(crate) min_session_timeout: Option<Duration>,
@@ -57,7 +57,7 @@ impl ServerConfig {
         }
     }
 
-    /// Makes unknown what an older server does not know.
+    /// Turns a request that an older server does not know into an unknown one.
     pub(crate) fn understood(&self, request: Request) -> Request {
         let unknown = match request.op() {
             OpCode::CREATE2 => self.without_create2,
@@ -83,7 +83,7 @@ impl ServerConfig {
     }
 }
 
-/// Returns milliseconds, as many as a session timeout can have.
+/// Returns milliseconds, at most as many as a session timeout can have.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).map_or(i32::MAX as u64, |ms| ms.min(i32::MAX as u64))
 }

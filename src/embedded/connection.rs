@@ -12,7 +12,7 @@ use super::shared::SharedServer;
 use super::watches::ConnectionId;
 use crate::jute::ConnectRequest;
 
-/// The reading thread of a connection, and what it takes to end it.
+/// The reading thread of a connection, and what is needed to end it.
 #[derive(Debug)]
 pub(super) struct ClientThread {
     outbox: Arc<Outbox>,

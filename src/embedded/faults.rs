@@ -1,15 +1,14 @@
 //! The faults that tests inject.
 //!
-//! Faults of the network concern every connection, and the threads that read and write
-//! look them up. The others happen inside the server, once, at the request that they were
-//! set for.
+//! Faults of the network concern every connection: the threads that read and write look them
+//! up. The others happen once, inside the server, at the request that they were set for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::jute::{OpCode, Request};
 
-/// A kind of request, to say whose reply is to be lost.
+/// A kind of request, to choose whose reply is lost.
 ///
 /// ```
 /// use zklock::Client;
@@ -99,7 +98,7 @@ impl NetworkFaults {
     }
 
     pub(super) fn set_delay(&self, delay: Duration) {
-        // A day is as good as for ever, and cannot overflow a time.
+        // A day is as good as forever, and cannot overflow a time.
         let delay = delay.min(Duration::from_secs(24 * 60 * 60));
         let micros = u64::try_from(delay.as_micros()).unwrap_or(0);
         self.delay_micros.store(micros, Ordering::SeqCst);

@@ -11,7 +11,7 @@ use super::change::TreeChange;
 use super::view::ServerView;
 use super::watches::{ConnectionId, Notice, ServerWatches};
 
-/// A follower that lagged for ever would let its clients wait for ever.
+/// The longest lag. If it lasted forever, clients might wait forever.
 const LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ const VERSION: &str = concat!(
     ", built on 01/01/1970 00:00 UTC"
 );
 
-/// A word, in the place of the length of a client's first frame.
+/// A word, sent in place of the length of a client's first frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum FourLetterWord {
     Conf,

@@ -25,7 +25,7 @@ impl ServerState {
             .map_or(self.view.zxid, |lag| lag.view.zxid)
     }
 
-    /// Notes that a client has listed a directory, which may be the one out of date.
+    /// Notes that a client has listed a directory, which may be the outdated one.
     pub(super) fn note_listing(&mut self, directory: &str, client: ConnectionId) {
         if let Some(lag) = &mut self.lag {
             lag.listed |= lag.has(client) && lag.directory == directory;
@@ -67,8 +67,8 @@ impl ServerState {
         self.lag = Some(LaggingFollower::new(past, directory, others));
     }
 
-    /// Lets the follower catch up if it is this client's, before the client changes
-    /// anything.
+    /// Lets the follower catch up if this client is connected to it; runs before the client
+    /// changes anything.
     pub(super) fn catch_up_with(&mut self, client: ConnectionId) {
         if self.lag_of(client).is_some() {
             self.catch_up();

@@ -1,5 +1,5 @@
-//! For development, demos and tests: a ZooKeeper server inside this process. In
-//! production, use a real ensemble.
+//! A ZooKeeper server inside this process, for development, demos and tests. In production,
+//! use a real ensemble.
 //!
 //! [`Server`] speaks ZooKeeper's protocol on a loopback port and keeps everything in
 //! memory: one node, no ensemble, no file. zklock's own client, the `zookeeper` crate,
@@ -22,8 +22,8 @@
 //!
 //! # Testing a program that holds a lock
 //!
-//! What matters is what the program does when it loses the lock. That is hard to bring about
-//! with a real ensemble, and one call here:
+//! What matters is what the program does when it loses the lock. That is hard to cause with a
+//! real ensemble, and takes one call here:
 //!
 //! ```
 //! use zklock::Client;
@@ -79,17 +79,17 @@
 //! No ensemble, no disk, no TLS, no SASL, no quotas, no reconfiguration, no read-only mode.
 //! Everything is gone when the [`Server`] is dropped. A later server at the same port tells
 //! the clients that their sessions have ended, because its transaction ids and session ids
-//! begin at the time of the clock; if the clock was set back, it refuses them.
+//! start from the current time; if the clock was set back, it refuses them.
 //!
 //! A node with a time to live is refused with "unimplemented", as by a ZooKeeper whose
 //! configuration does not allow them (`extendedTypesEnabled`), which is the default.
 //!
 //! The four-letter words are `conf`, `cons`, `dump`, `envi`, `isro`, `mntr`, `ruok`,
-//! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` has nothing of Java, and `mntr`
-//! has a dozen numbers of ZooKeeper's hundreds.
+//! `srvr`, `stat` and `wchs`. Latencies in them are 0, `envi` says nothing of Java, and `mntr`
+//! has a dozen of ZooKeeper's hundreds of metrics.
 //!
 //! [`expire_session`](Server::expire_session) ends a session that its client still trusts. A
-//! real server does that only if an operator makes it.
+//! real server does that only if an operator forces it to.
 
 // Pure: values in, values out; the lint keeps it so.
 #[deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -8,7 +8,7 @@ use crate::jute::{CreateMode, Data, ErrorCode, Stat};
 /// Stands for any version.
 const ANY_VERSION: i32 = -1;
 
-/// The modes of nodes with a time to live, which ZooKeeper has to be configured for.
+/// The modes of nodes with a time to live, which ZooKeeper allows only if so configured.
 const TTL: [i32; 2] = [5, 6];
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Node {
     pub(crate) marks: Marks,
 }
 
-/// What the node is removed with.
+/// What the node does not outlive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NodeOwner {
     Nobody,
@@ -75,8 +75,8 @@ impl Node {
             ctime: self.marks.created.ms,
             mtime: self.marks.modified.ms,
             version: self.marks.version,
-            // It counts creations and deletions; what was created and is no longer here
-            // was deleted.
+            // It counts creations and deletions: a child that was created and is not here was
+            // deleted.
             cversion: self.marks.counter.wrapping_mul(2).wrapping_sub(children),
             aversion: self.marks.acl_version,
             ephemeral_owner: self.owner.number(),
@@ -96,8 +96,8 @@ impl Node {
     }
 
     pub(crate) fn count_creation(&mut self, zxid: i64) {
-        // ZooKeeper stores a counter only if it is larger, so at its end the counter stays,
-        // and with it the pzxid.
+        // ZooKeeper stores a counter only if it is larger. So at its maximum the counter stays,
+        // and the pzxid with it.
         if let Some(next) = self.marks.counter.checked_add(1) {
             self.marks.counter = next;
             self.marks.pzxid = zxid;

@@ -83,7 +83,7 @@ impl Outbox {
         self.end(&mut self.queue.lock(), OutboxEnd::Cut);
     }
 
-    /// As `cut`, even in a blackhole.
+    /// Like `cut`, even in a blackhole.
     pub(super) fn stop(&self) {
         self.end(&mut self.queue.lock(), OutboxEnd::Stopped);
     }

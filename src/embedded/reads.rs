@@ -1,4 +1,4 @@
-//! What the requests are answered that read a node, or set and remove watches.
+//! The answers to requests that read a node, or set or remove watches.
 
 use super::acl::Identity;
 use super::request::{Requester, Result};
@@ -63,7 +63,7 @@ impl ServerView {
         }
     }
 
-    /// Needs no permission, and sets the watch even if there is no node.
+    /// Needs no permission, and sets the watch even if the node does not exist.
     fn exists(&mut self, path: &str, watch: bool, id: ConnectionId) -> Result<Reply> {
         if path.contains('\0') {
             return Err(ErrorCode::BAD_ARGUMENTS);
@@ -172,7 +172,7 @@ impl ServerView {
         missed
     }
 
-    /// Sets a watch, or returns the event if there was one already.
+    /// Sets a watch, or returns its event if that has happened already.
     fn watch_unless(
         &mut self,
         event: Option<EventKind>,

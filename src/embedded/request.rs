@@ -1,4 +1,4 @@
-//! Who makes a request, and what is sent for it.
+//! Who makes a request, and what is sent in reply.
 
 use super::acl::Identity;
 use super::tree::Author;
@@ -7,7 +7,7 @@ use crate::jute::{ErrorCode, Reply, ReplyHeader, Request};
 
 pub(crate) type Result<T> = std::result::Result<T, ErrorCode>;
 
-/// What is sent for a request.
+/// What is sent in reply to a request.
 pub(crate) struct RequestAnswer {
     pub(crate) header: ReplyHeader,
     pub(crate) body: Option<Reply>,

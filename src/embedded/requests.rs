@@ -8,7 +8,7 @@ use super::write::Write;
 use crate::jute::{ErrorCode, OpCode, ReadOp, Reply, Request, xid};
 
 impl ServerState {
-    /// Carries out a request, and returns what is sent for it.
+    /// Carries out a request, and returns what is sent in reply.
     pub(super) fn answer(
         &mut self,
         connection: ConnectionId,
@@ -22,7 +22,7 @@ impl ServerState {
                 scheme,
                 credentials,
             }) => self.authenticate(connection, xid, &scheme, &credentials.0),
-            // Its reply has a number of its own, whatever the request had.
+            // The reply has a fixed number, whatever number the request had.
             Ok(Request::Ping) => {
                 RequestAnswer::new(xid::PING, self.zxid_of(connection), Ok(Reply::Nothing))
             }

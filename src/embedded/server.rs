@@ -1,4 +1,4 @@
-//! The server, as its user sees it. How it is configured and started is in `builder`.
+//! The server, as its user sees it. `builder` configures and starts it.
 
 use std::fmt;
 use std::io;
@@ -99,7 +99,7 @@ impl Server {
     ///
     /// The client trusts the session until it hears of the end: for a moment or, if it cannot
     /// connect, up to half of the session timeout. A real server does not end a session that
-    /// its client may still trust, unless an operator makes it.
+    /// its client may still trust, unless an operator forces it to.
     pub fn expire_session(&self, session: i64) -> bool {
         let found = self.shared.state.lock().expire(session);
         self.wake_ticker();
@@ -139,7 +139,7 @@ impl Server {
         self.clients.network_changed();
     }
 
-    /// Delays everything that is sent to a client by this much.
+    /// Delays by this much everything that is sent to a client.
     pub fn delay(&self, delay: Duration) {
         self.shared.network.set_delay(delay);
     }
@@ -170,7 +170,7 @@ impl Server {
         self.shared.state.lock().faults.drop_next_reply(None);
     }
 
-    /// As [`drop_next_reply`](Self::drop_next_reply), for the next request of a kind.
+    /// Like [`drop_next_reply`](Self::drop_next_reply), for the next request of a kind.
     pub fn drop_next_reply_to(&self, kind: RequestKind) {
         self.shared.state.lock().faults.drop_next_reply(Some(kind));
     }

@@ -76,7 +76,7 @@ impl Sessions {
         self.alive.get_mut(&id)
     }
 
-    /// Extends a session that has sent something; returns `false` if it has ended.
+    /// Extends a session whose client has sent something; returns `false` if it has ended.
     pub(super) fn touch(&mut self, id: i64, now_ms: u64) -> bool {
         let timeouts = self.timeouts;
         let session = self.alive.get_mut(&id);
@@ -91,7 +91,7 @@ impl Sessions {
         self.alive.remove(&id)
     }
 
-    /// Returns the sessions whose timeout is over.
+    /// Returns the sessions whose timeout has passed.
     pub(super) fn overdue(&self, now_ms: u64) -> Vec<i64> {
         let overdue = |(_, session): &(&i64, &SessionRecord)| session.ends_ms <= now_ms;
         self.alive
@@ -101,7 +101,7 @@ impl Sessions {
             .collect()
     }
 
-    /// Returns when each session ends, unless it sends something before.
+    /// Returns when each session ends, unless its client sends something before.
     pub(super) fn ends(&self) -> impl Iterator<Item = (i64, u64)> {
         self.alive
             .iter()

@@ -4,8 +4,8 @@
 //! in that order: an event comes before the reply of any later state. Nothing here waits.
 //!
 //! More methods of the state are in other files: `clients` (connections and sessions that
-//! begin), `requests` and `reads` (what a request is answered), `lag` (what a client of a
-//! lagging follower sees), `expiry` (sessions that end) and `four_letter_words`.
+//! begin), `requests` and `reads` (the answers to requests), `lag` (what a client of a lagging
+//! follower sees), `expiry` (sessions that end) and `four_letter_words`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub(super) struct ServerState {
     pub(super) lag: Option<LaggingFollower>,
     pub(super) connections: BTreeMap<ConnectionId, ConnectionState>,
     pub(super) traffic: Traffic,
-    /// How many clients could not show who they are.
+    /// How many credentials were of an unknown scheme.
     pub(super) refused_identities: u64,
     pub(super) started: Instant,
     pub(super) latest_connection: ConnectionId,
@@ -170,10 +170,10 @@ impl ConnectionState {
 
 /// Returns a zxid above those of any earlier server at this address.
 ///
-/// A server refuses a client that has seen more than the server has, so clients of an
-/// earlier server could not come back to hear that their sessions are over. There are 4096
-/// zxids a millisecond, more than a server can use, and few enough that a double-precision
-/// number can still tell them apart.
+/// A server refuses a client that has seen more than the server has. With lower zxids, the
+/// clients of an earlier server could not connect to hear that their sessions have ended. There
+/// are 4096 zxids a millisecond: more than a server can use, and few enough that a
+/// double-precision number can still tell them apart.
 fn first_zxid() -> i64 {
     epoch_ms() << 12
 }

@@ -266,7 +266,7 @@ fn a_container_is_reaped_once_its_last_child_is_gone() {
     );
     tree.apply(delete("/c/y")).unwrap();
     tree.nodes.remove_container("/c", at).unwrap();
-    // Made anew, it counts anew.
+    // A new container counts from 0 again.
     tree.create("/c", CreateMode::Container).unwrap();
     let first = tree.create("/c/n-", CreateMode::PersistentSequential);
     assert_eq!(first.unwrap(), "/c/n-0000000000");
@@ -300,7 +300,7 @@ fn a_node_may_be_deleted_by_whoever_may_delete_in_its_directory() {
 const ME: ConnectionId = 1;
 const YOU: ConnectionId = 2;
 
-/// Carries the operation out and returns who is told what.
+/// Carries out the operation, and returns which client is told what.
 fn told(
     tree: &mut NumberedTree,
     watches: &mut ServerWatches,

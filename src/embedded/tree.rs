@@ -2,7 +2,7 @@
 //!
 //! Values in, values out: no socket, no thread, no clock. The time and the zxid of a change
 //! come with it. A change can be undone, so that a multi is carried out as a whole or not at
-//! all. Watches are not known here, and a session only as the number that owns a node.
+//! all. The tree knows no watches, and of a session only the number that owns a node.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -187,7 +187,7 @@ impl Tree {
         }
     }
 
-    /// Puts a node where it was; its directory is not told.
+    /// Puts a node into the tree; the marks of its directory stay.
     pub(crate) fn insert(&mut self, path: &str, node: Node) {
         match node.owner {
             NodeOwner::Nobody => {}

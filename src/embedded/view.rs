@@ -1,7 +1,7 @@
-//! What one server has of the data: the tree, its clients' watches, and the last change.
+//! The data of one server: the tree, its clients' watches, and the last change.
 //!
-//! Values in, values out. What clients read is in `reads`, what they write here: a change
-//! comes with its time, and its events are for the caller to send.
+//! Values in, values out. Reads are in `reads`, writes are here. A change comes with its time,
+//! and the caller sends its events.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ pub(crate) struct ServerView {
     pub(crate) tree: Tree,
     /// The watches of the clients that see this.
     pub(crate) watches: ServerWatches,
-    /// Of the last change.
+    /// The zxid of the last change.
     pub(crate) zxid: i64,
-    /// Where the counters of directories start that are not created yet.
+    /// Where the counters of directories that are not created yet start.
     counters: HashMap<String, i32>,
 }
 
@@ -34,7 +34,7 @@ impl ServerView {
         }
     }
 
-    /// A view that stays as it is.
+    /// A view of the past, which does not change.
     pub(super) fn of_the_past(tree: Tree, zxid: i64, watches: ServerWatches) -> Self {
         Self {
             tree,
@@ -44,7 +44,7 @@ impl ServerView {
         }
     }
 
-    /// Carries out what a client asks for; returns its answer and the changes.
+    /// Carries out a client's write; returns its answer and the changes.
     pub(crate) fn write(
         &mut self,
         write: Write,

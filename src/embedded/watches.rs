@@ -161,7 +161,8 @@ impl ServerWatches {
         notices
     }
 
-    /// Returns the numbers of connections with watches, of nodes watched, and of watches.
+    /// Returns how many connections watch nodes, how many nodes they watch, and how many such
+    /// watches there are.
     pub(crate) fn summary(&self) -> (usize, usize, usize) {
         let watchers: BTreeSet<_> = self.nodes.0.values().flat_map(BTreeMap::keys).collect();
         let total = self.nodes.0.values().map(BTreeMap::len).sum();

@@ -1,4 +1,4 @@
-//! The requests that take a transaction.
+//! The requests that are transactions.
 
 use super::config::ServerConfig;
 use crate::jute::{Access, CreateMode, ErrorCode, Op, OpCode, Request};
@@ -13,7 +13,7 @@ pub(crate) enum Write {
         acl: Vec<Access>,
         version: i32,
     },
-    /// A request that fails and still takes the number of a transaction.
+    /// A request that fails, and still takes a zxid.
     Refused(ErrorCode),
 }
 

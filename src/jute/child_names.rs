@@ -1,7 +1,7 @@
-//! The names of a directory's children, in one allocation.
+//! The names of a directory's children, in two allocations.
 //!
-//! A listing of a long queue is read, searched once and dropped: five thousand names take
-//! two allocations here, not five thousand.
+//! A listing of a long queue is read, searched once and dropped: five thousand names do not
+//! take five thousand allocations.
 
 use std::fmt;
 

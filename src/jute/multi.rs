@@ -40,7 +40,7 @@ pub(crate) enum ReadOp {
 }
 
 /// Returns what a multi failed with, if it did: the error of the part at fault, not of the
-/// others, which fail with it.
+/// parts that failed with it.
 pub(crate) fn failure(results: &[Result<OpReply, ErrorCode>]) -> Option<ErrorCode> {
     culprit(results).map(|(_, code)| code)
 }
@@ -193,7 +193,7 @@ pub(super) fn read_results(
 }
 
 impl Op {
-    /// What it is about.
+    /// The node that the part is about.
     pub(crate) fn path(&self) -> &str {
         match self {
             Self::Check { path, .. }

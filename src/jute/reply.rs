@@ -51,8 +51,8 @@ pub(crate) enum Reply {
     Synced {
         path: String,
     },
-    /// The results of the parts of a multi, of which nothing was carried out if one failed,
-    /// or of a multiRead, whose parts fail independently.
+    /// The results of the parts of a multi, or of a multiRead. If one part of a multi failed,
+    /// none was carried out; the parts of a multiRead fail independently.
     Multi(Vec<Result<OpReply, ErrorCode>>),
     /// The paths of a session's ephemeral nodes.
     Ephemerals(Vec<String>),

@@ -1,4 +1,4 @@
-//! The process that owns a session: after a fork two processes have the same memory.
+//! The process that owns a session: after a fork, two processes have the same memory.
 //!
 //! A forked child has a copy of every client and every guard, and shares their sockets, but
 //! has none of their threads. The session stays with the parent: the child uses, closes and

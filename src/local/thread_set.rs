@@ -1,7 +1,7 @@
 //! The threads of this client that hold a read-write lock or wait for it, by path.
 //!
-//! They do not wait for each other here, since readers share. But a thread that enters twice
-//! would wait for itself, and gets an error instead.
+//! They do not wait for each other here, because readers share. But a thread that enters twice
+//! would wait for itself, so it gets an error instead.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -2,9 +2,9 @@
 //! time.
 //!
 //! The line is first come, first served. A thread that has the turn would wait for itself if it
-//! came again, and gets an error instead. Where the lock allows it, the lock itself comes with the
-//! turn, up to a given number of times in a row; then it goes back to the server, and other
-//! processes have their chance.
+//! came again, so it gets an error instead. If the lock allows it, the lock itself comes with the
+//! turn, up to a given number of times in a row; then it goes back to the server, so that other
+//! processes get their turn.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

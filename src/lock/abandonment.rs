@@ -1,10 +1,10 @@
-//! Carries the marks of holders out: telling the next one that its predecessor went without
-//! releasing; [`Mark`] decides.
+//! Reads and sets the marks that tell a holder that its predecessor went without releasing;
+//! [`Mark`] decides.
 //!
-//! As a poisoned mutex of Rust's and POSIX's EOWNERDEAD do. The mark is the data of the
-//! lock's directory itself, never a child, which would get in other clients' way. A directory
-//! that is a container would go when it is empty, and the mark with it; since the server does
-//! not tell containers from other nodes, only directories that were made for marks are used.
+//! Poisoned mutexes of std and POSIX's EOWNERDEAD tell the same. The mark is the data of the
+//! lock's directory itself, never a child, which would get in other clients' way. A container
+//! would go when it is empty, and the mark with it. The server does not tell containers from
+//! other nodes, so only directories that were made for marks are used.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ impl RawGuard {
                 Action::Finish(outcome) => return Ok(outcome),
             };
             if let (Action::Set(_), Event::Cancel) = (mark.action(), &event) {
-                // It may be set all the same.
+                // The mark may be set nevertheless.
                 mark.handle(Event::ReplyLost);
             }
             mark.handle(event);

@@ -1,4 +1,4 @@
-//! Carries a downgrade from writer to reader out; [`Downgrade`] decides.
+//! Carries out a downgrade from writer to reader; [`Downgrade`] decides.
 
 use super::fresh_id::fresh_id;
 use super::raw_guard::RawGuard;
@@ -14,7 +14,7 @@ use crate::session::lease::Lease;
 use crate::time::limit::Limit;
 
 impl RawGuard {
-    /// Turns a writer's hold into a reader's; whatever fails releases it.
+    /// Turns a writer's hold into a reader's; a failure releases it.
     pub(crate) fn downgrade(mut self) -> Result<Self> {
         self.check()?;
         let path = self.lease().path().to_owned();
@@ -35,7 +35,7 @@ struct DowngradeDriver<'a> {
     dir: &'a str,
     downgrade: Downgrade,
     caller: Caller,
-    /// There is no time left when the writer's lock is lost.
+    /// Is reached when the writer's lock is lost.
     limit: Limit,
     /// Of the last request that proved anything.
     stamp: Stamp,
@@ -96,15 +96,15 @@ impl<'a> DowngradeDriver<'a> {
         let path = self.writer.lease().path();
         let request = self.request(reader, transacts);
         Ok(match self.caller.call_once(&request, path, &self.limit) {
-            // The name was never used before: if it is there, it is ours. In a transaction,
-            // the writer's node was there before it.
+            // The name was never used before: if the node exists, it is ours. If a transaction
+            // created it, the writer's node was there.
             Ok(Some(_)) | Err(CallError::Refused(ErrorCode::NODE_EXISTS)) => match transacts {
                 true => Event::Made,
                 false => Event::MadeBeside,
             },
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Event::NoNode,
             Ok(None) => {
-                // What follows notices the limit.
+                // The next request notices the limit.
                 let _ = self.caller.breathe(&self.limit);
                 Event::ReplyLost
             }
@@ -159,7 +159,7 @@ impl<'a> DowngradeDriver<'a> {
 
 impl Drop for DowngradeDriver<'_> {
     fn drop(&mut self) {
-        // Changes nothing if the downgrade is through.
+        // Changes nothing if the downgrade has finished.
         self.downgrade.handle(Event::Cancel);
         let (orphans, session) = (self.downgrade.orphans(), self.writer.lease().session());
         if !orphans.is_empty() {

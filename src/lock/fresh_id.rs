@@ -6,8 +6,8 @@ use crate::system::random::unique_bytes;
 
 /// An id for a node's name that was never used.
 ///
-/// It is of version 8, the one for one's own purposes. Other libraries write version 4, and
-/// so our nodes can be told from theirs.
+/// It is of version 8, which is for custom use. Other libraries write version 4, so our nodes
+/// can be told from theirs.
 pub(super) fn fresh_id() -> String {
     Builder::from_custom_bytes(unique_bytes())
         .into_uuid()

@@ -1,8 +1,8 @@
 //! Writes that a guard guards: one transaction, with a check of its nodes in front.
 //!
-//! A node of a granted lock is there exactly as long as the lock is held, and no contender ahead of
-//! it can come. So what is committed beside a check of the node is committed by the holder, whatever
-//! any clock says.
+//! The node of a granted lock exists exactly as long as the lock is held, and no contender can come
+//! ahead of it. So what is committed together with a check of the node is committed by the holder,
+//! whatever any clock says.
 
 use super::raw_guard::RawGuard;
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ impl Lock for RawGuard {
                 }
                 Ok(Err(Failure::Refused(code))) => return Err(refused(self.lease().path(), code)),
                 Ok(Err(Failure::TooLong(long))) => return Err(long.about(longest(&ops))),
-                // It may have been carried out, or may be yet.
+                // It may have been carried out, or may still be.
                 Ok(Err(Failure::Lost | Failure::Closed) | Ok(_)) | Err(LimitReached) => {
                     self.in_doubt();
                     return Err(Error::unconfirmed_write("the transaction", limit.spent()));
@@ -55,7 +55,7 @@ impl Lock for RawGuard {
     }
 }
 
-/// The node of the step that makes the request longest.
+/// The node of the longest step.
 fn longest(ops: &[Op]) -> &str {
     let length = |op: &&Op| match op {
         Op::Create { path, data, .. } | Op::SetData { path, data, .. } => path.len() + data.len(),
@@ -90,7 +90,7 @@ impl RawGuard {
 
     fn committed(&self, results: &Results, ops: &[Op], stamp: Stamp) -> Result<()> {
         let Some((place, code)) = culprit(results) else {
-            // The check in front was committed: that proves the lock, too.
+            // The check in front was committed, which proves the lock too.
             self.lease().confirm(stamp);
             return Ok(());
         };

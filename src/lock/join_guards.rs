@@ -5,10 +5,10 @@ use crate::recipe::validity::Stamp;
 use crate::session::lease::Lease;
 
 impl RawGuard {
-    /// One guard over the nodes of all these, which are of one lock; none of none.
+    /// One guard over the nodes of all these, which are of one lock; `None` if there are none.
     ///
     /// It is lost with the first of them. If one of them is lost already, or is of another
-    /// session, so is the guard that this returns.
+    /// session, the guard that this returns is lost.
     pub(crate) fn join(all: Vec<Self>) -> Option<Self> {
         let (first, others) = all.split_first()?;
         if others.is_empty() {

@@ -46,16 +46,16 @@ pub(crate) struct Locks {
     _closes: Subscription,
 }
 
-/// What came of locking.
+/// The outcome of locking.
 pub(crate) enum Locked {
     Granted(Grant),
-    /// The calling thread holds the lock, and shares what it has put down.
+    /// The calling thread holds the lock already, and shares this grant.
     Again(Arc<Grant>),
 }
 
-/// What came of asking for a turn.
+/// The outcome of asking for a turn.
 pub(crate) enum Entered {
-    /// The turn is ours; the lock may have come along.
+    /// The turn is ours; the lock may have come with it.
     Turn(Turn, Option<RawGuard>),
     Again(Arc<Grant>),
 }
@@ -98,7 +98,7 @@ impl Locks {
         }
     }
 
-    /// As [`enter`](Self::enter), for locks that a thread cannot have twice, nor inherit.
+    /// As [`enter`](Self::enter), for locks that a thread can neither have twice nor inherit.
     pub(crate) fn turn(&self, path: &str, request: &LockRequest<'_>) -> Result<Option<Turn>> {
         match self.enter(&path.into(), Wish::default, request)? {
             Some(Entered::Turn(turn, _)) => Ok(Some(turn)),
@@ -107,8 +107,8 @@ impl Locks {
         }
     }
 
-    /// Waits for the turn of the calling thread, and then in the queue on the server unless
-    /// the lock came along; `None` if it is taken or the limit was reached.
+    /// Waits for the turn of the calling thread, and then in the queue on the server unless the
+    /// lock came with the turn; `None` if the lock is taken or the limit was reached.
     pub(crate) fn lock(
         &self,
         path: &Arc<str>,
@@ -171,7 +171,7 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// Asks again and again: without a limit there is nothing to give up for.
+/// Repeats a call until it gets the lock: without a limit there is no reason to give up.
 pub(crate) fn for_ever<T>(mut lock: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     loop {
         if let Some(guard) = lock()? {

@@ -1,4 +1,4 @@
-//! Carries the way through several queues at once out; [`Multi`] decides.
+//! Goes through several queues at once; [`Multi`] decides.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ struct MultiDriver<'a, 'q> {
 }
 
 impl MultiDriver<'_, '_> {
-    /// Breaks off with the locks or without; or is to begin anew.
+    /// Breaks with the locks or without; continues if it has to start over.
     fn run(mut self) -> Result<ControlFlow<Option<Taken>>> {
         loop {
             let event = match self.multi.action() {
@@ -109,7 +109,7 @@ impl MultiDriver<'_, '_> {
     fn in_session(&self, event: Event) -> Event {
         let same = self.session.status.snapshot().session == self.snapshot.session;
         match event {
-            // Whose the nodes are that were created, their births tell.
+            // The births tell whose the created nodes are.
             Event::Children(_) | Event::NoNode | Event::ParentsMade if !same => Event::NewSession,
             Event::Proved | Event::Gone(_) if !same => Event::NewSession,
             event => event,
@@ -136,7 +136,7 @@ impl MultiDriver<'_, '_> {
                 Ok(Event::GivenBack)
             }
             Action::Prove(names) => self.prove(&names),
-            // `run` does not come here with it.
+            // `run` handles this action.
             Action::Finish(_) => Ok(Event::Cancel),
         }
     }
@@ -182,7 +182,7 @@ impl MultiDriver<'_, '_> {
         }
     }
 
-    /// Asks for the birth of each node: in a transaction, the server does not tell it.
+    /// Asks for the birth of each node, which the answer to a transaction does not tell.
     fn births(&mut self, names: &[String]) -> Result<Event> {
         let nodes = self.full(names);
         let looks: Vec<_> = nodes.iter().map(|node| Request::exists(node)).collect();
@@ -210,7 +210,7 @@ impl MultiDriver<'_, '_> {
         }))
     }
 
-    /// Goes through a queue; with others in hand, not for long.
+    /// Goes through a queue; with other locks in hand, not for long.
     fn take(&mut self, at: usize, briefly: bool) -> Result<Event> {
         let spread = Duration::from_millis(fastrand::u64(0..200));
         let short = clock::now().checked_add(PATIENCE + spread);
@@ -294,7 +294,7 @@ impl MultiDriver<'_, '_> {
 
 impl Drop for MultiDriver<'_, '_> {
     fn drop(&mut self) {
-        // Changes nothing if the way is through.
+        // Changes nothing if the attempt has finished.
         self.multi.handle(Event::Cancel);
         for (at, orphan) in self.multi.orphans() {
             let session = self.snapshot.session;

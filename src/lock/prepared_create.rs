@@ -1,8 +1,8 @@
-//! What a thread makes ready before it sleeps in the line of its client.
+//! What a thread prepares before it sleeps in the line of its client.
 //!
-//! Where other clients wait for the lock, too, the next thread of this client goes to the end of
-//! the queue when the one before it leaves. Its create is then sent with that release. What was
-//! sent for a thread that has given up meanwhile is left to the cleaner.
+//! If other clients wait for the lock too, the next thread of this client goes to the end of the
+//! queue when the one before it leaves: its create is sent with that release. If the thread has
+//! given up meanwhile, the cleaner deletes what was sent for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Wish {
     pub(super) create: Option<Arc<EarlyCreate>>,
 }
 
-/// The requests of a thread in line, and who reads their answers.
+/// The requests of a thread in line, and the caller that reads their answers.
 pub(crate) struct Prepared {
     pub(super) caller: Caller,
     pub(super) early: Early,
@@ -52,8 +52,8 @@ impl Heir for Wish {
 }
 
 impl Prepared {
-    /// Makes a create and a listing ready; `None` if an attempt would begin with something
-    /// else, or the servers know no transactions.
+    /// Prepares a create and a listing; `None` if an attempt would begin with something else, or
+    /// the transport has no transactions or does not resume sessions.
     pub(super) fn new(
         session: &Arc<Session>,
         queue: &Queue<'_>,

@@ -1,7 +1,7 @@
 //! What every guard owns: a place at the head of a queue, and the duty to give it up.
 //!
-//! Of a guard, only its [`RawGuard`] acts on drop: the guards are plain structs around it, so
-//! that they can be taken apart. What has no guard yet is given up by its driver.
+//! Only the [`RawGuard`] in a guard acts on drop: the guards are plain structs around it, so
+//! that they can be taken apart. A place that has no guard yet is given up by its driver.
 
 mod release;
 
@@ -39,13 +39,13 @@ pub(crate) struct RawGuard {
     /// The number of the lease; taken when the nodes are given up.
     watched: Option<u64>,
     closing: Option<Closing>,
-    /// The nodes are not to go before this.
+    /// The nodes are to stay until then.
     at_least_until: Option<Instant>,
-    /// Where the next threads wait, and how many may inherit it in a row.
+    /// Where the next threads wait, and how many may inherit the lock in a row.
     heirs: Option<(Turnstile, u32)>,
     /// See [`has_waited`](Self::has_waited).
     has_waited: bool,
-    /// A transaction under it may be carried out later, as long as the nodes are there.
+    /// A transaction that checks the nodes may still be carried out, as long as they exist.
     in_doubt: AtomicBool,
     /// When it was granted; absent if it does not count as a grant of its own.
     since: Option<Instant>,
@@ -88,14 +88,14 @@ impl RawGuard {
     }
 
     /// Goes through a queue; `None` if it is taken or the limit was reached. The first requests may
-    /// be `prepared`, and have been sent by another thread.
+    /// be `prepared`, and another thread may have sent them.
     pub(crate) fn acquire(
         session: &Arc<Session>,
         queue: &Queue<'_>,
         request: &mut LockRequest<'_>,
         prepared: Option<Prepared>,
     ) -> Result<Option<Self>> {
-        // Whatever comes of it, it is not the last one any more.
+        // Whatever the outcome, this is no longer the last grant.
         let before = queue.last.and_then(|last| last.lock().take());
         let reached = driver::acquire(session, queue, request, before, prepared)?;
         let Some(Reached {
@@ -108,12 +108,12 @@ impl RawGuard {
         };
         let at_least = request.hold_at_least;
         if let Some(last) = queue.last {
-            // A node that stays after its guard would be ahead of the next one.
+            // A node that outlives its guard would be ahead of the next one.
             let ends = at_least.is_none();
             *last.lock() = LastGrant::new(&mine, before).filter(|_| ends);
         }
         let mut raw = Self::new(session, lease, FencingToken::new(mine.origin.czxid));
-        // A semaphore has a lock in front of it, which is nobody's aim.
+        // The lock in front of a semaphore does not count as a grant.
         if queue.dir == queue.path || queue.role == Role::Permit {
             raw.granted(request.limit.spent());
         }
@@ -122,7 +122,7 @@ impl RawGuard {
         Ok(Some(raw))
     }
 
-    /// Counts as a grant, so long after it was asked for.
+    /// Counts it as a grant, this long after it was asked for.
     pub(crate) fn granted(&mut self, after: Duration) {
         self.since = Some(clock::now());
         self.session.counters.acquired(after);
@@ -133,41 +133,41 @@ impl RawGuard {
         self.since
     }
 
-    /// Was granted at this moment, and has been counted.
+    /// Sets when it was granted, which has been counted.
     pub(super) fn count_from(&mut self, since: Option<Instant>) {
         self.since = since;
     }
 
-    /// Has come from another thread of this client.
+    /// Counts it as handed on by another thread of this client.
     pub(super) fn inherited(&mut self, after: Duration) {
         self.session.counters.handed_on();
         self.belongs(true);
         self.granted(after);
     }
 
-    /// Is the calling thread's, or may change threads.
+    /// Says whether it belongs to the calling thread; if not, it may change threads.
     pub(crate) fn belongs(&self, to_this_thread: bool) {
         if let Some(watched) = self.watched {
             self.session.leases.belongs(watched, to_this_thread);
         }
     }
 
-    /// Lets the threads that wait there inherit it, at most so many in a row.
+    /// Lets the threads that wait there inherit it, at most this many in a row.
     pub(super) fn share(&mut self, turnstile: &Turnstile, most: u32) {
         self.heirs = Some((turnstile.clone(), most));
     }
 
-    /// Goes to no other thread, but back to the server.
+    /// Gives it back to the server, not to another thread.
     pub(crate) fn abandon(mut self) {
         self.heirs = None;
     }
 
-    /// A transaction under it may be carried out later: no other thread may have its nodes.
+    /// Notes that a transaction may still be carried out: no other thread may have the nodes.
     pub(super) fn in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Release);
     }
 
-    /// Has the release write this besides.
+    /// Has the release write this too.
     pub(crate) fn close_with(&mut self, closing: Closing) {
         self.closing = Some(closing);
     }
@@ -181,10 +181,11 @@ impl RawGuard {
 
     /// Other clients were ahead in the queue.
     ///
-    /// Its grant may have come with the event of a deletion, and another server need not have
-    /// heard of that, nor of what was written with it: whoever reads what the one before has left
-    /// asks for a [`sync`](crate::transport::Capabilities::sync) first. What a listing grants has
-    /// a reply, and no server that is behind that takes the session over.
+    /// The grant may have come with the event of a deletion. Another server need not have heard
+    /// of the deletion, nor of what was written with it, so a thread asks for a
+    /// [`sync`](crate::transport::Capabilities::sync) before it reads what the predecessor left.
+    /// A grant by a listing rests on a reply, and no server that is behind a reply takes over the
+    /// session.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited
     }

@@ -16,7 +16,7 @@ use crate::session::queries::Lasting;
 use crate::system::sync::Mutex;
 use crate::time::limit::Limit;
 
-/// A queue, and what its contender is.
+/// A queue, and what its contender asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue<'a> {
     /// The lock, for messages.
@@ -34,11 +34,11 @@ pub(crate) struct Queue<'a> {
     pub(crate) lasting: Lasting<'a>,
     /// Another lock, which must be held all the while.
     pub(crate) under: Option<&'a Lease>,
-    /// The last grant to the one who takes turns here.
+    /// The last grant to the threads that take turns here.
     pub(crate) last: Option<&'a LastTurn>,
 }
 
-/// Read and written by the thread that has the turn only.
+/// Only the thread that has the turn reads and writes it.
 pub(crate) type LastTurn = Mutex<Option<LastGrant>>;
 
 /// How a call waits: the options of its user, with a limit in any case.
@@ -48,20 +48,20 @@ pub(crate) struct LockRequest<'a> {
     /// What others are shown instead of the client's own text.
     pub(crate) note: Option<String>,
     pub(crate) on_wait: Option<Box<OnWait<'a>>>,
-    /// Fails if this thread is in a circle of those who wait.
+    /// Fails if this thread is in a circle of waiters.
     pub(crate) circles: Option<Box<Circles>>,
     pub(crate) overdue: Option<Overdue>,
-    /// The nodes are not to go before this time has passed.
+    /// The nodes are to stay until this time has passed.
     pub(crate) hold_at_least: Option<Duration>,
 }
 
 /// Told what is ahead, at first and then when it changes.
 pub(crate) type OnWait<'a> = dyn FnMut(&Ahead) + 'a;
 
-/// Told who is nearest ahead, and until when it may look.
+/// Told which node is nearest ahead, and until when it may look.
 pub(crate) type Circles = dyn Fn(&str, &Limit) -> Result<()>;
 
-/// Who is ahead of a waiting thread.
+/// What is ahead of a waiting thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Ahead {
     pub(crate) since: Duration,
@@ -99,7 +99,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Whether a place in this queue is of no use any more.
+    /// Whether a place in this queue is no longer of use.
     pub(super) fn is_pointless(&self) -> bool {
         self.under.is_some_and(|under| under.check().is_err())
     }

@@ -1,4 +1,4 @@
-//! Telling the next holder that its predecessor went without releasing.
+//! Tells the next holder that its predecessor went without releasing.
 //!
 //! ```text
 //!           a predecessor went
@@ -30,7 +30,7 @@ pub struct Mark {
     /// Says whose mark it is: the holder's fencing token.
     token: i64,
     state: State,
-    /// What the directory had before ours, once a request to set ours may be under way.
+    /// What a release writes back, once a request to set our mark may be under way.
     before: Option<Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ enum State {
 pub enum Action {
     /// Read the directory's data.
     Read,
-    /// Wait as long as a successor is to wait, for the one that went with this token.
+    /// Wait as a successor has to: the predecessor with this token went without releasing.
     Pause(i64),
     /// Write this into the directory if our node is there, in one transaction.
     Set(Vec<u8>),
@@ -106,7 +106,7 @@ impl Mark {
         }
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Read);
         self.state = match (state, event) {
@@ -124,14 +124,13 @@ impl Mark {
                 self.before = Some(CLEAN.to_vec());
                 State::Finish(Outcome::Entered(abandoned))
             }
-            // To set it twice changes nothing.
+            // Setting it twice changes nothing.
             (State::Set(abandoned, data), Event::ReplyLost) => {
                 self.before = Some(data.clone());
                 State::Set(abandoned, data)
             }
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         };
     }
@@ -145,7 +144,7 @@ impl Mark {
     }
 }
 
-/// Reads a mark: the holder's token, if there is one, and `None` if the data is no mark.
+/// Reads a mark: the holder's token, if there is one, and `None` if the data is not a mark.
 pub fn parse(data: &[u8]) -> Option<Option<i64>> {
     let mark: Value = serde_json::from_slice(data).ok()?;
     Some(mark.as_object()?.get("held")?.as_i64())

@@ -22,17 +22,17 @@
 //!     │  others ahead
 //!
 //!  Cancel, from anywhere: Finish(Gone).   New session, from anywhere: Finish(Restart).
-//!  * Both ways lead to Prove at once where nobody has come since the last grant.
+//!  * Both ways lead to Prove at once if nobody has joined since the last grant.
 //! ```
 //!
-//! The driver carries out [`Attempt::action`] and reports what came of it to
-//! [`Attempt::handle`], until the action is `Finish`. Whatever the attempt leaves
-//! behind in the directory is in [`Attempt::orphans`] by then, and is somebody else's
-//! to delete. There is no time in here: a deadline is a `Cancel` that the driver sends.
+//! The driver carries out [`Attempt::action`] and reports the result to [`Attempt::handle`],
+//! until the action is `Finish`. By then, [`Attempt::orphans`] lists what the attempt leaves
+//! in the directory, for the cleaner to delete. The attempt knows no time: at a deadline, the
+//! driver sends `Cancel`.
 //!
-//! `Relist` saves the hand-off a round trip: who is woken because the one beyond the nearest
-//! has gone looks at the queue while the nearest holds, and not when its own turn has come.
-//! [`LastGrant`] says when nobody need look.
+//! `Relist` saves the hand-off a round trip: once the node beyond the nearest has gone, the
+//! waiter lists the queue while the nearest holds, and not when its own turn has come.
+//! [`LastGrant`] says when no listing is needed.
 
 pub mod action_and_event;
 
@@ -50,7 +50,7 @@ pub use self::action_and_event::{Action, Event, Origin, Orphan, Outcome, OwnNode
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Attempt {
     contest: Contest,
-    /// The name we ask for; nobody else ever asks for the same.
+    /// The name we ask for; no other attempt ever asks for the same.
     prefix: String,
     /// The session that our node must belong to, if the driver knows it.
     session: Option<i64>,
@@ -79,7 +79,7 @@ enum State {
 }
 
 impl Attempt {
-    /// Someone who wants in. The `id` must be fresh: a UUID that was never used.
+    /// A contender without a node. The `id` must be fresh: a UUID that was never used.
     pub fn enter(contest: Contest, id: &str, session: Option<i64>, patience: Patience) -> Self {
         Self {
             contest,
@@ -95,16 +95,16 @@ impl Attempt {
         }
     }
 
-    /// Someone who wants in once more, and has let go of the lock since the `last` time.
+    /// A contender that has released the lock since its `last` grant.
     ///
-    /// This is for those who want to be alone: others may come back while they hold.
+    /// Only exclusive contenders use this: one of another role may come back while it holds.
     #[must_use]
     pub fn after(mut self, last: Option<LastGrant>) -> Self {
         self.last = last.filter(|_| self.contest.role == Role::Exclusive);
         self
     }
 
-    /// Someone whose node stands in the queue already.
+    /// A contender whose node stands in the queue already.
     pub fn queued(contest: Contest, mine: OwnNode, patience: Patience) -> Self {
         Self {
             contest,
@@ -143,7 +143,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the queue will not have to be listed when our node is there, for all we know.
+    /// Whether nobody is expected ahead of our node, so that the queue need not be listed.
     pub fn expects_nobody(&self) -> bool {
         self.last.is_some_and(|last| last.is_habit())
     }
@@ -162,7 +162,7 @@ impl Attempt {
         }
     }
 
-    /// What is ahead of our node, while it waits for that.
+    /// What is ahead of our node, while the attempt waits for it to go.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.state {
             State::Wait(_, blocked) => Some(blocked),
@@ -175,7 +175,7 @@ impl Attempt {
         mem::take(&mut self.orphans)
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Peek);
         self.state = self.next(state, event);
@@ -200,7 +200,7 @@ impl Attempt {
         }
     }
 
-    /// The part of the table for an attempt without a node in the queue, as far as it knows.
+    /// The transitions of an attempt that is not known to have a node in the queue.
     fn enters(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Peek, Event::Children(names)) => match self.contest.is_taken(&names) {
@@ -216,8 +216,8 @@ impl Attempt {
             (State::Create, Event::Created(name, None)) => State::Inspect(name),
             (State::Create, Event::NoNode) => State::Parents,
             (State::Parents, Event::ParentsMade) => State::Create,
-            // The node may be there all the same, and a server that lags would not show
-            // it: without the sync we would queue behind ourselves.
+            // The node may exist, and a server that lags would not show it: without the sync,
+            // the attempt would queue behind its own node.
             (State::Create, Event::ReplyLost) => State::Sync,
             (State::Sync, Event::Synced) => State::Find,
             (State::Find, Event::Children(names)) => self.found(&names),
@@ -225,13 +225,12 @@ impl Attempt {
             (State::Inspect(name), Event::Inspected(origin)) => self.created(name, origin),
             (State::Inspect(name), Event::NoNode) => State::Finish(Outcome::Evicted(name)),
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         }
     }
 
-    /// The part of the table for an attempt whose node stands in the queue.
+    /// The transitions of an attempt whose node stands in the queue.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::List(mine), Event::Children(names)) => {
@@ -267,13 +266,12 @@ impl Attempt {
                 State::Finish(Outcome::Evicted(mine.name))
             }
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         }
     }
 
-    /// Our node is there, if it belongs to our session.
+    /// A node with our name was created; it is ours if it belongs to our session.
     fn created(&mut self, name: String, origin: Origin) -> State {
         if self.session.is_some_and(|session| session != origin.owner) {
             self.orphans.push(Orphan::Node(name));

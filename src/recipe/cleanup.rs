@@ -1,12 +1,12 @@
-//! Taking out of a directory what an attempt or a guard left in it.
+//! Deletes what an attempt or a guard left in a directory.
 //!
 //! ```text
 //!  Sync ──► Find ──► Delete ──► .. ──► Delete ──► Done
 //!  (perhaps a node)  (a node)
 //! ```
 //!
-//! Nothing ends this but the answer that each node is gone, or the end of the session
-//! that owns them, which is for the driver to notice.
+//! This ends only when the servers have answered that each node is gone, or when the session
+//! that owns the nodes ends, which the driver has to notice.
 
 use super::attempt::Orphan;
 use super::queue::own;
@@ -34,7 +34,7 @@ pub enum Action {
 /// What the driver reports. A lost reply needs no report: the action is repeated.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The listing that follows is no older than this.
+    /// The listing that follows is no older than this moment.
     Synced,
     /// The directory holds these names.
     Children(Names),
@@ -72,7 +72,7 @@ impl Cleanup {
         }
     }
 
-    /// Takes in what came of the last action.
+    /// Takes in the result of the last action.
     pub fn handle(&mut self, event: Event) {
         match (&mut self.state, event) {
             (State::Sync(prefix), Event::Synced) => self.state = State::Find(prefix.clone()),

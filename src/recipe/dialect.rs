@@ -1,10 +1,10 @@
-//! The dialects: a set of tokens, and one table of who waits for whom.
+//! The dialects: a set of tokens, and one table of which contenders wait for which.
 //!
 //! The tokens and the table were measured against the real libraries; see
 //! `docs/interop.md`. A contender that would not wait for us is [`Stance::Refused`]:
 //! we must never pretend to exclude it.
 
-/// How the nodes of a lock are named, and so with whom the lock excludes.
+/// How the nodes of a lock are named, and so which libraries the lock excludes with.
 ///
 /// # Example
 ///
@@ -17,7 +17,7 @@
 /// let ours = Client::connect(hosts)?; // Curator's, unless told otherwise
 /// let kazoo = Client::builder(hosts).dialect(Dialect::Kazoo).connect()?;
 ///
-/// // A lock never pretends to exclude somebody who would not wait for it.
+/// // A lock never pretends to exclude a contender that would not wait for it.
 /// let _guard = ours.mutex("/locks/nightly-report")?.lock()?;
 /// let refused = kazoo.mutex("/locks/nightly-report")?.try_lock_for(std::time::Duration::MAX);
 /// assert!(matches!(refused, Err(Error::ForeignContender { .. })));
@@ -70,7 +70,7 @@ pub enum Role {
 /// What a node's name says about the contender that made it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
-    /// `..lock-`: Curator's mutex, the recipes' and most others'.
+    /// `..lock-`: the mutex of Curator, of the recipes page and of most others.
     Lock,
     /// `_c_<32 hex digits>-lock-`: go-zookeeper's, which also waits for kazoo's nodes.
     GoLock,
@@ -96,12 +96,12 @@ pub enum Kind {
     KazooLease,
 }
 
-/// How a contender of some kind stands to us.
+/// How a contender of some kind relates to ours.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stance {
     /// It waits for us, and we for it unless both only read.
     Contends(Sharing),
-    /// It is in another game.
+    /// It takes no part in our lock.
     Ignored,
     /// It would not wait for us; with this dialect it might.
     Refused(Option<Dialect>),
@@ -138,7 +138,7 @@ impl Dialect {
         (self, role) != (Self::Kazoo, Role::Permit)
     }
 
-    /// Says how a contender of this `kind` stands to one of ours.
+    /// Returns how a contender of this `kind` relates to one of ours.
     pub fn stance(self, role: Role, kind: Kind) -> Stance {
         use Dialect::{Curator, Kazoo, LeaderLatch, Recipe};
         use Kind::{
@@ -163,8 +163,8 @@ impl Dialect {
             (Recipe, Read | Write, RecipeRead) => reader,
             (Recipe, Read | Write, RecipeWrite) => alone,
 
-            // What is left would not wait for us. Another dialect helps if that one's
-            // names for the same role are what this contender waits for.
+            // The remaining kinds would not wait for us. Another dialect helps if this
+            // contender waits for that dialect's names for the same role.
             (Curator | LeaderLatch | Recipe, _, KazooLock | KazooRead) => {
                 Stance::Refused(Some(Kazoo))
             }

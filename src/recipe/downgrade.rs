@@ -10,12 +10,12 @@
 //!  The writer's node or the session is gone: Finish(Lost).   Cancel: Finish(Gone).
 //! ```
 //!
-//! As Curator does it since 5.5: a plain ephemeral read node gets the writer's own number, and
-//! the writer's node is deleted after that. In between both are there, so there is no gap, and
-//! a waiter for the writer finds the reader in the same place.
+//! As in Curator 5.5 and later, the reader's plain ephemeral node gets the writer's own number,
+//! and the writer's node is deleted afterwards. In between both exist, so there is no gap, and
+//! a contender that waited for the writer finds the reader in the same place.
 //!
-//! The writer's node is the caller's, who gives it up after `Finish` and not before, whatever
-//! the outcome. What else is to go is in [`Downgrade::orphans`] by then.
+//! The caller owns the writer's node and gives it up after `Finish`, whatever the outcome.
+//! By then, [`Downgrade::orphans`] lists what else is to be deleted.
 
 use std::mem;
 
@@ -27,7 +27,7 @@ use super::name::{LAST_SEQUENCE, NodeName, prefix};
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Downgrade {
     writer: String,
-    /// The reader's name without its number; nobody else ever asks for the same.
+    /// The reader's name without its number; no other attempt ever asks for the same.
     prefix: String,
     number: i64,
     state: State,
@@ -75,20 +75,20 @@ pub enum Event {
 /// How it ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// The reader holds, on the strength of this node.
+    /// The reader holds, through this node.
     Reader(String),
-    /// The writer had lost the lock before.
+    /// The writer lost the lock first.
     Lost,
     /// We gave up.
     Gone,
 }
 
 impl Downgrade {
-    /// Begins; `None` if the `writer`'s number says nothing about its place, as the reader's
-    /// would not. The `id` must be fresh: a UUID that was never used.
+    /// Begins; `None` if the `writer`'s number says nothing about its place: the reader's would
+    /// not either. The `id` must be fresh: a UUID that was never used.
     pub fn new(dialect: Dialect, writer: &str, id: &str) -> Option<Self> {
         let number = NodeName::parse(writer)?.sequence;
-        // Where numbers are used up, births are what counts, and the reader's is late.
+        // Where numbers are used up, births decide the order, and the reader's is too late.
         (0..LAST_SEQUENCE / 2).contains(&number).then(|| Self {
             writer: writer.to_owned(),
             prefix: prefix(dialect, Role::Read, id),
@@ -112,7 +112,7 @@ impl Downgrade {
         mem::take(&mut self.orphans)
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Make);
         self.state = match (state, event) {
@@ -125,8 +125,8 @@ impl Downgrade {
             }
             (State::Make, Event::MadeBeside) => State::Prove,
 
-            // What is made twice is made once, because it has a name of its own; and a stale
-            // event changes nothing.
+            // The node's name is unique, so making it twice makes it once; a stale event
+            // changes nothing.
             (state, _) => state,
         };
     }
@@ -135,7 +135,7 @@ impl Downgrade {
         format!("{}{:010}", self.prefix, self.number)
     }
 
-    /// Ends without a reader. Its node may be there all the same.
+    /// Ends without a reader. The reader's node may exist nevertheless.
     fn leave(&mut self, outcome: Outcome) -> State {
         self.orphans.push(Orphan::Prefix(self.prefix.clone()));
         State::Finish(outcome)

@@ -1,15 +1,15 @@
 //! What one guard believes of its lock.
 //!
 //! ```text
-//!          the proof fades, or the connection breaks        it is worth nothing, or
+//!          the proof ages, or the connection breaks         the proof expires, or
 //!                                                           the session is gone
 //!  Held ───────────────────────────────────────► Suspect ─────────────────────────► Lost
 //!   ▲                                               │
 //!   └────────────────── a newer proof ──────────────┘
 //! ```
 //!
-//! [`Validity`](super::validity::Validity) says how long a proof is good; this remembers the
-//! last one, and what happened since. The time is an argument.
+//! [`Validity`](super::validity::Validity) says how long a proof is good. [`Belief`] remembers
+//! the last proof, and what happened since. The time is an argument.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Belief {
 pub struct News {
     /// There is a connection, since this moment.
     pub connected: Option<Duration>,
-    /// It is another one than when there was news before, or there is none.
+    /// It is not the connection of the previous news, or there is none.
     pub broke: bool,
     /// The session that is served, or was served last; `None` when that has expired.
     pub session: Option<i64>,
@@ -40,7 +40,7 @@ pub struct News {
 }
 
 impl Belief {
-    /// On the strength of this proof.
+    /// A belief that rests on this proof.
     pub fn new(stamp: Stamp) -> Self {
         Self {
             stamp: Some(stamp),
@@ -71,7 +71,7 @@ impl Belief {
 
     /// A quorum confirmed the nodes when it was asked with this stamp.
     ///
-    /// A newer send time is as true with an older touch, and the other way round.
+    /// The newer of each of the two times counts, because each is true by itself.
     pub fn confirm(&mut self, stamp: Stamp, terms: Terms, now: Duration) {
         if let Some(old) = self.look(terms, now) {
             self.stamp = Some(Stamp {
@@ -89,7 +89,7 @@ impl Belief {
         if news.over || another || news.session.is_none() || ends {
             self.stamp = None;
         }
-        // What was confirmed through this connection was not there when the last one broke.
+        // A proof that came through this connection is newer than the break of the last one.
         let proven = |since| self.stamp.is_some_and(|stamp| since <= stamp.sent);
         self.shaken |= news.broke && !news.connected.is_some_and(proven);
     }

@@ -1,7 +1,7 @@
-//! Runs a job once: at most one finished run a slot.
+//! Runs a job once: at most one finished run per slot.
 //!
 //! ```text
-//!  Look ──► Line ──► Read ◄──► Touch (asks for the servers' time, or whether that is all)
+//!  Look ──► Line ──► Read ◄──► Touch (to learn the servers' time, and that nothing is missing)
 //!   │        ▲        │  ▲
 //!   │ done   │ lost   ▼  │
 //!   │        └────── Begin
@@ -11,17 +11,17 @@
 //!   ▼
 //!  Finish(DoneBefore | NoAttemptsLeft)
 //!
-//!  Somebody holds the lock, and there is no wait: Finish(Taken).
+//!  Somebody holds the lock, and the caller does not wait: Finish(Taken).
 //!  Cancel, before the run: Finish(Gone).
 //! ```
 //!
-//! The lock decides who runs, and the [`Journal`] in the lock's directory what is left to run. A
-//! run is written down before it begins, if its node in the queue is there at that moment, and its
-//! end in the transaction that deletes the node. So a run is done if its holder held to the end,
-//! and one that is begun and whose lock is free has failed.
+//! The lock decides which client runs the job, and the [`Journal`] in the lock's directory what
+//! is left to run. One transaction checks the run's node in the queue and writes the run down
+//! before it begins; another deletes the node and writes down the end. So a run is done if its
+//! holder held to the end, and a run that has begun and whose lock is free has failed.
 //!
-//! Whoever reads the journal while it holds the lock sees what its predecessors wrote: it has seen
-//! their nodes gone, and they wrote in the same transaction.
+//! A server that lags may show the holder an old journal. No run begins on an old journal,
+//! because the transaction that begins it checks the version of the directory's data.
 
 use std::mem;
 
@@ -37,11 +37,11 @@ pub struct Once {
 /// What is to be run.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Wish {
-    /// When it need not be run.
+    /// When it is to be run.
     pub due: Due,
     /// How often it is begun, at most.
     pub attempts: u32,
-    /// Who runs it, as in the node of a contender.
+    /// Who runs it, as a contender's node says it.
     pub owner: String,
 }
 
@@ -58,7 +58,7 @@ pub enum Due {
 enum State {
     Look,
     Line,
-    /// With the token of our lock, and whether we have written what is read, just now.
+    /// With the token of our lock, and whether we have just written what is read.
     Read(i64, bool),
     Touch(i64, Journal, i32),
     Begin(i64, Journal, i32),
@@ -73,7 +73,7 @@ enum State {
 pub enum Action {
     /// Read the directory's data.
     Read,
-    /// Let go of what there is, and go through the queue.
+    /// Let go of the lock, if it is held, and go through the queue.
     Line,
     /// Write this into the directory if it has this version and our node is there, in one
     /// transaction.
@@ -89,7 +89,7 @@ pub enum Action {
 /// What the driver reports.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The directory has this data and this version, since then.
+    /// The directory has this data and this version, written at this time.
     Data(Vec<u8>, i32, i64),
     /// The directory is not there.
     NoNode,
@@ -103,11 +103,11 @@ pub enum Event {
     BadVersion,
     /// The lock was lost.
     Lost,
-    /// The work has ended so, and says this of itself.
+    /// The work has ended like this, and reports this.
     Ran(Ending, Option<String>),
-    /// Our node is deleted, and that is written.
+    /// Our node is deleted, and the end is written down.
     Recorded,
-    /// Our node is gone, and with it that may be written.
+    /// Our node is gone, and the end may be written down.
     Gone,
     /// The caller gives up, or waits no longer for the end to be written down.
     Cancel,
@@ -120,24 +120,24 @@ pub enum Outcome {
     Recorded,
     /// The lock was lost before the run ended, and nothing is written down.
     Lost,
-    /// The answer was lost, or late, and nobody knows which of the two it was.
+    /// One of these two, but the answer was lost or late.
     Unconfirmed,
-    /// There is nothing to run.
+    /// There is nothing to run, because of this run.
     DoneBefore(PastRun),
-    /// It was begun as often as it may be; the last time so.
+    /// It was begun as often as it may be; this was the last failure.
     NoAttemptsLeft(PastRun),
     /// Somebody else has the lock.
     Taken,
-    /// The directory is somebody else's.
+    /// The directory's data is not a journal.
     Unmarked,
     /// We gave up.
     Gone,
 }
 
 impl Once {
-    /// A machine that wants this.
+    /// A machine for this wish.
     pub fn new(wish: Wish) -> Self {
-        // Only a transaction tells the time.
+        // Only a transaction tells the servers' time.
         let state = match wish.due {
             Due::Slot(_) => State::Look,
             Due::Every(_) => State::Line,
@@ -159,7 +159,7 @@ impl Once {
         }
     }
 
-    /// The run that is under way, and the one before it that it repeats.
+    /// The run that is under way, and the failed run that it repeats.
     pub fn run(&self) -> Option<(&PastRun, Option<&PastRun>)> {
         let State::Run(_, journal) = &self.state else {
             return None;
@@ -179,7 +179,7 @@ impl Once {
         Some(journal.clone().end(Ending::Failed, message).text())
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Line);
         self.state = match (state, event) {
@@ -199,24 +199,23 @@ impl Once {
                 self.read(token, &data, version, now.then_some(mtime), mtime)
             }
             (State::Touch(token, ..), Event::Written) => State::Read(token, true),
-            // Who wrote it may have been our own request, whose answer was lost.
+            // The writer may be our own request, whose answer was lost.
             (State::Begin(token, ..), Event::Written)
             | (State::Touch(token, ..) | State::Begin(token, ..), Event::BadVersion) => {
                 State::Read(token, false)
             }
-            // Nothing was begun: it is somebody else's turn, and ours again.
+            // Nothing was begun: go through the queue again.
             (
                 State::Read(..) | State::Touch(..) | State::Begin(..),
                 Event::Lost | Event::NoNode,
             ) => State::Line,
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         };
     }
 
-    /// Has done its work, and makes sure that this is written down.
+    /// The work is done: makes sure that its end is written down.
     fn ended(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::End(..), Event::Recorded) => State::Finish(Outcome::Recorded),
@@ -230,7 +229,7 @@ impl Once {
         }
     }
 
-    /// Looks before there is a node of ours.
+    /// Looks at the journal before we have a node.
     fn looked(&self, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
@@ -243,8 +242,8 @@ impl Once {
 
     /// Reads as the holder of the lock.
     ///
-    /// A server may show it a journal that is older than its lock. What is there is true all the
-    /// same, and to begin on it fails; what is missing counts once it has written itself.
+    /// A server may show a journal that is older than the lock. What it contains is true
+    /// nevertheless, and beginning on it fails. What it lacks counts only after a write of ours.
     fn read(&self, token: i64, data: &[u8], version: i32, now: Option<i64>, mtime: i64) -> State {
         let Some(mut journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unmarked);
@@ -285,7 +284,7 @@ impl Once {
         State::Begin(token, journal.begin(run), version)
     }
 
-    /// The finished run for which there is nothing to run.
+    /// The finished run that leaves nothing to run.
     fn done(&self, journal: &Journal, now: Option<i64>) -> Option<PastRun> {
         let done = journal.done.as_ref()?;
         let stands = match &self.wish.due {
@@ -300,13 +299,13 @@ impl Once {
         let count = journal.attempts.get(slot).copied().unwrap_or(0);
         let last = journal.failed.as_ref().and_then(|run| run.started);
         match (&self.wish.due, now, last) {
-            // The attempts of a time count for that long.
+            // Attempts at a run by time count for one interval.
             (Due::Every(every), Some(now), Some(last)) if last.saturating_add(*every) <= now => 0,
             _ => count,
         }
     }
 
-    /// Reads, after our node went, whether its end was written down with that.
+    /// Reads, after our node went, whether the end was written down.
     fn confirmed(&self, token: i64, data: &[u8], mtime: i64) -> State {
         let Some(journal) = Journal::parse(data, mtime) else {
             return State::Finish(Outcome::Unconfirmed);
@@ -324,8 +323,8 @@ impl Once {
         })
     }
 
-    /// Whether this run is the one of our lock. Servers that have forgotten a lock may give its
-    /// token again.
+    /// Whether this run is the one of our lock. Its token alone does not tell: servers that have
+    /// forgotten a lock may give its token again.
     fn is_ours(&self, run: &PastRun, token: i64) -> bool {
         run.token == token && run.owner == self.wish.owner
     }

@@ -1,7 +1,7 @@
 //! What a job's node says of its runs.
 //!
-//! The journal is the data of the directory in which the runs of a job queue: a child would get
-//! in the way of other clients' locks. It is JSON, for people with ZooKeeper's own shell:
+//! The journal is the data of the directory in which a job's runs queue; a child would get in
+//! the way of other clients' locks. It is JSON, so that people can read it in ZooKeeper's shell:
 //!
 //! ```text
 //! {"job":1,
@@ -12,15 +12,15 @@
 //!  "attempts":{"2026-11-22":2}}
 //! ```
 //!
-//! All times are the servers': a transaction learns its own only from its answer. So the node's
-//! time of change is when the run began that runs, or else when the last one ended, and the next
-//! transaction writes that down.
+//! All times are the servers', and a transaction's time is known only from its answer. So the
+//! node's time of change tells when the running run began, or else when the last one ended, and
+//! the next transaction writes it down.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// How many slots that were begun and not finished have their attempts counted.
+/// How many unfinished slots have their attempts counted.
 const MOST_SLOTS: usize = 32;
 
 /// See the module's documentation.
@@ -34,16 +34,16 @@ pub struct Journal {
     pub failed: Option<PastRun>,
     /// The run that has begun and has not ended.
     pub running: Option<PastRun>,
-    /// How often each slot was begun, of those that are not done.
+    /// How often each unfinished slot was begun.
     pub attempts: BTreeMap<String, u32>,
 }
 
 /// One run of a job.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct PastRun {
-    /// What it was for; empty if it was for a time.
+    /// Its slot; empty if the job runs at intervals.
     pub slot: String,
-    /// The how many-th attempt at its slot.
+    /// Which attempt at its slot it was, counted from 1.
     pub attempt: u32,
     /// The fencing token of its lock.
     pub token: i64,
@@ -53,9 +53,9 @@ pub struct PastRun {
     pub ended: Option<i64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Who ran it, as in the node of a contender.
+    /// Who ran it, as a contender's node says it.
     pub owner: String,
-    /// What it said of itself.
+    /// What the run reported.
     pub message: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Journal {
     /// The data of the node of a job that was never begun.
     pub const EMPTY: &'static [u8] = b"{\"job\":1}";
 
-    /// Reads a node's data, which was written at `mtime`; `None` if it is no journal.
+    /// Reads a node's data, which was written at `mtime`; `None` if it is not a journal.
     pub fn parse(data: &[u8], mtime: i64) -> Option<Self> {
         let value: Value = serde_json::from_slice(data).ok()?;
         let value = value.as_object()?;
@@ -136,7 +136,7 @@ impl Journal {
         text.to_string().into_bytes()
     }
 
-    /// Says when the last change of the node was.
+    /// Fills in the time that only the node's `mtime` tells.
     fn date(&mut self, mtime: i64) {
         if let Some(running) = &mut self.running {
             running.started.get_or_insert(mtime);
@@ -174,7 +174,7 @@ impl Journal {
         match outcome {
             Outcome::Done => {
                 self.attempts.retain(|slot, _| run.slot < *slot);
-                // A run for a time is for no slot, and leaves it as it is.
+                // A run without a slot leaves the highest one as it is.
                 if !run.slot.is_empty() {
                     self.slot = Some(run.slot.clone());
                 }
@@ -185,7 +185,8 @@ impl Journal {
         self
     }
 
-    /// A run that has begun has not ended, and its lock is not held any more.
+    /// The run that has begun counts as failed: its lock is no longer held, and nobody wrote down
+    /// its end.
     pub(super) fn bury(&mut self) {
         if let Some(run) = self.running.take() {
             self.failed = Some(run);
@@ -229,7 +230,7 @@ impl PastRun {
         if self.outcome == Outcome::Unknown {
             put("unknown", true.into());
         }
-        // What was read as an owner is written back as it was.
+        // The owner is written back as it was read.
         if let Ok(owner) = serde_json::from_str(&self.owner) {
             put("owner", owner);
         }
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(Journal::default().text(), Journal::EMPTY);
     }
 
-    /// Others' numbers are kept, whatever they are.
+    /// Numbers that others wrote are kept, however large.
     #[test]
     fn a_number_that_no_integer_holds_is_written_back() {
         let text = r#"{"job":1,"attempts":{"b":2},"other":118446744073709551616}"#;

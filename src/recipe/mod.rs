@@ -3,27 +3,27 @@
 //! A lock is a directory of sequential ephemeral nodes, and its state is nothing but
 //! the list of their names. This folder turns such lists into decisions:
 //!
-//! - [`dialect`] is the table of who names nodes how, and who waits for whom,
+//! - [`dialect`] says how each library names its nodes, and which contenders wait for which,
 //! - [`name`] says what one node name means,
-//! - [`queue`] says who is ahead of whom, and who has to wait for which node,
-//! - [`permits`] says whose number of a semaphore's permits stands,
-//! - [`places`] says where those are whom a path's lock has,
-//! - [`skip_listing`] says who comes back to a queue that nobody has joined since,
-//! - [`attempt`] takes one contender into the queue,
-//! - [`multi`] takes one into several queues at once,
-//! - [`permit_attempt`] gets one a permit, through the line in front of them,
-//! - [`downgrade`] makes a reader of a writer,
-//! - [`job`] runs something once, and [`journal`] says what was run,
+//! - [`queue`] says where a contender stands, and which node it has to wait for,
+//! - [`permits`] says which client's number of permits a semaphore goes by,
+//! - [`places`] says where the contenders of a path have their nodes,
+//! - [`skip_listing`] spares a contender the listing of a queue that nobody has joined since,
+//! - [`attempt`] takes one contender into the queue and to its head,
+//! - [`multi`] takes one contender into several queues at once,
+//! - [`permit_attempt`] gets a contender its permits, through the line in front of them,
+//! - [`downgrade`] turns a writer into a reader,
+//! - [`job`] runs something once, and [`journal`] says what has run,
 //! - [`abandonment`] tells a holder that its predecessor went without releasing,
-//! - [`overdue_holder`] says whom to hurry, and when,
+//! - [`overdue_holder`] says which holder to hurry, and when,
 //! - [`validity`] says how long a proof of a lock is good,
-//! - [`guard_state`] what its holder is, from the last proof and what happened since,
-//! - [`cleanup`] takes what it left behind out of it.
+//! - [`guard_state`] says what a guard is, from its last proof and what happened since,
+//! - [`cleanup`] deletes what an attempt or a guard left behind.
 //!
 //! Nothing in here performs I/O, reads a clock or the environment, starts a thread, keeps
-//! anything outside of its values or throws dice. The lint below fails if that changes, and
-//! `tests/model` reads the sources for what the lint cannot see. That is what lets
-//! `tests/model` try every order of replies, losses, lag and expiries.
+//! state outside its values or draws random numbers. The lint below fails if that changes, and
+//! `tests/model` reads the sources for what the lint cannot see. So `tests/model` can try
+//! every order of replies, losses, lag and expiries.
 
 #![deny(
     clippy::disallowed_macros,

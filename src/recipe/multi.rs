@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Peek ─► .. ─► Peek ─► (taken: Finish)          no parents
-//!    (who only tries)     │                 Place ◄────────► Parents
+//!    (if it only tries)   │                 Place ◄────────► Parents
 //!                         └────────────────► │ │ reply lost
 //!                              created       │ └──────────► Finish(Restart)
 //!  Births ◄──────────────────────────────────┘
@@ -18,18 +18,18 @@
 //!  A node is gone: Finish(Evicted).   Cancel: Finish(Gone).   New session: Finish(Restart).
 //! ```
 //!
-//! With transactions, all nodes are created in one: they stand in the same order in every
-//! queue, so waiting in one after the other cannot end in a circle. While one queue is waited
-//! for, the nodes in the others may go, so all are proven after the last.
+//! With transactions, one transaction creates all nodes. They stand in the same order in every
+//! queue, so waiting in one queue after the other cannot end in a circle. While the client waits
+//! in one queue, its nodes in the others may go, so all are proven after the last.
 //!
-//! Without transactions, the locks are taken in the order of their paths. Since somebody else's
-//! transaction may still stand across that order, what is held is given back when the next one
-//! does not come.
+//! Without transactions, the locks are taken in the order of their paths. Another client's
+//! transaction may still stand across that order, so the locks in hand are given back if the
+//! next one does not come.
 //!
-//! The driver carries out [`Multi::action`] and reports what came of it to [`Multi::handle`],
-//! until the action is `Finish`. In `Queue` and `Take` it drives an attempt of its own. What is
-//! left behind in the directories is in [`Multi::orphans`] by then; the node for which such an
-//! attempt waits is the attempt's to leave.
+//! The driver carries out [`Multi::action`] and reports the result to [`Multi::handle`], until
+//! the action is `Finish`. In `Queue` and `Take` it drives an attempt at one lock. By the end,
+//! [`Multi::orphans`] lists what is left in the directories, except the node with which such an
+//! attempt waits: that is among the attempt's own orphans.
 
 use std::mem;
 
@@ -54,7 +54,7 @@ pub struct Multi {
 enum Way {
     Together {
         contest: Contest,
-        /// The name we ask for in every queue; nobody else ever asks for the same.
+        /// The name we ask for in every queue; no other attempt ever asks for the same.
         prefix: String,
         /// The session that our nodes must belong to, if the driver knows it.
         session: Option<i64>,
@@ -75,7 +75,7 @@ enum State {
     Finish(Outcome),
 }
 
-/// What the driver is to do next. Queues are told by their places in the order of their paths.
+/// What the driver is to do next. Queues are numbered in the order of their paths.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Action {
     /// List this queue.
@@ -84,15 +84,15 @@ pub enum Action {
     Place(String),
     /// Create all the directories and what is above them.
     MakeParents,
-    /// Ask for the owner and the birth of our node in each queue, which have these names.
+    /// Ask for the owner and the birth of our nodes, which have these names, one in each queue.
     Births(Vec<String>),
     /// Wait in this queue, where this node of ours stands.
     Queue(usize, OwnNode),
-    /// Go through this queue; with others in hand, give up after a moment.
+    /// Go through this queue; with other locks in hand, give up after a moment.
     Take {
         /// The queue.
         at: usize,
-        /// There are others in hand.
+        /// Other locks are in hand.
         briefly: bool,
     },
     /// Give up what was taken.
@@ -110,17 +110,17 @@ pub enum Event {
     Children(Names),
     /// Our nodes were created, under these names.
     Created(Vec<String>),
-    /// This is whose the nodes are, as far as they are still there.
+    /// The origins of those nodes that are still there.
     Births(Vec<Option<Origin>>),
     /// A directory is not there.
     NoNode,
-    /// There was nothing to make any more, or it was made.
+    /// The directories exist, and what is above them.
     ParentsMade,
     /// This is how waiting in the queue has ended.
     Queued(Ended),
-    /// It is our turn in the queue, on the strength of this node.
+    /// The lock of this queue is ours, through this node.
     Taken(OwnNode),
-    /// It is not, and the moment is over.
+    /// It is not, and we no longer wait for it.
     NotTaken,
     /// What was taken is given back.
     GivenBack,
@@ -139,21 +139,20 @@ pub enum Event {
 /// How it ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// It is our turn in every queue, on the strength of these nodes.
+    /// All locks are ours, through these nodes.
     Held(Vec<OwnNode>),
     /// We gave up, or found one of them taken.
     Gone,
     /// Somebody deleted this node of ours, in this queue.
     Evicted(usize, String),
-    /// There is no exclusion with somebody in this queue.
+    /// A contender in this queue would not wait for us.
     Foreign(usize, Foreign),
-    /// What there was is lost: begin anew, with another id.
+    /// Our nodes are lost: start over, with another id.
     Restart,
 }
 
 impl Multi {
-    /// Someone who wants in, with transactions. The `id` must be fresh: a UUID that was never
-    /// used.
+    /// An attempt with transactions. The `id` must be fresh: a UUID that was never used.
     pub fn together(
         count: usize,
         dialect: Dialect,
@@ -181,7 +180,7 @@ impl Multi {
         }
     }
 
-    /// Someone who wants in, without transactions.
+    /// An attempt without transactions.
     pub fn one_by_one(count: usize, patience: Patience) -> Self {
         Self {
             count,
@@ -217,7 +216,7 @@ impl Multi {
         mem::take(&mut self.orphans)
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Place);
         self.state = self.next(state, event);
@@ -232,7 +231,7 @@ impl Multi {
             (state @ State::GiveBack(_), _) => state,
 
             (state, Event::Cancel) => self.leave(state, Outcome::Gone),
-            // An attempt that finds another session begins anew by itself.
+            // An attempt at one lock that finds another session starts over by itself.
             (State::Take(taken), Event::NewSession) if taken.is_empty() => State::Take(taken),
             (state, Event::NewSession) => self.leave(state, Outcome::Restart),
             (state @ State::Take(_), event) => self.takes(state, event),
@@ -240,7 +239,7 @@ impl Multi {
         }
     }
 
-    /// The part of the table with all nodes in one transaction, and for the proof.
+    /// The transitions with all nodes in one transaction, and those of the proof.
     fn stands(&mut self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Peek(at), Event::Children(names)) => self.peeked(at, &names),
@@ -267,13 +266,12 @@ impl Multi {
                 State::Finish(Outcome::Evicted(at, name))
             }
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         }
     }
 
-    /// The part of the table without transactions.
+    /// The transitions without transactions.
     fn takes(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Take(mut taken), Event::Taken(mine)) => {
@@ -312,7 +310,7 @@ impl Multi {
         }
     }
 
-    /// Our nodes are there, if each is, and belongs to our session.
+    /// Our nodes count if each of them is there and belongs to our session.
     fn born(&mut self, names: Vec<String>, births: &[Option<Origin>]) -> State {
         let Way::Together { session, .. } = self.way else {
             return State::Finish(Outcome::Gone);

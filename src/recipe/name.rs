@@ -9,7 +9,7 @@ pub const LAST_SEQUENCE: i64 = i32::MAX as i64;
 /// How many digits ZooKeeper writes at least; a minus sign takes one's place.
 const DIGITS: usize = 10;
 
-/// What most names have comes first.
+/// The most common tokens come first.
 #[rustfmt::skip]
 const TOKENS: [(&str, Kind); 9] = [
     ("lock-",     Kind::Lock),
@@ -35,7 +35,7 @@ pub struct NodeName<'a> {
 }
 
 impl<'a> NodeName<'a> {
-    /// Reads a name, or returns `None` if it is no contender's of any dialect.
+    /// Reads a name, or returns `None` if it is not a contender's in any dialect.
     pub fn parse(text: &'a str) -> Option<Self> {
         if is_hex_id(text) {
             return Some(Self {
@@ -95,8 +95,8 @@ impl<'a> NodeName<'a> {
 /// Returns the name to ask ZooKeeper for; it appends the sequence number, if there is to be
 /// one.
 ///
-/// `id` is a UUID in its usual form, with dashes; of version 8, so that
-/// [`NodeName::is_ours`] knows it.
+/// `id` is a UUID of version 8 in its usual form, with dashes; [`NodeName::is_ours`] knows it by
+/// the version.
 pub fn prefix(dialect: Dialect, role: Role, id: &str) -> String {
     let token = dialect.token(role);
     match dialect {

@@ -1,7 +1,7 @@
-//! When a waiting thread loses its patience with the head of the queue.
+//! When a waiting thread asks the head of the queue to let go, and when it evicts it.
 //!
 //! ```text
-//!         the time is over        a head that is not ours
+//!         the time has passed     a head that is not ours
 //!  Sleep ───────────────────► List ─────────────────────► Look
 //!    ▲                                                     │ held for too long
 //!    ├────────────────────────── Ask ◄─────────────────────┤
@@ -10,8 +10,8 @@
 //!  Anything else leads back to Sleep.
 //! ```
 //!
-//! Off unless asked for. A holder's time is counted from when this thread first saw it at
-//! the head, by this thread's clock, so nobody is hurried because clocks differ.
+//! Off unless asked for. A holder's time counts from when this thread first saw it at the
+//! head, by this thread's clock, so no holder is hurried because clocks differ.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use super::name::NodeName;
 use super::queue::Contest;
 use crate::jute::Names;
 
-/// How often to look at most, and at least.
+/// The shortest and the longest pause between two looks.
 const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
-/// How long a holder may hold, and how long it may go on when asked to let go.
+/// How long a holder may hold, and how long it may go on after it was asked to let go.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Rule {
     /// How long it may hold.
     pub held_longer_than: Duration,
-    /// How long it may go on when asked to let go.
+    /// How long it may go on after it was asked to let go.
     pub grace: Duration,
 }
 
@@ -42,7 +42,7 @@ pub struct Overdue {
 /// What has been seen of the head of a queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Head {
-    /// The transaction that created its node: a name may come again.
+    /// The transaction that created its node, because a name may recur.
     born: i64,
     since: Duration,
     asked: Option<Duration>,
@@ -66,7 +66,7 @@ pub enum Action {
     List,
     /// Ask for this node's birth.
     Look(String),
-    /// Ask whoever has this node to let go.
+    /// Ask the holder of this node to let go.
     Ask(String),
     /// Delete this node.
     Evict(String),
@@ -77,19 +77,19 @@ pub enum Action {
 pub enum Event<'a> {
     /// The time has passed.
     Elapsed,
-    /// The queue of this contest holds these names; ours among them, if we have a node, and those
-    /// that the same call holds already.
+    /// The queue of this contest holds these names, among them our node, if we have one, and the
+    /// nodes that the same call holds already.
     Children(Contest, &'a Names, Option<&'a str>, &'a [String]),
-    /// The node was created by this transaction; it is now so long since a fixed moment.
+    /// The node was created by this transaction; the time since a fixed moment is now this.
     Born(i64, Duration),
     /// It is done.
     Done,
-    /// Something else was answered, or nothing.
+    /// Another answer came, or none.
     Failed,
 }
 
 impl Overdue {
-    /// A waiting thread that goes by this rule.
+    /// The machine of a waiting thread with this rule.
     pub fn new(rule: Rule) -> Self {
         Self {
             rule,
@@ -118,7 +118,7 @@ impl Overdue {
         }
     }
 
-    /// Takes in what came of the last action.
+    /// Takes in the result of the last action.
     pub fn handle(&mut self, event: Event<'_>) {
         self.state = match (&self.state, event) {
             (State::Sleep, Event::Elapsed) => State::List,
@@ -128,7 +128,7 @@ impl Overdue {
                 let ordered = !contenders.iter().any(NodeName::is_exhausted);
                 let is_held = |name: &&NodeName<'_>| held.iter().any(|held| held == name.text);
                 match contenders.iter().find(|name| !is_held(name)) {
-                    // Who is ahead of us is no contender, or has just gone.
+                    // What was ahead of us is no contender, or has just gone.
                     Some(head) if own == Some(head.text) => State::Sleep,
                     Some(head) if ordered => State::Look(head.text.to_owned()),
                     _ => State::Sleep,
@@ -148,7 +148,7 @@ impl Overdue {
         (shorter / 2).clamp(PERIODS.0, PERIODS.1)
     }
 
-    /// Takes in whose node, by its birth, is at the head of the queue now.
+    /// Takes in which node, told by its birth, is at the head of the queue now.
     fn saw(&mut self, node: String, born: i64, now: Duration) -> State {
         let Some(head) = self.head.as_mut().filter(|head| head.born == born) else {
             self.head = Some(Head {

@@ -11,20 +11,20 @@
 //!            └─────────────── Inspect ◄────────────────┘
 //!                             └──► Finish(Evicted)
 //!
-//!  Others go by another number, and there is no time to wait: Finish(Disagrees).
+//!  Others go by another number, and the caller does not wait: Finish(Disagrees).
 //!  Cancel, from anywhere: Finish(Gone).
 //! ```
 //!
-//! Who wants several goes through Permit once for each, all the while first in the line: all or
-//! none, and nobody who comes later gets one in between.
+//! A client that asks for several permits goes through Permit once for each, and stays first in
+//! the line: it gets all or none, and no later client gets one in between.
 //!
-//! The line is a mutex: its first compares the number of permits that is written in the
-//! semaphore's node with its own, and waits for a permit. It stays first until it has one, or
-//! two of them could wait for each other. Whether it is still first, the driver tells by the
-//! clock, as for any guard.
+//! The line is a mutex. The first in it compares the number of permits in the semaphore's node
+//! with its own, and waits for a permit. It stays first until it has one, or two clients could
+//! wait for each other. The driver tells by the clock whether it is still first, as for any
+//! guard.
 //!
-//! The driver owns what it holds: at [`Action::Line`] it lets go of all of it, at
-//! [`Outcome::Held`] of the place in the line, and at any other [`Action::Finish`] of all again.
+//! The driver owns the nodes. At [`Action::Line`] it gives up all of them, at [`Outcome::Held`]
+//! the place in the line, and at any other [`Action::Finish`] all of them.
 
 use std::mem;
 
@@ -43,13 +43,13 @@ pub struct Permit {
     state: State,
 }
 
-/// How somebody wants a permit.
+/// What the caller asks for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Wish {
     /// Whether to wait for a permit.
     pub patience: Patience,
-    /// There is a time limit. Without, what may be a mistake is not waited for: that others go
-    /// by another number.
+    /// There is a time limit. Without one, clients that go by another number are not waited
+    /// for, because that may be a mistake.
     pub limited: bool,
     /// The numbers agreed the last time.
     pub agreed: bool,
@@ -64,9 +64,9 @@ pub struct Look {
     pub number: Option<(Vec<u8>, i32)>,
     /// The semaphore has no node.
     pub absent: bool,
-    /// What is in the semaphore's own directory, where the permits are kazoo's.
+    /// What is in the semaphore's own directory, where kazoo has its permits.
     pub own: Names,
-    /// The permits that are out, and those that the first in the line asks for.
+    /// The permits that are out, and those that the first in the line has requested.
     pub out: Names,
 }
 
@@ -80,21 +80,21 @@ enum State {
     Read(OwnNode, Others),
     Await(OwnNode, Others),
     Write(OwnNode, i32, Agreement),
-    /// With those that it has already.
+    /// With the permits that we have already.
     Permit(OwnNode, Vec<OwnNode>),
     Check(OwnNode, Option<Vec<OwnNode>>),
     Inspect(OwnNode),
     Finish(Outcome),
 }
 
-/// Those who go by another number.
+/// The permits of clients that go by another number.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Others {
     /// The number.
     pub number: u32,
-    /// The node of the one who has had a permit for longest.
+    /// The node of the oldest permit.
     pub oldest: String,
-    /// The node of the last one: when that has gone, it is worth a look.
+    /// The node of the newest one; once it has gone, all may have gone.
     pub last: String,
     /// How many there are.
     pub count: usize,
@@ -105,7 +105,7 @@ pub struct Others {
 pub enum Action {
     /// Read the number, and list the permits that are out.
     Look,
-    /// Let go of what there is, and go through the line.
+    /// Give up what is held, and go through the line.
     Line,
     /// Create the semaphore's node, with our number.
     Make,
@@ -113,14 +113,13 @@ pub enum Action {
     Read(Others),
     /// Wait until the last of these permits has gone.
     Await(Others),
-    /// Write our number into the semaphore's node if that has this version and this node of
-    /// ours is in the line, in one transaction. If there was a number, it is this one.
+    /// Write our number into the semaphore's node, if it has this version and this node of ours
+    /// is in the line, in one transaction. The last field is the number it replaces, if any.
     Write(String, i32, Option<u32>),
-    /// Go through the permits for one, or one more. It is of no use to go on when the place in
-    /// the line is lost.
+    /// Get one permit, or one more. Stop when the place in the line is lost.
     Permit,
-    /// Tell whether the place in the line is still held, by the clock, and so are the permits but
-    /// for the last.
+    /// Tell by the clock whether the place in the line is still held, and every permit but the
+    /// last.
     Check,
     /// Ask for this node of ours in the line.
     Inspect(String),
@@ -133,13 +132,13 @@ pub enum Action {
 pub enum Event {
     /// This is known of the semaphore.
     Looked(Look),
-    /// It is our turn in the line, on the strength of this node.
+    /// It is our turn in the line, through this node.
     First(OwnNode),
-    /// The semaphore's node is made, or was there.
+    /// The semaphore's node is made, or existed.
     IsMade,
     /// The oldest permit is there.
     IsThere,
-    /// The node that we asked about is not there, in our own session.
+    /// The node that we asked about is not there, although our session lasts.
     NoNode,
     /// The number is written.
     Written,
@@ -149,13 +148,13 @@ pub enum Event {
     NoAuth,
     /// The permit that we waited for has gone, or something else happened.
     Woken,
-    /// A permit is ours, on the strength of this node; or we do not wait for one any more.
+    /// A permit is ours, through this node; or we have stopped waiting for one.
     Permit(Option<OwnNode>),
     /// The place in the line is still held.
     IsFirst,
     /// The place in the line was lost, or one of several permits.
     Lost,
-    /// The caller's time is over.
+    /// The caller's limit is reached.
     TimeOut,
     /// The caller gives up.
     Cancel,
@@ -164,22 +163,22 @@ pub enum Event {
 /// How it ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// The permits are ours, on the strength of these nodes.
+    /// The permits are ours, through these nodes.
     Held(Vec<OwnNode>),
     /// We gave up, or found all of them taken.
     Gone,
     /// Somebody deleted this node of ours in the line.
     Evicted(String),
-    /// There is no exclusion with somebody who stands in the semaphore's own directory.
+    /// A contender in the semaphore's own directory would not wait for us.
     Foreign(Foreign),
-    /// These have permits by another number.
+    /// These permits go by another number.
     Disagrees(Others),
-    /// Nobody goes by another number, and we may not write ours.
+    /// No permit goes by the number in the node, and we may not replace it.
     NoAuth,
 }
 
 impl Permit {
-    /// Someone who wants one of so many permits.
+    /// An attempt at one or several of this many permits.
     pub fn new(dialect: Dialect, permits: usize, wish: Wish) -> Self {
         let looks = wish.patience == Patience::Tries || !wish.agreed;
         Self {
@@ -218,7 +217,7 @@ impl Permit {
         }
     }
 
-    /// Our node in the line, while we count on it.
+    /// Our node in the line, while we rely on it.
     pub fn line(&self) -> Option<&OwnNode> {
         match &self.state {
             State::Look(line)
@@ -233,7 +232,7 @@ impl Permit {
         }
     }
 
-    /// Takes in what came of the last action, or what happened meanwhile.
+    /// Takes in the result of the last action, or what happened meanwhile.
     pub fn handle(&mut self, event: Event) {
         let state = mem::replace(&mut self.state, State::Line);
         self.state = self.next(state, event);
@@ -247,14 +246,14 @@ impl Permit {
 
             (State::Open, Event::Looked(look)) => self.opened(&look),
             (State::Meet(others), Event::IsThere) => State::Finish(Outcome::Disagrees(others)),
-            // Who has gone meanwhile need not be waited for.
+            // A permit that has gone meanwhile need not be waited for.
             (State::Meet(_), Event::NoNode) => State::Open,
             (State::Line, Event::First(line)) => State::Look(line),
             (state, event) => self.first(state, event),
         }
     }
 
-    /// The part of the table for the first in the line.
+    /// The transitions of the first in the line.
     fn first(&self, state: State, event: Event) -> State {
         match (state, event) {
             (State::Look(line), Event::Looked(look)) => self.looked(line, &look),
@@ -272,8 +271,8 @@ impl Permit {
             (State::Permit(line, permits), Event::Permit(permit)) => {
                 self.permitted(line, permits, permit)
             }
-            // If the place was lost meanwhile, another client may have counted the permits,
-            // too: begin anew, or both could wait for each other.
+            // If the place was lost meanwhile, another client may have counted the permits
+            // too: start over, or both could wait for each other.
             (State::Check(_, permits), Event::IsFirst) => {
                 State::Finish(permits.map_or(Outcome::Gone, Outcome::Held))
             }
@@ -286,17 +285,16 @@ impl Permit {
                 | State::Check(line, _),
                 Event::Lost,
             ) => State::Inspect(line),
-            // It did not just go with its session.
+            // The session lasts, so somebody deleted the node.
             (State::Inspect(line), Event::NoNode) => State::Finish(Outcome::Evicted(line.name)),
             (State::Inspect(_), Event::IsThere | Event::Lost) => State::Line,
 
-            // A question whose answer was lost is asked again, and a stale event changes
-            // nothing.
+            // A request whose answer was lost is repeated, and a stale event changes nothing.
             (state, _) => state,
         }
     }
 
-    /// Looks before there is a node of ours anywhere.
+    /// Looks before we have a node anywhere.
     fn opened(&self, look: &Look) -> State {
         if let Some(foreign) = beside_semaphore(self.contest.dialect, &look.own) {
             return State::Finish(Outcome::Foreign(foreign));
@@ -324,7 +322,7 @@ impl Permit {
             return State::Finish(Outcome::Foreign(foreign));
         }
         if look.absent && self.contest.dialect == Dialect::Kazoo {
-            // Whoever makes it says how many permits there are, and nobody else does.
+            // The client that makes the node says how many permits there are, and no other.
             return State::Make(line);
         }
         let version = look.number.as_ref().map_or(-1, |(_, version)| *version);
@@ -338,7 +336,7 @@ impl Permit {
         }
     }
 
-    /// Has one more, or none any more.
+    /// Takes in one more permit, or that there is none.
     fn permitted(
         &self,
         line: OwnNode,
@@ -361,7 +359,7 @@ impl Permit {
         compare(self.contest.dialect, data, permits, look.out.len())
     }
 
-    /// Without a limit, what may be a mistake would be waited for without end.
+    /// Without a limit, a number that may be a mistake would be waited for without end.
     fn is_patient(&self) -> bool {
         self.wish.patience == Patience::Waits && self.wish.limited
     }
@@ -377,14 +375,14 @@ fn others(number: u32, out: &Names) -> Option<Others> {
     })
 }
 
-/// The part of the table for the first in the line that writes the number.
+/// The transitions of the first in the line while it writes the number.
 fn writes(line: OwnNode, version: i32, agreement: Agreement, event: Event) -> State {
     match event {
         Event::Written => State::Permit(line, Vec::new()),
         // Another client has written: see what.
         Event::BadVersion => State::Look(line),
         Event::NoNode | Event::Lost => State::Inspect(line),
-        // The number is ours to count if it is nobody else's.
+        // No number is written, so ours counts.
         Event::NoAuth if agreement == Agreement::Write => State::Permit(line, Vec::new()),
         Event::NoAuth => State::Finish(Outcome::NoAuth),
         _ => State::Write(line, version, agreement),

@@ -1,28 +1,28 @@
-//! How many permits a semaphore has, where its clients do not count alike.
+//! How many permits a semaphore has, if its clients are told different numbers.
 //!
-//! The number is in the semaphore's own node. Whoever is first in the line reads it, and may
-//! replace it if no permit is out: all that are out at a time were given by one number.
+//! The number is in the semaphore's own node. The first in the line reads it, and may replace
+//! it if no permit is out: all permits that are out at a time were granted by one number.
 
 use super::dialect::Dialect;
 
-/// What the number in a semaphore's node means for who is told another, or the same.
+/// How the number in a semaphore's node compares with the one that a client was told.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Agreement {
     /// It is the same.
     Agreed,
-    /// There is none that is to be compared with.
+    /// There is nothing to compare with.
     Unknown,
     /// There is none yet: write it down.
     Write,
-    /// It is another, which nobody goes by at the moment: replace it.
+    /// It differs, and no permit is out: replace it.
     Replace(u32),
-    /// It is another, and somebody goes by it.
+    /// It differs, and permits are out.
     Differs(u32),
 }
 
-/// Compares a number with the data of the semaphore's node, of which so many permits are out.
+/// Compares our number with the data of the semaphore's node, while this many permits are out.
 ///
-/// There is no data if nobody may read it.
+/// There is no data if the node is absent or we may not read it.
 pub fn compare(dialect: Dialect, data: Option<&[u8]>, ours: u32, out: usize) -> Agreement {
     let Some(data) = data else {
         return Agreement::Unknown;
@@ -31,7 +31,7 @@ pub fn compare(dialect: Dialect, data: Option<&[u8]>, ours: u32, out: usize) -> 
         Some(theirs) if theirs == ours => Agreement::Agreed,
         Some(theirs) if out == 0 => Agreement::Replace(theirs),
         Some(theirs) => Agreement::Differs(theirs),
-        // kazoo leaves alone what is no number.
+        // kazoo leaves alone what is not a number.
         None if dialect == Dialect::Kazoo && !data.is_empty() => Agreement::Unknown,
         // Curator leaves an address or nothing there.
         None => Agreement::Write,

@@ -1,9 +1,9 @@
-//! Where the contenders of a path stand, whatever kind of lock it is.
+//! Where the contenders of a path have their nodes, for every kind of lock.
 //!
-//! Those of a mutex or a read-write lock are the path's own children. Of Curator's semaphore
-//! the permits are in `leases` and the line is in `locks`; the first of the line has a node in
-//! both while it waits for a permit. Of kazoo's semaphore the permits are the path's own
-//! children, and the line is beside the path.
+//! The contenders of a mutex or a read-write lock are the path's own children. Curator's
+//! semaphore has its permits in `leases` and its line in `locks`; the first in the line has a
+//! node in both while it waits for a permit. kazoo's semaphore has its permits as the path's own
+//! children, and its line beside the path.
 
 use super::dialect::{Kind, Role};
 use super::name::NodeName;
@@ -22,23 +22,23 @@ pub struct Places<T> {
     pub beside: T,
 }
 
-/// One node of somebody who holds or waits.
+/// The node of a holder or a waiter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Spot {
     /// The full path.
     pub node: String,
     /// What it asks for.
     pub role: Role,
-    /// As far as the names tell.
+    /// Whether it holds, as far as the names tell.
     pub holds: bool,
 }
 
-/// Everybody at a path, as far as the names tell.
+/// All holders and waiters of a path, as far as the names tell.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Spots {
-    /// Those of a mutex or a read-write lock, and the permits of kazoo's semaphore.
+    /// The contenders of a mutex or a read-write lock, and the permits of kazoo's semaphore.
     pub own: Vec<Spot>,
-    /// Curator's permits, of which the last may be asked for and not given yet.
+    /// Curator's permits, of which the last may be requested and not granted yet.
     pub permits: Vec<Spot>,
     /// The line of a semaphore.
     pub line: Vec<Spot>,
@@ -57,7 +57,7 @@ impl Places<String> {
 }
 
 impl Places<Option<Names>> {
-    /// Whether there are the permits of Curator's semaphore.
+    /// Whether the path has the permits of Curator's semaphore.
     pub fn is_curators(&self) -> bool {
         self.has("leases")
     }
@@ -75,7 +75,7 @@ impl Places<Option<Names>> {
             && !self.is_curators()
     }
 
-    /// Says who is there, first come first.
+    /// Returns the holders and waiters, each list in order of arrival.
     pub fn spots(&self, path: &str) -> Spots {
         let dirs = Places::of(path);
         let own = sorted(self.own.as_ref(), |_| true);
@@ -100,7 +100,7 @@ impl Places<Option<Names>> {
 }
 
 impl Spots {
-    /// Everybody, holders first.
+    /// All of them, holders first.
     pub fn all(&self) -> impl Iterator<Item = &Spot> + Clone {
         self.own.iter().chain(&self.permits).chain(&self.line)
     }
@@ -116,7 +116,7 @@ fn sorted(names: Option<&Names>, wanted: impl Fn(Kind) -> bool) -> Vec<NodeName<
     names
 }
 
-/// One of those in a queue of their own.
+/// One contender in the path's own queue.
 fn spot(dir: &str, queue: &[NodeName<'_>], place: usize) -> Spot {
     let name = queue[place];
     let role = name.kind.role();
@@ -127,7 +127,7 @@ fn spot(dir: &str, queue: &[NodeName<'_>], place: usize) -> Spot {
     Spot {
         node: format!("{dir}/{}", name.text),
         role,
-        // Who has a permit's node has the permit.
+        // A permit's node is the permit.
         holds: role == Role::Permit || !queue[..place].iter().any(conflicts),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// `own | leases | locks | beside`, and who holds and who waits.
+    /// `own | leases | locks | beside`, and the holders (`+`) and waiters.
     #[test]
     fn whoever_is_at_a_path_is_found_where_the_kind_of_lock_has_them() {
         let table = [
@@ -173,7 +173,7 @@ mod tests {
                 "-",
                 "+a-lease-0000000003 b-lock-0000000009",
             ),
-            // A lock of its own below a path that is none.
+            // A lock named `locks` below a path that is no lock.
             ("locks", "-", "b-lock-0000000009", "-", ""),
             ("", "-", "-", "a__lock__0000000001", "a__lock__0000000001"),
             (

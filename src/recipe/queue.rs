@@ -1,4 +1,4 @@
-//! Who is ahead of whom, and who has to wait for which node.
+//! Where a contender stands in a queue, and which node it has to wait for.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::dialect::{Dialect, Kind, Role, Sharing, Stance};
 use super::name::NodeName;
 use crate::jute::Names;
 
-/// What we ask of a queue, and in whose words.
+/// What we ask of a queue, and in which dialect.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Contest {
     /// The names we use.
@@ -26,11 +26,11 @@ pub enum Place {
     First,
     /// It has to wait.
     Blocked(Blocked),
-    /// It has to wait until the directory has so many children less.
+    /// It has to wait until this many children of the directory have gone.
     Crowded(usize),
     /// The numbers are used up: the order is that of these nodes' creation ids.
     Exhausted(Vec<String>),
-    /// There is no exclusion with somebody in this queue.
+    /// A contender in this queue would not wait for us.
     Foreign(Foreign),
 }
 
@@ -39,22 +39,22 @@ pub enum Place {
 pub struct Blocked {
     /// The nearest node whose departure can help.
     pub nearest: String,
-    /// How many are ahead that we cannot share with.
+    /// How many contenders that we cannot share with are ahead.
     pub ahead: usize,
-    /// Nobody is ahead of `nearest` that it cannot share with.
+    /// `nearest` has nobody ahead that it cannot share with.
     pub holds: bool,
-    /// When `nearest` is deleted, nothing can be ahead any more.
+    /// Once `nearest` is deleted, nothing can be ahead.
     ///
-    /// So it is if `nearest` was the only node ahead and nobody turns it into another
-    /// node with the same number, which holders of a read-write lock may do.
+    /// This is so if `nearest` is the only node ahead and cannot be turned into another node
+    /// with the same number, as holders of a read-write lock may do.
     pub last: bool,
-    /// Whom `nearest` waits for, if its departure may leave nobody but `nearest` ahead, who
-    /// would be `last` then.
+    /// The node that `nearest` waits for, if its departure may leave `nearest` alone ahead, and
+    /// so `last`.
     pub beyond: Option<String>,
 }
 
 impl Blocked {
-    /// Whether our own node is watched, too, and the one beyond the nearest.
+    /// Whether our own node is watched too, and the one beyond the nearest, if there is one.
     pub fn watches_around(&self) -> bool {
         self.last || self.beyond.is_some()
     }
@@ -69,7 +69,7 @@ pub struct Foreign {
     pub library: &'static str,
     /// The dialect that excludes with it, if there is one.
     pub dialect: Option<Dialect>,
-    /// It goes by numbers where they are used up; until then it did wait for us.
+    /// It goes by numbers although they are used up; as long as they lasted, it waited for us.
     pub by_number: bool,
 }
 
@@ -81,7 +81,7 @@ struct Listed<'a> {
 }
 
 impl Contest {
-    /// Says where the contender with the node `mine` stands.
+    /// Returns where the contender with the node `mine` stands.
     pub fn place(self, children: &Names, mine: &str) -> Place {
         if self.role == Role::Permit {
             return self.place_in_crowd(children, mine);
@@ -100,7 +100,7 @@ impl Contest {
         self.stand(&entries, mine, true)
     }
 
-    /// Any child stands for a permit: the others count them, too.
+    /// Every child counts as a permit, because the other clients count them all.
     fn place_in_crowd(self, children: &Names, mine: &str) -> Place {
         if let Err(foreign) = self.is_taken(children) {
             return Place::Foreign(foreign);
@@ -114,14 +114,14 @@ impl Contest {
 
     /// Whether a permit's node is made only where there is room for it.
     ///
-    /// Curator creates it and counts then; to kazoo every node is a permit that is out.
+    /// Curator creates the node and then counts; to kazoo every node is a permit that is out.
     pub fn looks_first(self) -> bool {
         (self.dialect, self.role) == (Dialect::Kazoo, Role::Permit)
     }
 
     /// As [`place`](Self::place), ordered by creation ids.
     ///
-    /// A node without one is gone.
+    /// A node without a creation id is gone.
     pub fn place_by_birth(self, births: &HashMap<String, i64>, mine: &str) -> Place {
         let names: Names = births.keys().collect();
         let mut entries = match self.entries(&names) {
@@ -134,7 +134,7 @@ impl Contest {
         self.stand(&entries, mine, false)
     }
 
-    /// Says whether somebody who came now would have to wait, without being in the queue.
+    /// Returns whether a newcomer would have to wait.
     pub fn is_taken(self, children: &Names) -> Result<bool, Foreign> {
         if self.looks_first() {
             if let Some(foreign) = beside_semaphore(self.dialect, children) {
@@ -149,7 +149,7 @@ impl Contest {
         Ok(entries.iter().any(|entry| entry.sharing.conflicts(sharing)))
     }
 
-    /// Returns the contenders that this contest is about, first come first.
+    /// Returns the contenders that this contest is about, in order of arrival.
     pub fn contenders(self, children: &Names) -> Vec<NodeName<'_>> {
         let names = children.iter().filter_map(NodeName::parse);
         let ours = |name: &NodeName<'_>| {
@@ -159,7 +159,7 @@ impl Contest {
             )
         };
         let mut names: Vec<_> = names.filter(ours).collect();
-        // Names without numbers keep an order of their own, however they are listed.
+        // Names without numbers are ordered by their text, however they are listed.
         names.sort_by_key(|name| (name.sequence, name.text));
         names
     }
@@ -226,10 +226,10 @@ impl Contest {
     }
 }
 
-/// Finds somebody in the directory of a semaphore who is not one of its own.
+/// Finds a contender in a semaphore's directory that is not one of the semaphore's own.
 ///
-/// He counts otherwise, and would not wait for us. The permits of most are counted below,
-/// and nobody is to stand here; kazoo's stand here.
+/// It counts otherwise, and would not wait for us. Only kazoo's semaphore has permits here; the
+/// others have them in a directory below, and no contender belongs here.
 pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
     let named = children.iter().filter_map(NodeName::parse);
     let other = |name: &NodeName<'_>| dialect != Dialect::Kazoo || name.kind != Kind::KazooLease;
@@ -249,9 +249,9 @@ pub fn beside_semaphore(dialect: Dialect, children: &Names) -> Option<Foreign> {
     named.next().or_else(curators)
 }
 
-/// Finds the permits of Curator's semaphore in a directory that is to be something else's.
+/// Finds the permits of Curator's semaphore in a directory that is used for something else.
 ///
-/// Its line, `locks`, is a container, which the server takes away while nobody waits.
+/// Its line, `locks`, tells nothing: the server deletes that container while nobody waits.
 fn curators_semaphore(children: &Names) -> Option<Foreign> {
     let leases = children.iter().find(|child| *child == "leases")?;
     Some(Foreign {
@@ -270,14 +270,14 @@ pub fn own<'a>(children: &'a Names, prefix: &str) -> Vec<NodeName<'a>> {
     names
 }
 
-/// Returns the children that are no contenders of any dialect, for diagnostics.
+/// Returns the children that are not contenders in any dialect, for diagnostics.
 pub fn strangers(children: &Names) -> impl Iterator<Item = &str> {
     children
         .iter()
         .filter(|text| NodeName::parse(text).is_none())
 }
 
-/// Finds somebody else's contender where numbers are used up: it goes by them and we go by
+/// Finds another library's contender where numbers are used up: it goes by numbers and we go by
 /// birth, and the two orders differ.
 fn by_number(entries: &[Listed<'_>]) -> Option<Foreign> {
     let used_up = entries.iter().any(|entry| entry.name.is_exhausted());

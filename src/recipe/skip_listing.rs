@@ -1,29 +1,28 @@
 //! Coming back to a queue that nobody has joined since.
 //!
-//! Whoever is granted a lock has nobody ahead, and whoever comes later uses up a number of
-//! the directory's, which counts every child that is created, whatever its name. So if
-//! somebody lets go of a lock and comes back with the very next number, nobody has come in
-//! between, nobody can be ahead, and the queue need not be looked at.
+//! A contender that is granted a lock has nobody ahead of it, and every later contender uses up
+//! a number: the directory counts every child that is created, whatever its name. So if a
+//! contender lets go of a lock and comes back with the very next number, nobody has come in
+//! between, nobody can be ahead, and the queue need not be listed.
 //!
-//! A directory that was made anew counts from 0 again. That it is the same one is told by
-//! the number of transactions since: to count as far takes as many, as long as nobody
-//! creates several children of one lock's directory in a single transaction, which no
-//! client does.
+//! A directory that was deleted and made again counts from 0. The number of transactions since
+//! tells whether it is the same one: counting as far takes as many, as long as nobody creates
+//! several children of one lock's directory in a single transaction, which no client does.
 
 use super::attempt::action_and_event::{Origin, OwnNode};
 use super::name::NodeName;
 
-/// After so many times in a row it is expected that nobody comes the next time, either.
+/// After this many times in a row, nobody is expected the next time either.
 ///
-/// To be wrong costs a round trip, to be right saves the server a listing.
+/// A wrong guess costs one round trip; a right one saves the server a listing.
 const HABIT: u32 = 16;
 
-/// The last grant of a lock to somebody who has let go of it since.
+/// The last grant of a lock to a contender that has let go of it since.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LastGrant {
     number: i64,
     origin: Origin,
-    /// How often in a row nobody had come since the grant before.
+    /// How often in a row nobody had come since the previous grant.
     alone: u32,
 }
 
@@ -43,10 +42,10 @@ impl LastGrant {
         self.number
     }
 
-    /// Whether nobody has joined the queue between this grant and the creation of `mine`.
+    /// Whether nobody joined the queue between this grant and the creation of `mine`.
     ///
-    /// Ids of transactions can be compared within one session. Where there were as many in
-    /// between as the number is large, it may be another directory.
+    /// Transaction ids can be compared within one session. If more transactions lie in between
+    /// than this grant's number, it may be another directory.
     pub fn is_followed_by(&self, mine: &OwnNode) -> bool {
         let transactions = mine.origin.czxid.checked_sub(self.origin.czxid);
         let same = mine.origin.owner == self.origin.owner
@@ -86,11 +85,11 @@ mod tests {
             (node(42, 1001, OWNER), true),
             (node(42, 1002, OWNER), true),
             (node(42, 1041, OWNER), true),
-            // In a directory made anew, 42 others may have come before it.
+            // In a directory made again, 42 others may have come before it.
             (node(42, 1042, OWNER), false),
             (node(42, 1043, OWNER), false),
             (node(42, 1 << 40, OWNER), false),
-            // Another history of the servers.
+            // The servers lost their history, or the session is another one.
             (node(42, 1000, OWNER), false),
             (node(42, 900, OWNER), false),
             (node(42, i64::MIN, OWNER), false),

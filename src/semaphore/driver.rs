@@ -56,8 +56,7 @@ impl<'a, 'q> PermitDriver<'a, 'q> {
         Self {
             permit: Permit::new(dialect, semaphore.permits as usize, wish),
             patience,
-            // In the queue, no contender has a permit to be hurried for, and all would wait for one
-            // that has released its own.
+            // The queue must not evict: its first contender has no permit yet, but waits for one.
             overdue: request.overdue.take(),
             number: semaphore.permits.to_string(),
             holder: None,

@@ -1,4 +1,4 @@
-//! Many reads in one write, of which some may have no reply that can be used.
+//! Many reads in one write, some of which may have no reply that can be used.
 
 use super::call_error::{CallError, Refusal};
 use super::caller::{Caller, read_by};

@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     TooLong,
 }
 
-/// What is wrong where there is nothing at all.
+/// What is wrong if not even the root exists.
 const NO_CHROOT: &str = "the chroot at the end of the servers' addresses does not exist; create it";
 
 impl CallError {

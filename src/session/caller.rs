@@ -60,7 +60,7 @@ impl Caller {
         first
     }
 
-    /// As [`post`](Self::post), for somebody else to send.
+    /// As [`post`](Self::post), for another thread to send.
     pub(crate) fn prepare(
         &mut self,
         requests: impl IntoIterator<Item = (Request, Option<Watch>)>,
@@ -245,7 +245,7 @@ impl Caller {
         self.silence.look(&self.status)
     }
 
-    /// Tells that no server answers, if it is time to.
+    /// Logs that no server answers, if it is time to.
     pub(crate) fn tell_silence(&mut self, what: impl fmt::Display) {
         self.silence.tell(what, &self.status);
     }
@@ -277,7 +277,7 @@ impl Caller {
         limit: &Limit,
     ) -> std::result::Result<(), LimitReached> {
         let until = from_now(time);
-        // Whoever subscribes first and then looks misses no change.
+        // Subscribing first and looking afterwards misses no change.
         self.changes();
         while !self.status.snapshot().is_over() {
             let left = until.saturating_duration_since(clock::now());
@@ -305,7 +305,7 @@ impl Caller {
     }
 }
 
-/// A transaction of which a part was turned down was turned down.
+/// A transaction is refused if a part of it is.
 fn whole(reply: Reply) -> std::result::Result<Reply, CallError> {
     match &reply {
         Reply::Multi(results) => match failure(results) {

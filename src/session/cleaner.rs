@@ -28,7 +28,7 @@ use crate::transport::{Call, Failure, Transport};
 
 /// How long to wait before a refused request is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same for a request that the server will hardly ever answer otherwise.
+/// The same for a request to which the server will hardly ever give another answer.
 const LONG_PAUSE: Duration = Duration::from_secs(600);
 
 /// See the module's documentation.
@@ -66,11 +66,11 @@ struct PendingNode {
     closing: Option<Vec<u8>>,
     /// What a waiting thread wants to have sent with the deletion.
     next: Option<Arc<EarlyCreate>>,
-    /// Who wants to know how it ended.
+    /// Told how it ended, if a thread waits for that.
     waiter: Option<Slot<Ended>>,
 }
 
-/// How a guard's nodes are to go.
+/// How to release a guard's nodes.
 pub(crate) struct Release<'a> {
     /// The session that owns them.
     pub(crate) session: i64,
@@ -87,9 +87,9 @@ pub(crate) struct Release<'a> {
 /// How a release ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ended {
-    /// This client deleted the node, and wrote what was to be written with that.
+    /// This client deleted the node, and wrote what was to be written with the deletion.
     Deleted,
-    /// The node is gone after a request whose answer was lost, or without what was to be written.
+    /// The node is gone after a request whose answer was lost, or what was to be written is not.
     Presumed,
     /// The node was gone already.
     GoneBefore,
@@ -117,7 +117,7 @@ impl PendingNode {
     /// anything.
     fn postpone(&mut self, failure: Failure) -> Option<String> {
         if matches!(failure, Failure::Refused(_)) {
-            // A mark that may not be written must not keep the node.
+            // A mark that may not be written must not prevent the deletion.
             self.retried |= self.closing.take().is_some();
         }
         let (pause, why) = match failure {
@@ -310,7 +310,7 @@ impl Cleaner {
         let capabilities = self.transport.capabilities();
         let request = match (&action, &entry.closing) {
             (Action::Delete(name), Some(data)) => close(&entry.dir, name, data),
-            // Since ZooKeeper 3.6 a session can be asked for its own nodes.
+            // Since ZooKeeper 3.6, a session can ask for its own nodes.
             (Action::List, _) if entry.crowded => Request::GetEphemerals {
                 below: entry.dir.clone(),
             },
@@ -326,7 +326,7 @@ impl Cleaner {
         }]
     }
 
-    /// Takes over what is left of a create; the background thread deletes it.
+    /// Takes over what a create left; the background thread deletes it.
     fn left(self: &Arc<Self>, of: &PendingNode) -> Left {
         let (cleaner, dir, session) = (self.clone(), of.dir.clone(), of.session);
         Box::new(move |orphan| {

@@ -29,11 +29,11 @@ pub(crate) struct GrantProof {
     proofs: u32,
 }
 
-/// What came of asking once.
+/// The outcome of asking once.
 pub(crate) enum Asked {
     /// Confirmed, or it is not time to ask.
     Again,
-    /// The node at this place is gone.
+    /// The node at this index is gone.
     Gone(usize),
     Unanswered(Failure),
 }
@@ -45,8 +45,8 @@ impl GrantProof {
         self.stamp.is_some_and(enough)
     }
 
-    /// Asks the quorum for the nodes, or waits until that can help. A client that comes out of
-    /// a silence waits for the leader to hear of it first.
+    /// Asks the quorum for the nodes, or waits until asking can help. After a silence, a client
+    /// waits until the leader has heard of it.
     pub(crate) fn ask(
         &mut self,
         session: &Session,
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// How long it is until then, if that is to come.
+/// How long it is until this moment, unless it has passed.
 fn pause_until(moment: Duration) -> Option<Duration> {
     let now = Moment::now().since_boot();
     moment.checked_sub(now).filter(|pause| !pause.is_zero())

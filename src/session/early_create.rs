@@ -1,9 +1,10 @@
 //! The create of a waiting thread, for the thread before it to send with its release.
 //!
-//! Both are one transaction then, and one write of the quorum. The requests are made ready before
-//! the waiting thread goes to sleep; the answers reach it as if it had sent them. A transaction is
-//! carried out as a whole: what is wrong with the deletion is told to its thread, and the create counts
-//! as not sent. What is wrong with the create is found out once more when it goes alone.
+//! Both are then one transaction, and one write of the quorum. The requests are prepared before the
+//! waiting thread goes to sleep, and the answers reach it as if it had sent them. A transaction is
+//! carried out as a whole: if the deletion is refused, its thread is told, and the create counts as
+//! not sent. If the create is refused, both count as not sent, and the refusal comes again when the
+//! create goes alone.
 //!
 //! A thread that gives up cannot know whether its requests have left: the thread before it may have
 //! taken them and not have written them yet. A look for the node would come too soon, so the answer
@@ -20,12 +21,12 @@ use crate::recipe::validity::Stamp;
 use crate::system::sync::Mutex;
 use crate::transport::{Answer, Answered, Call, Failure};
 
-/// The calls of a waiting thread, of which the first is its create.
+/// The calls of a waiting thread; the first is its create.
 pub(crate) struct EarlyCreate(Mutex<State>);
 
 enum State {
     Ready(Vec<Call>),
-    /// Taken by whoever sends them, which may not have happened yet.
+    /// Taken by the sender, which may not have sent them yet.
     Sent(Sent),
     Answered(Sent),
     /// Nobody will read the answer.
@@ -44,7 +45,7 @@ impl EarlyCreate {
         Arc::new(Self(Mutex::new(State::Ready(calls))))
     }
 
-    /// Says when they were sent, if they were; otherwise nobody will send them.
+    /// Returns when they were sent, if they were; otherwise nobody will send them.
     pub(crate) fn settle(&self) -> Option<Sent> {
         let mut state = self.0.lock();
         match *state {
@@ -56,8 +57,8 @@ impl EarlyCreate {
         }
     }
 
-    /// Nobody will read the answer. Says when the calls were sent if it is there, as the node may be
-    /// then; if it comes later, whoever hears it sees to the node.
+    /// Notes that nobody will read the answer. If it is there, returns when the calls were sent,
+    /// because the node may exist; if it comes later, the thread that hears it sees to the node.
     pub(crate) fn give_up(&self) -> Option<Sent> {
         match mem::replace(&mut *self.0.lock(), State::GivenUp) {
             State::Answered(sent) => Some(sent),
@@ -65,7 +66,7 @@ impl EarlyCreate {
         }
     }
 
-    /// The answer is there. Returns whether somebody reads it.
+    /// Notes that the answer is there; returns whether a thread reads it.
     fn is_read(&self) -> bool {
         let mut state = self.0.lock();
         let State::Sent(sent) = *state else {
@@ -75,7 +76,7 @@ impl EarlyCreate {
         true
     }
 
-    /// Takes the calls, which are sent now; `None` if there are none any more.
+    /// Takes the calls, which are sent now; `None` if they are no longer there.
     pub(super) fn take(&self, sent: Sent) -> Option<Vec<Call>> {
         let mut state = self.0.lock();
         let State::Ready(_) = *state else {
@@ -88,7 +89,7 @@ impl EarlyCreate {
     }
 }
 
-/// Takes what a create has left whose answer nobody reads.
+/// Takes what a create has left if nobody reads its answer.
 pub(super) type Left = Box<dyn FnOnce(Orphan) + Send>;
 
 /// Makes one transaction of the deletion of a node and of the create among these calls.
@@ -166,9 +167,9 @@ fn parts(answered: Answered) -> (Answered, Answered) {
     let neither = || (Err(Failure::NotSent), Err(Failure::NotSent));
     let results = match answered.map_err(Failure::sorted) {
         Ok(Reply::Multi(results)) => results,
-        // What is wrong with the whole need not be wrong with either: each goes alone.
+        // What is wrong with the whole need not be wrong with either part: each goes alone.
         Err(Failure::TooLong(_) | Failure::Refused(ErrorCode::UNIMPLEMENTED)) => return neither(),
-        // A refusal of the whole that does not say how far it came.
+        // A refusal of the whole does not say how far the server came.
         Ok(_) | Err(Failure::Refused(_)) => return (Err(Failure::Lost), Err(Failure::Lost)),
         Err(failure) => return (Err(failure), Err(failure)),
     };
@@ -176,7 +177,7 @@ fn parts(answered: Answered) -> (Answered, Answered) {
         Some((0, code)) if is_verdict(code) => {
             return (Err(Failure::Refused(code)), Err(Failure::NotSent));
         }
-        // It may be refused for the node that was to go: a quota counts that one still.
+        // The create may be refused because of the node that was to go: a quota still counts it.
         Some(_) => return neither(),
         None => {}
     }
@@ -189,7 +190,7 @@ fn parts(answered: Answered) -> (Answered, Answered) {
     }
 }
 
-/// Whether this is said of one part, and not because another one has failed.
+/// Whether this code is about the part itself, and not about another part that failed.
 fn is_verdict(code: ErrorCode) -> bool {
     code != ErrorCode::OK && code != ErrorCode::RUNTIME_INCONSISTENCY
 }

@@ -122,7 +122,7 @@ impl Heartbeat {
             }
             self.watch_long_holds(now);
         }
-        // Without a connection the only task is to report what fades.
+        // Without a connection, the only task is to report locks whose proofs age.
         let next_beat = due.filter(|_| connected).map(|due| {
             let pause = due.saturating_sub(now.since_boot());
             pause.max(Duration::from_millis(1))
@@ -149,7 +149,7 @@ impl Heartbeat {
     }
 
     /// The pause while nothing is held. Where locks come and go, a look now and then is
-    /// cheaper than a wake-up by each. In a short session it comes before they fade.
+    /// cheaper than a wake-up by each. In a short session it comes before they are suspect.
     fn linger(&mut self, now: Moment, timeout: Duration) -> Option<Duration> {
         let begun = self.leases.next.load(Ordering::Relaxed);
         if begun == self.begun {
@@ -162,7 +162,7 @@ impl Heartbeat {
         Some(pause)
     }
 
-    /// When the next check is due: each lock is proven anew before it is suspect.
+    /// When the next check is due: each lock is proven again before it is suspect.
     fn due(&self, snapshot: &Snapshot) -> Option<Duration> {
         let dues = self.leases.proofs().into_iter().map(|(stamp, asked)| {
             if stamp.sent < asked {
@@ -230,7 +230,7 @@ impl Heartbeat {
         }
     }
 
-    /// A node went: looks whether the session goes on, or the node went with it.
+    /// A node went: asks whether the session lasts, or the node went with it.
     fn ask_why(&self, id: u64, lease: &Lease) {
         let read = self.read.0.clone();
         let calls = lease.nodes().iter().map(|path| {

@@ -139,7 +139,7 @@ impl Lease {
     pub(crate) fn steady_for(&self) -> Option<Duration> {
         let (now, terms) = (now(), self.life.bounds.terms());
         let mut belief = self.belief(now);
-        // What has changed since it was told is to be told now, the end too.
+        // A change that the guard was not told of is to be told now, even a loss.
         if belief.state(terms, now) != *self.reported.lock() {
             return Some(Duration::ZERO);
         }
@@ -158,7 +158,7 @@ impl Lease {
         self.life
             .touched
             .fetch_max(nanos(new.touched), Ordering::AcqRel);
-        // A failure means that somebody has just found the deadline passed.
+        // A failure means that another thread has just found the deadline passed.
         let (old, new) = (nanos(old.sent), nanos(new.sent));
         let sent = &self.life.sent;
         let confirmed = sent.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
@@ -169,7 +169,7 @@ impl Lease {
         }
     }
 
-    /// Something happened to the connection.
+    /// Takes in what happened to the connection.
     pub(crate) fn hear(&self, news: News) {
         // Only this news is stored: a proof may come meanwhile that settles an earlier break.
         let mut belief = Belief {
@@ -208,7 +208,7 @@ impl Lease {
         lost.then(|| self.why_lost())
     }
 
-    /// Why the lock, which is lost, is so: what was said first, or that the time was up.
+    /// Why the lost lock was lost: the first reason that was given, or that its time had passed.
     fn why_lost(&self) -> LostReason {
         let (ended, why) = (self.life.bounds.ended(), &self.life.why);
         if ended == Some(LostReason::SessionExpired) {

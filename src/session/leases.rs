@@ -35,7 +35,7 @@ pub(super) struct OpenLease {
     /// When the quorum was last asked about it.
     pub(super) asked: Duration,
     pub(super) watch: Option<WatchId>,
-    /// Whose guard it is; none in particular if that may change threads.
+    /// The thread that has the guard; `None` if the guard may change threads.
     thread: Option<ThreadId>,
 }
 
@@ -82,7 +82,7 @@ impl Leases {
         Some(next)
     }
 
-    /// The guard is the calling thread's, or none's in particular.
+    /// Says whether the guard is the calling thread's, or may change threads.
     pub(crate) fn belongs(&self, id: u64, to_this_thread: bool) {
         if let Some(entry) = self.open.lock().get_mut(&id) {
             entry.thread = to_this_thread.then(|| thread::current().id());
@@ -118,7 +118,7 @@ impl Leases {
             .collect()
     }
 
-    /// The quorum is asked about all of them.
+    /// Notes that the quorum is asked about all of them.
     pub(super) fn asked(&self, now: Duration) {
         for entry in self.open.lock().values_mut() {
             entry.asked = now;
@@ -150,8 +150,8 @@ mod tests {
     use crate::system::channel::bounded;
     use crate::transport::session_validity::SessionValidity;
 
-    /// Seed 200167049: in a session of 300 ms a lock that was granted on a proof of 40 ms ago was
-    /// suspect before the background thread had looked at it.
+    /// In a session of 300 ms, a lock that is granted on a proof of 40 ms ago is suspect before the
+    /// background thread's next look. The simulation's seed 200167049 plays this.
     #[test]
     fn a_lease_that_begins_on_an_old_proof_wakes_the_background_thread_in_a_short_session() {
         const SHORT: Duration = Duration::from_millis(300);

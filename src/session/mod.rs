@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Whether this is the copy of a session in a forked child; see
-    /// [`process`](crate::local::process).
+    /// [`owning_process`](crate::local::owning_process).
     pub(crate) fn is_inherited(&self) -> bool {
         self.process.is_another()
     }

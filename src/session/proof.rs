@@ -1,10 +1,10 @@
 //! Asks the quorum whether a session and its nodes exist.
 //!
 //! A ping is no proof, because a follower that is cut off from its leader answers it. A
-//! `multi` of nothing but checks is: it commits through the quorum, changes nothing and
-//! fires no watch. Where there is no `multi`, the proof is a delete of a child that an
-//! ephemeral node cannot have: it fails through the quorum, which proves the session. A
-//! read of the node shows the rest.
+//! `multi` that only checks is one: it commits through the quorum, changes nothing and fires
+//! no watch. Without `multi`, the proof is a delete of a child that an ephemeral node cannot
+//! have: it fails through the quorum, which proves the session. A read of the node shows the
+//! rest.
 
 use crate::error::{LostReason, Result};
 use crate::jute::{ErrorCode, Op, Request};
@@ -22,10 +22,10 @@ pub(crate) enum Proof {
     Unanswered,
 }
 
-/// Why a lock is lost of which an answer says that its node is gone.
+/// Why a lock is lost if an answer says that its node is gone.
 ///
-/// Who gets an answer after its node went still has the session, so another client deleted it.
-/// A transport that cannot tell one session from the next cannot tell that.
+/// A client that gets an answer after its node went still has the session, so another client
+/// deleted the node. A transport that cannot tell one session from the next cannot tell why.
 pub(crate) fn gone(capabilities: Capabilities) -> LostReason {
     match capabilities.resumes {
         true => LostReason::Evicted,
@@ -86,9 +86,9 @@ pub(crate) fn judge(capabilities: Capabilities, answers: &[Answered]) -> Proof {
     Proof::Confirmed
 }
 
-/// Why answers are no proof, of which nothing is known to be [`Gone`](Proof::Gone).
+/// Why answers are no proof, although they do not say that a node is [`Gone`](Proof::Gone).
 ///
-/// Where there is no `multi`, a refused delete is what a proof begins with.
+/// Without `multi`, a proof begins with a refused delete.
 pub(crate) fn failure(answers: Vec<Answered>) -> Failure {
     let refusal = [ErrorCode::NO_NODE, ErrorCode::NO_AUTH].map(Failure::Refused);
     let failures = answers.into_iter().filter_map(Result::err);

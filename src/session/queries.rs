@@ -216,7 +216,7 @@ pub(crate) struct Seen {
 pub(crate) enum Lasting<'a> {
     /// Until the server deletes the empty container, where the dialect uses containers.
     WhileUsed,
-    /// As `WhileUsed`, and so does its parent, which is created with this data.
+    /// As `WhileUsed`, for its parent too, which is created with this data.
     WhileUsedIn(&'a [u8]),
     /// For good; it is created with this data.
     Always(&'a [u8]),
@@ -233,8 +233,8 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(crate) fn add(&mut self, code: ErrorCode) {
-        // Above the outermost there is only the chroot. Another one lacks its parent because
-        // that was refused, or was deleted at once.
+        // Above the outermost there is only the chroot. Any other one lacks its parent because
+        // the parent was refused, or was deleted at once.
         let consequence = code == ErrorCode::NO_NODE && 0 < self.count;
         if code != ErrorCode::NODE_EXISTS && !consequence {
             self.first = self.first.or(Some(code));

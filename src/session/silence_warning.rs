@@ -18,8 +18,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Looks at the connection; returns how long it is until there is something to tell, if there
-    /// is none.
+    /// Looks at the connection; if there is none, returns how long it is until there is something
+    /// to tell.
     pub(crate) fn look(&mut self, status: &Status) -> Option<Duration> {
         if status.snapshot().state != SessionState::Connecting {
             *self = Self::default();

@@ -1,4 +1,4 @@
-//! What a deterministic run of the client needs in the place of the system and the servers.
+//! What a deterministic run of the client needs in place of the system and the servers.
 //!
 //! It is compiled with `--cfg zklock_sim` only, and is no part of the public interface.
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::system::channel::{Receiver, Waitable, wait_any};
 use crate::system::clock;
 
-/// Later than the end of any wait: a century.
+/// Longer than any wait: a century.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The time `duration` from now, or a century from now if that is sooner.
@@ -48,7 +48,7 @@ impl Limit {
         }
     }
 
-    /// A limit after `duration`; none if that is too long to be counted.
+    /// A limit after `duration`; no limit if that is too long for the clock to count.
     pub(crate) fn after(duration: Duration) -> Self {
         Self::new(clock::now().checked_add(duration), None)
     }
@@ -100,7 +100,7 @@ impl Limit {
             match wait_any(&all, until) {
                 Some(place) if place < channels.len() => return Ok(Some(place)),
                 None if until == paused => return Ok(None),
-                // Cancelled, unless another call that shares the channel was faster.
+                // Cancelled, unless another call that shares the channel took the message.
                 _ => {}
             }
         }

@@ -31,7 +31,7 @@ impl CallId {
         Self(self.0 + 1)
     }
 
-    /// This id and all that follow.
+    /// This id and all later ones.
     pub(crate) fn on(self) -> impl Iterator<Item = Self> {
         iter::successors(Some(self), |call_id| Some(call_id.next()))
     }
@@ -147,7 +147,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A listing, and a proof of the session if one is due by then.
+/// A listing, and a proof of the session if one is due when the listing is.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     /// Numbers the prefetches of one watcher.

@@ -7,8 +7,8 @@ use super::call::{Answer, Answered, Call, Failure, Watch};
 use crate::jute::Request;
 use crate::system::sync::Mutex;
 
-/// Makes calls of these requests. `done` runs once all of them are answered, with the
-/// answers in the order of the requests.
+/// Makes calls of these requests. Once all of them are answered, `done` runs with the answers
+/// in the order of the requests.
 ///
 /// It runs on the thread that reads for the transport, and may do nothing but forward.
 pub(crate) fn gather(
@@ -16,7 +16,7 @@ pub(crate) fn gather(
     done: impl FnOnce(Vec<Answered>) + Send + 'static,
 ) -> Vec<Call> {
     if requests.len() == 1 {
-        // Most requests go alone: a box is enough for them.
+        // Most requests are sent alone: a box is enough.
         let answer: Answer = Box::new(move |answered| done(vec![answered]));
         return requests
             .into_iter()

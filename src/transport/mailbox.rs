@@ -1,8 +1,7 @@
 //! A channel for the answers that one thread waits for.
 //!
 //! Its reader blocks at once. crossbeam's own wait spins for about ten microseconds first,
-//! which pays for an answer from another thread and not for one from a server: it only
-//! keeps a processor busy.
+//! which pays off if another thread answers. If a server does, it only keeps a processor busy.
 
 use super::Transport;
 use super::mailbox_sender::Slot;
@@ -38,8 +37,8 @@ impl<T> Mailbox<T> {
         &self.letters
     }
 
-    /// Takes the next letter out, and waits for it in the transport's way. Only the
-    /// thread that made the mailbox may call it.
+    /// Takes the next letter out; rests in the transport until there is one. Only the thread
+    /// that made the mailbox may call it.
     pub(crate) fn recv(&self, transport: &dyn Transport, limit: &Limit) -> Result<T, LimitReached> {
         if limit.is_cancellable() {
             transport.attend();

@@ -53,8 +53,8 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// What this transport and the server behind it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Blocks the calling thread until it is `awake`, for which it is unparked, or until the
-    /// deadline; may return earlier. The thread may do the transport's work meanwhile.
+    /// Blocks the calling thread until `awake` holds or the deadline comes; may return earlier.
+    /// The thread is unparked once `awake` holds, and may do the transport's work meanwhile.
     fn rest(&self, _awake: &dyn Fn() -> bool, until: Option<Instant>) {
         mailbox_sender::park(until);
     }
@@ -62,23 +62,23 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// Announces that the calling thread is about to wait for an answer without `rest`.
     fn attend(&self) {}
 
-    /// What it takes to use the session, if there is one and the transport tells.
+    /// The session's id and password, if there is a session and the transport knows them.
     fn key(&self) -> Option<SessionKey> {
         None
     }
 
-    /// Ends the session; waits for it at most `limit`.
+    /// Ends the session; waits at most `limit` for that.
     ///
     /// Every open call and every later one is answered with [`Failure::Closed`].
     fn close(&self, limit: Duration);
 
-    /// As `close`, but does not wait: the transport's threads do what is left.
+    /// Like `close`, but does not wait: the transport's threads do the rest.
     fn leave(&self) {
         self.close(Duration::ZERO);
     }
 }
 
-/// No node has this version: a write that names it fails, whoever made a node of the name.
+/// No node has this version: a write that names it fails, even if the node exists.
 pub(crate) const NO_VERSION: i32 = i32::MIN;
 
 /// What a transport can do.
@@ -86,17 +86,17 @@ pub(crate) const NO_VERSION: i32 = i32::MIN;
 pub(crate) struct Capabilities {
     /// `Request::Multi` works.
     pub(crate) multi: bool,
-    /// `Request::Sync` waits for all that the session has asked for, and is a refused write.
+    /// `Request::Sync` works: it waits for all earlier requests, and is sent as a refused write.
     pub(crate) sync: bool,
-    /// After a break the same session may go on, and the transport says whether it does.
+    /// The same session may continue after a break, and the transport reports whether it does.
     pub(crate) resumes: bool,
 }
 
 impl Capabilities {
-    /// The request behind whose answer a read in `dir` is up to date: a write that is refused.
+    /// The request after whose answer a read in `dir` is up to date: a write that is refused.
     ///
-    /// A refusal comes through the quorum, too. ZooKeeper's own sync is answered by a leader that
-    /// has been deposed and does not know it.
+    /// A refusal passes through the quorum, too. ZooKeeper's own sync is answered even by a
+    /// leader that has been deposed and does not know it.
     pub(crate) fn sync(self, dir: &str) -> Request {
         match self.sync {
             true => Request::Sync {

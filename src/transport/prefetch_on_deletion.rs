@@ -10,7 +10,7 @@ use super::status::Status;
 use crate::jute::{EventKind, Request};
 
 /// The calls that are due now that the node of this watch is deleted. The watcher gets the
-/// event with their answers, or at once if there are none.
+/// event with their answers, or at once if no call is due.
 pub(super) fn calls(watch: Watch, status: &Status) -> Vec<Call> {
     let Watch { id, to, prefetch } = watch;
     let kind = EventKind::Deleted;

@@ -1,8 +1,8 @@
-//! What it takes to use a session from another process.
+//! What is needed to use a session from another process.
 
 use crate::jute::Secret;
 
-/// A session's id and password, for a process that outlives the one that opened it.
+/// A session's id and password, for a process that outlives the one that opened the session.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionKey {
     pub(crate) id: i64,
@@ -10,14 +10,14 @@ pub(crate) struct SessionKey {
 }
 
 impl SessionKey {
-    /// The key as a text, in hexadecimal digits.
+    /// The key as text, in hexadecimal digits.
     pub(crate) fn text(&self) -> String {
         let digits = |byte: &u8| format!("{byte:02x}");
         let password: String = self.password.0.iter().map(digits).collect();
         format!("{:x}:{password}", self.id)
     }
 
-    /// Reads such a text.
+    /// Reads a key from its text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (id, password) = text.split_once(':')?;
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

@@ -1,4 +1,4 @@
-//! How long a session lives at least, readable without a lock.
+//! How long a session is sure to live, readable without a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::time::clock::nanos;
 /// The [`Lifetime`] of one session, for guards, which read it without a lock.
 #[derive(Debug)]
 pub(crate) struct SessionValidity {
-    /// Why it is over.
+    /// Why the session has ended, if it has.
     over: LossCell,
     timeout: AtomicU64,
     latest: AtomicU64,
@@ -28,32 +28,32 @@ impl SessionValidity {
         Arc::new(new)
     }
 
-    /// Returns what holds at this moment.
+    /// Returns the terms of this moment.
     pub(crate) fn terms(&self) -> Terms {
         let load = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Acquire));
         let (latest, timeout) = (load(&self.latest), load(&self.timeout));
         Terms {
             timeout,
             latest,
-            // Looked at last: another session may begin with a longer timeout.
+            // Read last: the session may end meanwhile.
             over: self.over.get().is_some(),
         }
     }
 
     pub(crate) fn follow(&self, lifetime: &Lifetime) {
-        // In this order, and read in the other: a reader that sees the later `latest` must
-        // not see the longer timeout.
+        // Stored in this order and read in the other: a reader that sees the later `latest`
+        // must not see the longer timeout.
         let (timeout, latest) = (lifetime.timeout(), lifetime.latest());
         self.timeout.store(nanos(timeout), Ordering::Release);
         self.latest.store(nanos(latest), Ordering::Release);
     }
 
-    /// The session is over, for this reason or an earlier one.
+    /// The session has ended, for this reason unless there is an earlier one.
     pub(crate) fn end(&self, why: LostReason) {
         self.over.settle(why);
     }
 
-    /// Returns why the session is over, if it is.
+    /// Returns why the session has ended, if it has.
     pub(crate) fn ended(&self) -> Option<LostReason> {
         self.over.get()
     }

@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// The client hears that its session is over, and has another.
+    /// The client hears that its session has ended, and has another.
     pub(crate) fn hear(&mut self, i: usize) {
         let client = &mut self.clients[i];
         let tells = match self.rules.mutant {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Tells whoever watches the node what became of it.
+    /// Tells the clients that watch the node what became of it.
     pub(crate) fn fire(&mut self, name: &str, what: Change) {
         let deaf = (what, self.rules.mutant) == (Change::Changed, Mutant::SleepsThroughChanges);
         let (mut woken, mut stirred) = (Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ impl World {
                 woken.push(i);
                 Place::Nearest
             } else if client.beyond.take_if(|watched| watched == name).is_some() {
-                // Who has something else to hear of is awake.
+                // A client that has another event to hear of is awake.
                 stirred.extend(client.events.is_empty().then_some(i));
                 Place::Beyond
             } else {

@@ -11,7 +11,7 @@ use zklock::recipe::skip_listing::LastGrant;
 pub(crate) struct Wish {
     pub(crate) role: Role,
     pub(crate) patience: Patience,
-    /// How often it wants it, one time after the other.
+    /// How many times it wants that, one after the other.
     pub(crate) rounds: u8,
     /// Its first node is in the queue from the beginning.
     pub(crate) queued: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Wish {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Client {
     pub(crate) wish: Wish,
-    /// What it does; `None` while it holds and when it has got all it wanted.
+    /// What it does; `None` while it holds and once it has all it wanted.
     pub(crate) attempt: Option<Attempt>,
     /// Counts the attempts.
     pub(crate) attempts: u8,
@@ -37,13 +37,13 @@ pub(crate) struct Client {
     /// The client has a new session, and the attempt has not heard of it.
     pub(crate) untold: bool,
     pub(crate) crashed: bool,
-    /// The node with a watch of ours at the server.
+    /// The node that the client watches.
     pub(crate) watch: Option<String>,
     /// The node beyond that, while it is watched, too.
     pub(crate) beyond: Option<String>,
-    /// Our own node, while it is watched, too.
+    /// Its own node, while it is watched, too.
     pub(crate) guard: Option<String>,
-    /// The attempt asked for that. For the properties.
+    /// The attempt asked for that watch. For the properties.
     pub(crate) guards: bool,
     /// The answer to its first look at its own node was lost, and it looks no more.
     pub(crate) deaf: bool,
@@ -51,18 +51,17 @@ pub(crate) struct Client {
     pub(crate) events: Vec<Fired>,
     /// The connection is a new one since the subscriber fell asleep.
     pub(crate) reconnected: bool,
-    /// A create that was sent, and whose answer nobody waits for any more.
+    /// A create that was sent and whose answer nobody waits for any more.
     pub(crate) under_way: Option<String>,
-    /// The first transaction of ours that was applied without our knowing: a server
-    /// that we ask may not have got so far.
+    /// The client's first transaction that was applied without its knowledge: a server that it
+    /// asks may not have applied it.
     pub(crate) unseen: Option<i64>,
 
     /// The caller gave up. For the properties.
     pub(crate) cancelled: bool,
-    /// The operator has deleted a node of ours. For the properties.
+    /// The operator has deleted a node of the client's. For the properties.
     pub(crate) evicted: bool,
-    /// It takes a deletion for its turn that came after its own node's. For the
-    /// properties.
+    /// It takes a deletion after that of its own node for its turn. For the properties.
     pub(crate) deluded: bool,
 }
 
@@ -93,8 +92,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct RawGuard {
     pub(crate) node: OwnNode,
-    /// The guard's deadline has not passed: code may act on the lock. It passes before
-    /// the server can end the session, which is what the deadline is for.
+    /// The guard's deadline has not passed: code may act on the lock. The deadline passes before
+    /// the server can end the session.
     pub(crate) trusted: bool,
 }
 
@@ -127,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Begins anew, with an `id` that is to be fresh.
+    /// Begins anew, with an `id` that must be fresh.
     pub(crate) fn enter(&mut self, id: &str, knows_session: bool, last: Option<LastGrant>) {
         let contest = self.contest();
         let session = knows_session.then_some(self.session);
@@ -137,7 +136,7 @@ impl Client {
         self.forget_attempt();
     }
 
-    /// Begins with a node that somebody else has put into the queue for us.
+    /// Begins with a node that is in the queue already.
     pub(crate) fn enter_queued(&mut self, mine: OwnNode) {
         self.attempts += 1;
         self.queued = Some(mine.name.clone());

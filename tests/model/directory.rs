@@ -4,8 +4,8 @@ use zklock::recipe::Names;
 use zklock::recipe::attempt::Origin;
 use zklock::recipe::dialect::Role;
 
-/// As many as there were before those who take part, see the setting: so that a number may
-/// come up again.
+/// How many nodes a directory has had before those of the clients (see the setting), so that a
+/// new directory may use a number again.
 pub(crate) const OTHERS: i64 = 10;
 
 /// A lock's directory.
@@ -26,7 +26,7 @@ pub(crate) struct Directory {
 pub(crate) enum Overflow {
     /// Repeats it, as ZooKeeper 3.6 and later.
     Sticks,
-    /// Goes on with the most negative number, as earlier ones.
+    /// Goes on with the most negative number, as earlier versions.
     Wraps,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Maker {
     pub(crate) client: usize,
-    /// The client's how manieth attempt it was.
+    /// The number of the client's attempt.
     pub(crate) attempt: u8,
     pub(crate) role: Role,
 }
@@ -110,8 +110,8 @@ impl Directory {
         Some(self.nodes.remove(at))
     }
 
-    /// The server takes away a container that is empty. The next one counts from 0; some
-    /// others will have come and gone before anybody sees it.
+    /// The server removes an empty container. The next one counts from 0; some other nodes come
+    /// and go before a client sees it.
     pub(crate) fn vanish(&mut self) {
         self.there = false;
         self.counter = OTHERS;

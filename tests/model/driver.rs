@@ -3,16 +3,17 @@
 //! This is the contract between the protocol and what drives it. A driver owes it:
 //!
 //! - a create is reported as lost before a cancellation or a new session is,
-//! - a reply out of another session than the attempt was begun in is not reported, but
-//!   `NewSession` is; only before it knows its node may an attempt go on for a while, and
-//!   it has the owner to tell by then; that a node is not there must not be reported,
+//! - a reply from a session other than the attempt's is not reported, but `NewSession` is;
+//!   only an attempt that does not know its node yet may go on for a while, since the node's
+//!   owner tells it the session; that a node is not there must not be reported then,
 //! - a subscriber is woken after every reconnect,
-//! - only the watches that were set last are listened to, and their events are told in
-//!   the order in which they happened: `Deleted` after the own node's is no grant,
-//! - who lists again while its watches stand is told if they fall with the connection,
-//! - a connection that was made anew tells what it missed in any order: that is `Woken`,
-//! - the deletion of the own node is `Woken`, since a server that closes the session tells
-//!   of it, too; only an answer to a request, through the session, is `Evicted`,
+//! - only events of the watches that were set last are reported, in the order in which they
+//!   happened: `Deleted` after the own node's deletion is no grant,
+//! - an attempt that lists again while its watches stand is told if they are lost with the
+//!   connection,
+//! - events that a new connection catches up on come in any order: they are `Woken`,
+//! - the deletion of the own node is `Woken`, since a server that closes the session reports
+//!   it too; only an answer to a request, in the session, is `Evicted`,
 //! - a cleanup is repeated until it is answered; where the transport knows its session,
 //!   a cleanup ends with the session in which it was begun, which may be a later one
 //!   than the attempt's.
@@ -139,13 +140,13 @@ impl World {
         self.report(i, event);
     }
 
-    /// Takes the session for alive because it was a moment ago.
+    /// Takes the session to be alive because it was a moment ago.
     pub(crate) fn recall(&mut self, i: usize) {
         let deluded = self.clients[i].deluded;
         self.report(i, Event::Proved);
         let client = &mut self.clients[i];
         if let (Some(raw), false) = (&mut client.raw, client.expired) {
-            // Who was evicted when it was its turn learns it from the next proof.
+            // A client that was evicted when its turn came learns it from the next proof.
             let evicted = self.directory.find(&raw.node.name).is_none();
             raw.trusted = deluded || !evicted;
         }

@@ -17,10 +17,10 @@ pub(crate) trait Model: Clone + Hash {
     /// The model after `step`.
     fn take(&self, step: Self::Step) -> Self;
 
-    /// Whether `step` happens in the end, if one waits; a mishap need never happen.
+    /// Whether `step` happens eventually; a mishap need never happen.
     fn is_progress(step: Self::Step) -> bool;
 
-    /// Everyone has got a result, and nothing is left anywhere.
+    /// Every client has a result, and nothing is left anywhere.
     fn is_finished(&self) -> bool;
 
     /// Looks at the model; `stuck` says that nothing but a mishap can happen any more.
@@ -30,7 +30,7 @@ pub(crate) trait Model: Clone + Hash {
     fn violations(&mut self) -> Vec<Violation>;
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub(crate) struct Explored {
     pub(crate) worlds: usize,
@@ -39,14 +39,14 @@ pub(crate) struct Explored {
     pub(crate) counterexamples: Vec<Counterexample>,
 }
 
-/// A way into a world that must not be.
+/// A way into a world that must not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Counterexample {
     pub(crate) violation: Violation,
     path: String,
 }
 
-/// What is kept of the worlds: not the worlds, they are large.
+/// What is kept of the worlds, which are too large to be kept themselves.
 struct Graph<Step> {
     numbers: HashMap<u128, usize>,
     /// How each world was first reached.
@@ -122,7 +122,7 @@ impl<Step: Copy + fmt::Debug> Graph<Step> {
         (number, number == next)
     }
 
-    /// Returns a world from which nothing leads to the end, whatever one waits for.
+    /// Returns a world from which no way leads to the end.
     fn hopeless(&mut self) -> Option<usize> {
         self.ways.sort_unstable();
         let mut hope = vec![false; self.parents.len()];
@@ -170,8 +170,8 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// 128 bits stand for a world: with a million worlds, two share them by an accident that
-/// happens once in 10^26 runs.
+/// 128 bits stand for a world: with a million worlds, two have the same bits in one of 10^26
+/// runs.
 struct Fingerprint(u64, u64);
 
 impl Default for Fingerprint {
@@ -207,7 +207,7 @@ impl Hasher for Fingerprint {
         self.mix(u64::from(byte));
     }
 
-    // Most of a world is numbers; as slices of bytes they cost an unoptimised build dear.
+    // Most of a world is numbers, which an unoptimised build hashes slowly as slices of bytes.
     fn write_u64(&mut self, word: u64) {
         self.mix(word);
     }

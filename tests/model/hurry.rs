@@ -1,7 +1,6 @@
 //! A waiting thread that hurries the head of its queue.
 //!
-//! Time is counted in steps of the time after which the thread looks; the machine is
-//! [`Overdue`].
+//! A step of time is the period at which the thread looks; the machine is [`Overdue`].
 
 use std::mem;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::property::{Property, Violation};
 
 /// A step.
 const STEP: Duration = Duration::from_secs(1);
-/// How many steps a holder may hold, and how many it has when it was asked.
+/// How many steps a holder may hold, and how many it has after it was asked.
 const HOLDS: u8 = 4;
 const GRACE: u8 = 2;
 /// The thread's own node.
@@ -35,7 +34,7 @@ pub(crate) enum Haste {
     OversleepsTheGrace,
 }
 
-/// One that is ahead.
+/// A contender ahead of the thread.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Holder {
     name: String,
@@ -50,9 +49,9 @@ pub(crate) struct Hurry {
     haste: Haste,
     now: u8,
     end: u8,
-    /// Those who are ahead, first come first.
+    /// The contenders ahead, the head first.
     ahead: Vec<Holder>,
-    /// How many will come and go, and the birth of the next one.
+    /// How many more will come, and the birth of the next one.
     comers: u8,
     next: i64,
     overdue: Overdue,
@@ -67,9 +66,9 @@ pub(crate) enum Step {
     Run,
     /// The head lets go.
     Leave,
-    /// The head lets go and comes back under the same name, before anybody looks.
+    /// The head lets go and comes back under the same name, before the thread looks.
     Return,
-    /// Somebody else gets ahead, as who has a node already may.
+    /// Another contender gets ahead, as one that already has a node may.
     Come,
 }
 
@@ -234,7 +233,7 @@ impl Model for Hurry {
         }
         if 0 < self.comers {
             steps.push(Step::Come);
-            // Between a look and what follows, nobody comes back under the same name.
+            // Between a look and what follows, no contender comes back under the same name.
             let asleep = matches!(self.overdue.action(), Action::Sleep(_));
             steps.extend((asleep && !self.ahead.is_empty()).then_some(Step::Return));
         }
@@ -280,7 +279,7 @@ impl Model for Hurry {
     }
 
     fn check(&mut self, _: bool) {
-        // It looks every step, and sees a new head by the next look.
+        // The thread looks at every step, and sees a new head by the next look.
         let late = |head: &Holder| HOLDS + GRACE + 3 < self.now - head.since;
         if self.ahead.first().is_some_and(late) {
             self.blame(Property::Liveness, "the head is not hurried");

@@ -115,7 +115,7 @@ impl World {
     /// A create takes effect that nobody waits for any more.
     pub(crate) fn land(&mut self, i: usize) {
         let prefix = self.clients[i].under_way.take().expect("one is under way");
-        // The attempt that asked for it is over; this may be the time of the next.
+        // The attempt that asked for it has ended, and the next one may have begun.
         let maker = Maker {
             attempt: 0,
             ..self.maker(i)

@@ -1,7 +1,7 @@
 //! Wrong variants of the protocol and its driver. The checker has to notice each.
 //!
-//! The protocol's own code is not touched: a wrong decision of the queue's is brought
-//! about by showing the machine another listing than the real one.
+//! The protocol's own code is not changed: the queue decides wrongly because the machine is
+//! shown a listing other than the real one.
 
 use zklock::recipe::Names;
 use zklock::recipe::attempt::{Event, Origin, OwnNode};
@@ -114,7 +114,7 @@ impl World {
         };
         match self.rules.mutant {
             Mutant::TakesAnyNumberForTheNext => made_up(number, czxid),
-            // As if it took no transactions to count so far once more.
+            // As if counting up to that number again took no transactions.
             Mutant::TrustsANewDirectory => made_up(last.number(), czxid + OTHERS),
             _ => Some(last),
         }

@@ -16,29 +16,29 @@ pub(crate) struct Violation {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Property {
-    /// Two that exclude each other never hold at once.
+    /// Two clients that exclude each other never hold at once.
     Exclusion,
-    /// Nobody gets the lock before somebody who queued earlier and still waits.
+    /// No client gets the lock before one that queued earlier and still waits.
     Order,
-    /// Wake any subscriber for no reason: it finds that it still has to wait.
+    /// A subscriber that is woken for no reason finds that it still has to wait.
     Sleep,
-    /// A deletion wakes one contender, except readers, which can go on together; and the
-    /// one that is next to it then, to look at the queue.
+    /// A deletion wakes one contender that waits for the node, and the next one behind that, to
+    /// look at the queue. Only readers, which can go on together, may be more.
     Herd,
-    /// A cleanup deletes nothing but what its own client has done with.
+    /// A cleanup deletes only what its own client is done with.
     Ownership,
-    /// A run of a job begins if it is due, and is done once, by who held the lock all the time.
+    /// A run of a job begins only if it is due, and is done once, under a lock held all the time.
     Once,
-    /// A slot of a job is begun no more often than it may be.
+    /// A slot of a job is begun no more often than allowed.
     Attempts,
-    /// Nobody is told that it was evicted, that the lock was taken, or that it is its turn,
-    /// if that's not so.
+    /// No client is told falsely that it was evicted, that the lock was taken, or that it is its
+    /// turn.
     Truth,
-    /// Whoever waits has something to wait for.
+    /// Every client that waits has something to wait for.
     Progress,
-    /// When all is over, no node is left.
+    /// When all clients are done, no node is left.
     Orphan,
-    /// From everywhere, if nothing goes wrong any more, a way leads to the end.
+    /// From every world, if nothing goes wrong any more, a way leads to the end.
     Liveness,
 }
 
@@ -88,7 +88,7 @@ impl World {
         attempt.handle(Event::Woken);
         match self.decide(attempt) {
             Action::Watch(_) | Action::WatchAround(..) => {}
-            // It cannot go on anyway, and learns why when somebody ahead goes.
+            // It cannot go on anyway, and learns why when a node ahead goes.
             Action::Finish(Outcome::Evicted(_)) if client.evicted && !client.guards => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Lets an attempt look at the queue as it is, until it has made up its mind.
+    /// Lets an attempt look at the queue as it is, until it has decided.
     fn decide(&self, mut attempt: Attempt) -> Action {
         loop {
             let event = match attempt.action() {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// It is not over, and nothing happens any more.
+    /// Nothing can happen any more, and the clients are not done or a node is left.
     fn check_end(&mut self) {
         match self.clients.iter().position(|client| !client.is_done()) {
             Some(i) => self.blame(Property::Progress, format!("{} waits for ever", name(i))),
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// The client is given the lock on the strength of `mine`.
+    /// The client is given the lock because of `mine`.
     pub(crate) fn check_order(&mut self, i: usize, mine: &OwnNode) {
         let role = self.clients[i].wish.role;
         let overtaken = self.directory.nodes.iter().find(|node| {
@@ -185,8 +185,8 @@ impl World {
         }
     }
 
-    /// A deletion woke these, of the nearest node for all of them, or of the one beyond.
-    /// Whoever was evicted in its sleep does not count.
+    /// A deletion woke these: the node was the nearest for all of them, or the one beyond for all.
+    /// A client that was evicted in its sleep does not count.
     pub(crate) fn check_herd(&mut self, mut woken: Vec<usize>) {
         let queues = |name: &String| self.directory.find(name).is_some();
         woken.retain(|i| self.clients[*i].queued.as_ref().is_some_and(queues));

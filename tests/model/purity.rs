@@ -1,4 +1,4 @@
-//! The protocol is pure: what the lint of `src/recipe` cannot see, this finds in its sources.
+//! The protocol is pure: this searches its sources for what the lint of `src/recipe` cannot see.
 
 use std::fs;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn look_through(folder: &Path, found: &mut Vec<String>) -> usize {
     for entry in fs::read_dir(folder).expect("the folder is there") {
         let path = entry.expect("it can be read").path();
         if path.is_dir() {
-            // Tests may throw dice; their folders hold nothing else.
+            // Tests may use randomness; their folders hold nothing else.
             if !path.ends_with("tests") {
                 read += look_through(&path, found);
             }
@@ -102,7 +102,7 @@ fn offence(line: &str) -> Option<&str> {
     if code.starts_with("//") {
         return None;
     }
-    // The lifetime is no static.
+    // The lifetime `'static` is not a static variable.
     let plain = code.replace("&'static ", "&");
     let banned = BANNED.into_iter().find(|word| plain.contains(word));
     banned.or_else(|| {

@@ -20,9 +20,9 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// `x x? rr W` is somebody who wants to be alone, somebody who only tries, somebody
-    /// who reads twice, and a writer whose node is in the queue already; `2 faults,
-    /// 1 cancel` may happen to them.
+    /// `x x? rr W` is a client that wants to be alone, one that only tries, one that reads
+    /// twice, and a writer whose node is in the queue already; `2 faults, 1 cancel` may
+    /// happen to them.
     pub(crate) fn new(wishes: &str, mishaps: &str) -> Self {
         Self {
             wishes: wishes.split_whitespace().map(wish).collect(),

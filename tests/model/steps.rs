@@ -164,7 +164,7 @@ impl World {
     }
 
     fn connection_steps(&self, i: usize, client: &Client, steps: &mut Vec<Step>) {
-        // Nothing comes of it for who does not wait for anything.
+        // It changes nothing for a client that waits for nothing.
         let waits = client.attempt.is_some() || client.under_way.is_some();
         if waits || self.rules.transport == Transport::Handle {
             steps.push(Step::LoseRequest(i, Watches::Lost));

@@ -2,15 +2,15 @@
 //!
 //! - Requests are atomic, and a client's take effect in the order in which they were
 //!   sent: a create that nobody waits for any more comes before a later write. ZooKeeper
-//!   sees to that across connections too: it closes a session's old connection, and
-//!   turns down what comes from a server that the session has left.
-//! - A read may be answered by a server that lags, but never from before what the same
-//!   client has seen. A reply that arrives late is nothing new: whatever the client does
-//!   next may be late instead. So lag matters in one case: a create of our own whose
+//!   ensures that across connections too: it closes a session's old connection, and
+//!   rejects what comes through a server that the session has left.
+//! - A read may be answered by a server that lags, but never with a state older than the
+//!   client has seen. A reply that arrives late adds nothing: whatever the client does
+//!   next may be late instead. So lag matters in one case: the client's own create whose
 //!   reply was lost. A listing that is sent in one write with the create comes after it.
 //! - Watches fire once. When the connection breaks they are set again, or not.
 //! - A session ends at the server first. Its nodes go later, even after the client has
-//!   its next session. From then on none of its writes are carried out.
+//!   its next session. Once it has ended, none of its writes are carried out.
 
 use zklock::recipe::attempt::{Action, OwnNode};
 use zklock::recipe::dialect::Dialect;
@@ -27,7 +27,7 @@ use super::setting::Setting;
 pub(crate) struct Budget {
     /// The connection breaks.
     pub(crate) faults: u8,
-    /// A caller gives up, or its time is over.
+    /// A caller gives up, or its time limit passes.
     pub(crate) cancels: u8,
     /// A session expires although its client lives.
     pub(crate) expiries: u8,
@@ -36,19 +36,19 @@ pub(crate) struct Budget {
     pub(crate) panics: u8,
     /// An operator deletes a contender's node.
     pub(crate) evictions: u8,
-    /// Somebody writes into a node that is watched.
+    /// A watched node is written.
     pub(crate) touches: u8,
-    /// The empty directory is taken away.
+    /// The empty directory is removed.
     pub(crate) vanishings: u8,
     /// A run of a job fails.
     pub(crate) failures: u8,
-    /// A server shows what has changed since.
+    /// A server shows a state that has changed since.
     pub(crate) lags: u8,
     /// The servers' clock goes on.
     pub(crate) ticks: u8,
 }
 
-/// What the clients are made of.
+/// What the clients and their servers do.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Rules {
     pub(crate) transport: Transport,
@@ -101,7 +101,7 @@ pub(crate) enum Step {
     Part(usize, usize),
     /// A server that lags answers a cleanup's question.
     LagPart(usize, usize),
-    /// The client hears that its session is over, and has another.
+    /// The client hears that its session has ended, and has another.
     Hear(usize),
     /// The attempt is told of the new session.
     Tell(usize),
@@ -110,9 +110,9 @@ pub(crate) enum Step {
 
     /// The connection breaks and is made anew; an open request was not carried out.
     LoseRequest(usize, Watches),
-    /// So it is, and an open request was carried out.
+    /// The same, but an open request was carried out.
     LoseReply(usize),
-    /// The transport waits no longer for the answer to a create, and may be too early.
+    /// The transport stops waiting for the answer to a create, which may be too early.
     LosePatience(usize),
     /// The connection breaks while a cleanup deletes.
     LoseFarewell {
@@ -181,7 +181,7 @@ impl World {
             Step::Run(i) => self.run(i),
             Step::Batch(i) => {
                 self.run(i);
-                // Nobody waits for the listing of who comes back as the next.
+                // A client that comes back as the next in line needs no listing.
                 if self.clients[i].action() == Some(Action::List) {
                     self.run(i);
                 }
@@ -212,7 +212,7 @@ impl World {
         client.enter(&id(i, attempts), knows_session, last);
     }
 
-    /// The caller has got its result; perhaps it asks again.
+    /// The caller has its result, and may ask again.
     pub(crate) fn end_round(&mut self, i: usize) {
         let client = &mut self.clients[i];
         client.attempt = None;

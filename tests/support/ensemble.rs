@@ -44,7 +44,7 @@ impl Ensemble {
 
     fn start_all(builders: [Builder; 3], addresses: [Ipv4Addr; 3]) -> Self {
         let mut log = String::new();
-        // Between the choice of a port and its use somebody else may take it.
+        // Between the choice of a port and its use, another process may take it.
         for _ in 0..5 {
             let ensemble = Self::launch(&builders, addresses);
             let ready = ensemble.0.iter().try_for_each(ZooKeeper::wait_until_ready);

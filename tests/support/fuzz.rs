@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Keeps repetitions of repetitions within what is parsed in no time.
+/// Keeps repetitions of repetitions short enough to be parsed at once.
 const LONGEST: usize = 10_000;
 
 /// One mistake, in a sequence of bytes or of characters.
@@ -22,11 +22,11 @@ enum Mistake<T> {
     Gap(Index, Index),
     /// The end is missing.
     Cut(Index),
-    /// Something is too much.
+    /// Something is inserted.
     Extra(Index, Vec<T>),
-    /// Something is in the place of something else.
+    /// Something replaces something else.
     Swap(Index, Vec<T>),
-    /// What is between these comes several times.
+    /// What is between these is repeated.
     Stutter(Index, Index, usize),
 }
 

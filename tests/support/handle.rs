@@ -1,12 +1,12 @@
-//! Handles of the `zookeeper` crate that may be asked.
+//! Handles of the `zookeeper` crate that are ready for requests.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ::zookeeper::{Watcher, ZooKeeper};
 
-/// Makes a handle, and leaves it alone until it is connected: one that is asked while its
-/// thread begins to listen may never answer.
+/// Makes a handle, and leaves it alone until it is connected: a handle that gets a request
+/// while its thread begins to listen may never answer.
 pub(crate) fn connect(
     hosts: &str,
     timeout: Duration,
@@ -17,7 +17,7 @@ pub(crate) fn connect(
     handle.add_listener(move |_| {
         let _ = to.send(());
     });
-    // It says nothing if it was connected before we listened.
+    // There is no event if it was connected before the listener was added.
     let _ = told.recv_timeout(Duration::from_millis(100));
     handle
 }

@@ -28,7 +28,7 @@ impl Jaas {
         fs::write(self.0.path("jaas.conf"), text).expect("writing the users");
     }
 
-    /// Servers with these users, who let in other clients too.
+    /// Servers with these users, which let in other clients too.
     pub(crate) fn builder(&self) -> Builder {
         let file = self.0.path("jaas.conf").display().to_string();
         let provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider";
@@ -38,7 +38,7 @@ impl Jaas {
             .property("zookeeper.authProvider.sasl", provider)
     }
 
-    /// Servers with these users, who let in nobody else.
+    /// Servers with these users, which let in no other clients.
     pub(crate) fn strict(&self) -> Builder {
         self.builder()
             .property("zookeeper.sessionRequireClientSASLAuth", "true")

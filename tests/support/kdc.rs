@@ -91,7 +91,7 @@ impl Kdc {
             .path(format!("{}.keytab", name.replace('/', "-")))
     }
 
-    /// Servers that let in nobody else.
+    /// Servers that let in only the centre's users.
     pub(crate) fn strict(&self) -> Builder {
         let jaas = self.folder.path("jaas.conf");
         let text = format!(

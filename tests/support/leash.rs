@@ -2,8 +2,7 @@
 //!
 //! `PR_SET_PDEATHSIG` would follow the *thread* that started the child, and a static is
 //! never dropped. So beside each child runs a shell that waits for the end of its
-//! standard input, which comes when this process ends in whatever way, and then kills
-//! the child.
+//! standard input, which comes however this process ends, and then kills the child.
 
 use std::fs;
 use std::io;
@@ -65,7 +64,7 @@ impl Leashed {
         super::eventually("the process has stopped", || self.is_stopped());
     }
 
-    /// Looks at every thread; where there is no `/proc`, believes in the signal.
+    /// Checks every thread; where there is no `/proc`, trusts the signal.
     fn is_stopped(&self) -> bool {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
             return true;

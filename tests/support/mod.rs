@@ -64,7 +64,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     );
 }
 
-/// Returns whether `condition` came to hold before `limit` was over.
+/// Returns whether `condition` came to hold within `limit`.
 pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -82,7 +82,7 @@ pub(crate) fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bo
 pub(crate) fn aside<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (to, came) = bounded(1);
     thread::spawn(move || {
-        // Nobody listens any more to who comes too late.
+        // If the result comes too late, nobody listens any more.
         drop(to.send(run()));
     });
     came
@@ -94,7 +94,7 @@ pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (f(), start.elapsed())
 }
 
-/// Counts who is inside, and fails when two are.
+/// Counts the threads inside, and fails when there are two.
 #[derive(Default)]
 pub(crate) struct Room(AtomicUsize);
 

@@ -4,8 +4,8 @@
 //! a star: each member has a namespace of its own, with one link to the hub, and the hub
 //! passes packets on between them. A cut is a rule of the hub's routing that drops what
 //! one member sends to another, without a word to either. All of it lives in namespaces
-//! that only the processes of the test keep alive, so nothing is left when they end, in
-//! whatever way. It takes root, or a system that lets users have namespaces.
+//! that only the processes of the test keep alive, so nothing is left however they end. It
+//! takes root, or a system that lets users have namespaces.
 
 use std::env;
 use std::fs;
@@ -89,7 +89,7 @@ pub(crate) fn command(namespace: &str, program: &str) -> Command {
     command
 }
 
-/// As root; or as a user who is root in a namespace of users.
+/// As root; or as a user that is root in a user namespace.
 fn ways() -> impl Iterator<Item = bool> {
     [false, true].into_iter()
 }

@@ -105,7 +105,7 @@ impl Proxy {
 
     /// Closes all connections and turns new ones away, as when no process listens.
     pub(crate) fn refuse(&self) {
-        // The lock is let go before: the listener's thread may wait for it.
+        // The lock is released first: the listener's thread may wait for it.
         let listener = self.shared.state().listener.take();
         drop(listener);
         self.shared.cut();
@@ -153,8 +153,8 @@ impl Proxy {
         self.shared.arm(Rule::DropRequest(opcode));
     }
 
-    /// Ends the session of each connection in a way that for its client is an expiry: the
-    /// server tells of the nodes that go, and the connection is cut then.
+    /// Ends the session of each connection, which to its client is an expiry: the server reports
+    /// the nodes that go, and then the connection is cut.
     pub(crate) fn end_sessions(&self) {
         for connection in &self.shared.state().connections {
             connection.end_session();
@@ -307,7 +307,7 @@ impl Shared {
                 return;
             }
         }
-        // The sender closed its end; what is in a blackhole can't tell the receiver.
+        // The sender closed its end; through a blackhole the receiver can't learn of it.
         self.wait_for_the_network(connection);
     }
 
@@ -503,7 +503,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        // Wakes the thread up, which waits for a client.
+        // Wakes the thread, which waits for a client.
         drop(TcpStream::connect(self.address));
         if let Some(thread) = self.thread.take() {
             drop(thread.join());

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Each connection goes to the next server in turn; of one that is down it knows nothing.
+/// Each connection goes to the next server in turn, even if that is down.
 pub(crate) struct Relay {
     pub(crate) hosts: String,
     open: Arc<Mutex<Vec<TcpStream>>>,
@@ -23,7 +23,7 @@ impl Relay {
             for (client, turn) in listener.incoming().flatten().zip(0..) {
                 let turn = turn % servers.len();
                 turns.lock().unwrap().push(turn);
-                // Otherwise the client's end is dropped, which it sees.
+                // Otherwise the client's end is dropped, and the client sees that.
                 if let Ok(server) = TcpStream::connect(&servers[turn]) {
                     for (from, to) in [(&client, &server), (&server, &client)] {
                         let (mut from, mut to) =

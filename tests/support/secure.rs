@@ -1,4 +1,4 @@
-//! A real ZooKeeper that takes encrypted connections alone from clients with a certificate.
+//! A real ZooKeeper that takes only encrypted connections from clients with a certificate.
 
 use std::fs;
 use std::net::TcpStream;

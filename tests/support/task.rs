@@ -1,8 +1,8 @@
-//! What the kernel tells of a thread, where no event tells of it.
+//! What the kernel says about a thread, where no event does.
 
 use std::fs;
 
-/// The folder in which the kernel tells of the calling thread.
+/// The calling thread's folder in `/proc`.
 pub(crate) fn own_task() -> String {
     let task = fs::read_link("/proc/thread-self").unwrap();
     format!("/proc/{}", task.display())

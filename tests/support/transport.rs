@@ -128,18 +128,18 @@ pub(crate) trait Stoppable: Sync {
     fn pause(&self);
     /// Lets everything through again.
     fn resume(&self);
-    /// Is gone.
+    /// Stops serving.
     fn kill(&self);
-    /// Is back.
+    /// Serves again.
     fn restart(&self);
-    /// Ends a session, which for its client is as if it had expired.
+    /// Ends a session, which to its client is an expiry.
     fn expire(&self, session: i64);
 }
 
 impl Place {
     /// Returns a client that is connected. Its session lasts as long as a real server allows,
-    /// so that a slow machine costs nobody his lock, but not on a handle, which may need all
-    /// that time to find out that it is at its end.
+    /// so that a slow machine costs no lock. On a handle it is shorter: a handle may need all
+    /// that time to find out that it has ended.
     #[track_caller]
     pub(crate) fn connect(self, hosts: &str) -> Client {
         let timeout = match self.transport {
@@ -150,13 +150,13 @@ impl Place {
         self.transport.connect_with(hosts, timeout)
     }
 
-    /// Returns whether a client outlives the loss of its connection for sure. The
-    /// `zookeeper` crate may find that its handle is at its end, and ours with it.
+    /// Returns whether a client always outlives the loss of its connection. The `zookeeper`
+    /// crate may find that its handle has ended, which ends our client too.
     fn outlives_connections(self) -> bool {
         self.transport == Transport::Wire
     }
 
-    /// Waits until somebody gets in whose session has expired, if he can.
+    /// Waits until a client whose session has expired gets in, if it can.
     #[track_caller]
     pub(crate) fn assert_gets_in(self, waiting: &Receiver<Result<(), Error>>) {
         match waiting.recv_timeout(SOON).expect("it waits for ever") {
@@ -183,7 +183,7 @@ impl Place {
         }
     }
 
-    /// Returns a server of one's own.
+    /// Returns a server that no other test uses.
     pub(crate) fn start(self) -> Box<dyn Stoppable> {
         match self.embedded {
             true => Box::new(Server::start().expect("a server")),
@@ -245,9 +245,9 @@ impl Stoppable for Server {
     }
 }
 
-/// Has the session expire whose node this is.
+/// Has the session that owns this node expire.
 ///
-/// Asks the server whose it is: a handle does not tell its session.
+/// Asks the server for the owner: a handle does not tell its session.
 #[track_caller]
 pub(crate) fn expire_owner(server: &dyn Stoppable, node: &str) {
     server.expire(raw::owner(&server.hosts(), node));
@@ -261,7 +261,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Its timeout is short because a handle that is at its end says so after that time.
+    /// Its timeout is short because a handle that has ended says so after that time.
     #[track_caller]
     pub(crate) fn connect(place: Place) -> Self {
         let (server, timeout) = (place.shared(), Duration::from_secs(2));
@@ -288,9 +288,9 @@ impl Waiter {
         self.wait_for_node(dir, &[holder, &first, &second], waiting);
     }
 
-    /// Has its node go while it waits in `dir` behind `holders`, and makes it look, and then,
-    /// before it has found out in which session it looks, has its session go; waits until it
-    /// is in the queue again.
+    /// Deletes its node while it waits in `dir` behind `holders`, makes it look, and ends its
+    /// session before it has found out in which session it looks. Waits until it is in the
+    /// queue again.
     #[track_caller]
     pub(crate) fn lose_node_and_session<T>(
         &self,
@@ -331,7 +331,7 @@ impl Waiter {
     }
 }
 
-/// Waits until the guard tells of this.
+/// Waits until the guard reports this.
 #[track_caller]
 pub(crate) fn wait_for(guard: &(impl LockGuard + ?Sized), wanted: GuardEvent) {
     let deadline = Instant::now() + SOON;

@@ -47,7 +47,7 @@ impl Worker {
         Self::start::<W>(command, input)
     }
 
-    /// As [`launch`](Self::launch), of a worker that is told by its type.
+    /// As [`launch`](Self::launch), for a worker that is given by its type.
     pub(crate) fn start<W: Fn()>(mut command: Command, input: &str) -> Self {
         choose::<W>(&mut command);
         command
@@ -169,7 +169,7 @@ pub(crate) fn say(line: &str) {
 /// Stays until it is killed.
 pub(crate) fn stay() -> ! {
     loop {
-        // Whoever woke this thread before, and too late, makes it return at once.
+        // A wake-up that came too late for an earlier wait makes it return at once.
         thread::park();
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::leash::Leashed;
 use super::{free_port, netns, within};
 
-/// The server, one of slf4j's back ends for its log, and what it needs for TLS but does
-/// not name in its manifest, as it does the rest.
+/// The server, one of slf4j's back ends for its log, and the jars for TLS that its manifest
+/// does not name; it names the rest.
 const DEBIAN: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
     /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
@@ -198,7 +198,7 @@ impl ZooKeeper {
     }
 
     fn is_ready(&self) -> bool {
-        // Another server may have been faster at this port: look for our own folder.
+        // Another server may have taken this port: look for our own folder.
         let ours = self.folder.0.to_string_lossy();
         let config = self.four_letter("conf").unwrap_or_default();
         config.contains(&*ours) && self.four_letter("srvr").is_ok_and(|s| s.contains("Mode:"))
@@ -215,7 +215,7 @@ impl ZooKeeper {
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Leashed>> {
-        // A test that panicked while it held this has still to stop its server.
+        // A test that panicked while it held this must still stop its server.
         self.process
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -243,7 +243,7 @@ impl ZooKeeper {
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        // Before the folder goes, as that would make the server write into nothing.
+        // Before the folder goes, so that the server never writes into a missing folder.
         self.kill();
     }
 }
@@ -327,7 +327,7 @@ impl Builder {
 
     pub(crate) fn start(self) -> ZooKeeper {
         let mut log = String::new();
-        // Between the choice of a port and its use somebody else may take it.
+        // Between the choice of a port and its use, another process may take it.
         for _ in 0..5 {
             let server = ZooKeeper::launch(self.clone(), free_port(), Folder::new());
             match server.wait_until_ready() {

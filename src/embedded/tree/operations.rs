@@ -1,6 +1,6 @@
 //! How a client's operations change the tree.
 //!
-//! The order of the checks is ZooKeeper's, since it decides which error a client sees.
+//! The order of the checks is ZooKeeper's, because it decides which error a client sees.
 
 use super::{Author, Result, SYSTEM, Tree};
 use crate::embedded::acl::{Identity, NodeAcl};

@@ -1,6 +1,6 @@
 //! Valid frames with a few mistakes: they get further into a reader than random bytes. What
-//! is read from them is written and read back as the same, and takes no more memory than the
-//! bytes can fill.
+//! is read from them is the same when written and read again, and takes no more memory than
+//! the bytes can fill.
 
 use super::*;
 use crate::support::fuzz;
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// A run in which all frames are read, or none, would show little.
+/// A run in which all frames can be read, or none, would show little.
 #[test]
 fn of_the_frames_with_mistakes_some_are_read_and_some_are_not() {
     use proptest::strategy::ValueTree;
@@ -151,7 +151,7 @@ fn of_the_frames_with_mistakes_some_are_read_and_some_are_not() {
     }
 }
 
-/// The counts and lengths of a frame are believed no further than its bytes reach.
+/// The counts and lengths in a frame are believed only as far as its bytes reach.
 #[test]
 fn an_announcement_alone_takes_no_memory() {
     for announced in [i32::MAX, 1_000_000_000, 1 << 24, -1, i32::MIN] {

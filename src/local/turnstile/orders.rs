@@ -128,7 +128,7 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().expect("no panic but those on purpose")
 }
 
-/// A thread that was seen waiting before another is served before it, unless it has left.
+/// A thread that was seen waiting ahead of another is served before it, unless it has left.
 fn first_come_first_served(passes: &[Pass]) {
     let place = |thread: &ThreadId| {
         let pass = passes.iter().find(|pass| pass.me == *thread);

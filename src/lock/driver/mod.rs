@@ -1,9 +1,8 @@
-//! Carries an attempt out on the caller's thread.
+//! Carries out an attempt on the caller's thread.
 //!
-//! The protocol decides, this file does: it sends what [`Attempt::action`] asks for,
-//! waits for the answer, the limit or a change of the connection, and reports. However
-//! it ends, by a panic of the caller's closure too, what the attempt leaves in the
-//! directory is handed to the cleaner.
+//! The protocol decides, and the driver acts: it sends what [`Attempt::action`] asks for, waits
+//! for the answer, the limit or a change of the connection, and reports. However it ends, even
+//! by a panic of the caller's closure, the cleaner gets what the attempt leaves in the directory.
 
 mod evict_overdue;
 mod set_watches;
@@ -48,7 +47,7 @@ pub(crate) struct Reached {
 
 /// Goes through a queue; `None` if the lock is taken or the limit was reached.
 ///
-/// `last` is the last grant to the one who asks; what was `prepared` may have been sent.
+/// `last` is the caller's last grant; what was `prepared` may have been sent.
 pub(super) fn acquire(
     session: &Session,
     queue: &Queue<'_>,
@@ -90,8 +89,8 @@ pub(super) fn acquire(
     }
 }
 
-/// Waits in a queue where a node of ours stands already, since a moment and a connection
-/// that are given.
+/// Waits in a queue where a node of ours stands already, which was created through this
+/// connection and at this moment.
 pub(super) fn stand(
     session: &Session,
     queue: &Queue<'_>,
@@ -120,17 +119,17 @@ struct Driver<'a, 'q> {
     listing: Option<Listing>,
     /// The create that another thread has sent, and when.
     early: Option<(Early, Stamp)>,
-    /// What was asked for on the strength of that listing: the same as when it is waited for.
+    /// The watches that were asked for after that listing, before the attempt asks for them.
     looked: Option<(Blocked, CallId)>,
     watched: Watched,
     /// Counts what was prefetched.
     prefetches: u64,
-    /// What the nearest node told when it was read.
+    /// What the last read of the nearest node has brought.
     seen: (Vec<u8>, Stat),
     fired: Mailbox<Fired>,
     /// What was heard while the driver waited for a prefetch.
     heard_early: VecDeque<Fired>,
-    /// Changes of the connection are told in the same place.
+    /// Reports changes of the connection in the same place.
     listening: Option<Subscription>,
     told: Option<(String, usize)>,
 }
@@ -142,11 +141,11 @@ pub(crate) enum Progress {
     Restart,
 }
 
-/// What became of a step.
+/// The outcome of a step.
 enum Step {
-    /// The attempt takes this in.
+    /// This is for the attempt to take in.
     Report(Event),
-    /// Nothing: the same step again.
+    /// None: repeat the step.
     Again,
 }
 
@@ -197,7 +196,7 @@ impl<'a, 'q> Driver<'a, 'q> {
     /// An answer that came through another session says nothing about our node.
     fn in_session(&self, event: Event) -> Event {
         match event {
-            // These tell the owner, or end the attempt.
+            // These tell the owner, end the attempt, or are no answers.
             Event::Cancel | Event::Created(..) | Event::NewSession | Event::ReplyLost => event,
             _ if self.session.status.snapshot().session != self.snapshot.session => {
                 Event::NewSession
@@ -218,8 +217,8 @@ impl<'a, 'q> Driver<'a, 'q> {
 
     /// Tells a node that somebody deleted from one that went with its session.
     ///
-    /// The server tells of the node first, and ends the connection then: who gets an
-    /// answer in the same session after it still has the session.
+    /// When a session ends, the server first sends the event of the node and then ends the
+    /// connection: a client that gets an answer in the same session afterwards still has it.
     fn evicted(mut self, name: &str) -> Result<Progress> {
         let node = self.full(name);
         self.unwatch_own(&node);
@@ -264,7 +263,7 @@ impl<'a, 'q> Driver<'a, 'q> {
             Action::WatchAround(blocked, mine) => self.watch_around(&blocked, &mine),
             Action::Wait => self.wait(),
             Action::Prove(name) => self.prove(&name),
-            // `run` does not come here with it.
+            // `run` handles this action.
             Action::Finish(_) => Ok(Step::Again),
         }
     }
@@ -288,7 +287,7 @@ impl<'a, 'q> Driver<'a, 'q> {
         Ok(self.changed()?.unwrap_or(Step::Again))
     }
 
-    /// Looks at the connection: what the attempt has to hear of it, if anything.
+    /// Returns what the attempt has to hear of the connection, if anything.
     fn changed(&mut self) -> Result<Option<Step>> {
         let snapshot = self.session.status.snapshot();
         if snapshot.is_over() {
@@ -308,7 +307,7 @@ impl<'a, 'q> Driver<'a, 'q> {
                 Ok(Some(Step::Report(Event::Woken)))
             }
             false => {
-                // At the server the watches of a session go with it.
+                // At the server, the watches of a session end with it.
                 self.unwatch();
                 self.watched = Watched::default();
                 Ok(Some(Step::Report(Event::NewSession)))
@@ -338,7 +337,7 @@ impl<'a, 'q> Driver<'a, 'q> {
 impl Drop for Driver<'_, '_> {
     fn drop(&mut self) {
         self.unwatch();
-        // Of no effect if the attempt is through.
+        // Changes nothing if the attempt has finished.
         self.attempt.handle(Event::Cancel);
         let cleaner = self.attempt.orphans();
         if !cleaner.is_empty() {

@@ -1,10 +1,9 @@
-//! What is watched by who waits, and what is sent when it goes.
+//! What a waiting thread watches, and what is sent when a watched node goes.
 //!
-//! What is to be sent is made ready beforehand, so that whatever thread hears of the event
-//! sends it, and the waiting thread is woken once, with the answers. Two watches may see the
-//! queue move, on the nearest node and on the one beyond it; the first one that does sends.
-//! A grant rests on a proof of the session, and on a listing, that are both younger than a
-//! sixth of the session timeout.
+//! The requests are prepared beforehand: the thread that hears of the event sends them, and the
+//! waiting thread is woken once, with the answers. Two watches may see the queue move, on the
+//! nearest node and on the one beyond it; the first one to fire sends. A grant rests on a proof
+//! of the session and on a listing that are both younger than a sixth of the session timeout.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ impl Driver<'_, '_> {
         self.watching(blocked, call_id)
     }
 
-    /// Watches our own node, too, and the one beyond the nearest, if there is one.
+    /// Watches our own node too, and the one beyond the nearest, if there is one.
     pub(super) fn watch_around(&mut self, blocked: &Blocked, mine: &str) -> Result<Step> {
         let looked = self.looked.take().filter(|looked| looked.0 == *blocked);
         let is_new = looked.is_none();
@@ -38,14 +37,14 @@ impl Driver<'_, '_> {
             None => self.look_around(blocked, mine),
         };
         let step = self.watching(blocked, call_id.next())?;
-        // Whatever else there is to report, a new session first of all, must not be lost
-        // over the other answers, which may have failed with the same connection.
+        // Any other report, above all a new session, must not be lost over the other answers,
+        // which may have failed with the same connection.
         if !matches!(step, Step::Report(Event::Watching)) {
             return Ok(step);
         }
         let answered = match is_new {
             true => self.answer(call_id),
-            // The answer to the first is what the others were asked for on.
+            // `inspect` has read the answer to the first request.
             false => Ok(Ok(Reply::Nothing)),
         };
         if matches!(answered, Ok(Ok(_))) {
@@ -60,15 +59,15 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Asks for our own node, for the nearest one, and for that beyond it, in this order.
+    /// Asks for our own node, the nearest one and the one beyond it, in this order.
     pub(super) fn look_around(&mut self, blocked: &Blocked, mine: &str) -> CallId {
         self.caller.forget();
         let nearest = self.full(&blocked.nearest);
         let mut watch = self.watch_instead(&nearest);
         self.prefetch(blocked.last);
         watch.prefetch = Some(self.watched.prefetch.clone());
-        // One that was set before stands until the node goes; of one whose answer did not
-        // come nobody knows.
+        // A watch that was set before stands until the node goes. If its answer did not come,
+        // it is unknown whether it was set.
         if !self.watched.own_is_set {
             self.unwatch_own(&self.full(mine));
         }
@@ -76,7 +75,7 @@ impl Driver<'_, '_> {
         if let Some(own) = &own {
             self.watched.own = Some(own.id);
         }
-        // This asks for no permission, unlike reading.
+        // Unlike a read, this needs no permission.
         let look = Request::Exists {
             path: self.full(mine),
             watch: own.is_some(),
@@ -100,7 +99,7 @@ impl Driver<'_, '_> {
                 self.seen = (data.into(), stat);
                 Ok(Step::Report(Event::Watching))
             }
-            // Who may not read a node is told nothing of it, not even that it goes.
+            // A client that may not read a node is told nothing of it, not even that it goes.
             Ok(Err(Failure::Refused(ErrorCode::NO_AUTH))) => self.watch_directory(blocked),
             Ok(answered) => {
                 self.watched.nearest = None;
@@ -122,7 +121,7 @@ impl Driver<'_, '_> {
                 self.take_in(None);
                 Event::BeyondDeleted
             }
-            // Then the queue is looked at when the nearest goes.
+            // The queue is listed when the nearest goes.
             _ => Event::Watching,
         }))
     }
@@ -161,7 +160,7 @@ impl Driver<'_, '_> {
         self.caller.wait(call_id, &self.request.limit)
     }
 
-    /// Takes a watch on `path` in the place of those there were.
+    /// Makes a watch on `path`, in place of the previous ones.
     fn watch_instead(&mut self, path: &str) -> Watch {
         self.unwatch();
         self.watched.prefetch = Arc::default();
@@ -175,7 +174,7 @@ impl Driver<'_, '_> {
         Watch::new(self.session.next_watch(), self.fired.slot())
     }
 
-    /// Drops the watches but for that on our own node, which goes with the node.
+    /// Drops the watches except the one on our own node, which goes with the node.
     pub(super) fn unwatch(&mut self) {
         let Watched {
             nearest, beyond, ..
@@ -210,8 +209,8 @@ impl Driver<'_, '_> {
         });
     }
 
-    /// As [`prefetch`](Self::prefetch), for when the last one ahead goes, for which the
-    /// queue was listed.
+    /// As [`prefetch`](Self::prefetch), for when the last node ahead goes; the queue was listed
+    /// for this.
     pub(super) fn prefetch_again(&mut self) {
         let last = self.attempt.blocked().is_some_and(|blocked| blocked.last);
         if last && self.watched.prefetch.lock().is_none() {
@@ -219,11 +218,11 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// What an event of a watch says to the attempt; `ordered` if it came in its turn.
+    /// What an event of a watch says to the attempt; `ordered` if events come in order.
     pub(super) fn heard(&mut self, fired: Fired, ordered: bool) -> Step {
         let is = |watch: &mut (String, WatchId)| watch.1 == fired.id;
-        // A server that closes our session tells of our own node, too, before we hear of
-        // that: the next listing tells the one from the other.
+        // A server that closes our session sends the event of our own node before we hear of
+        // the close: the next listing tells whether it was that.
         if self.watched.own.take_if(|id| *id == fired.id).is_some() {
             self.watched.own_is_set = false;
             return Step::Report(Event::Woken);
@@ -231,13 +230,13 @@ impl Driver<'_, '_> {
         let event = if self.watched.nearest.take_if(is).is_some() {
             match fired.prefetched {
                 None if self.is_proven() => Event::Deleted,
-                // The queue is looked at, whatever was known of it.
+                // The queue is listed, whatever was known of it.
                 _ => Event::Woken,
             }
         } else if self.watched.beyond.take_if(is).is_some() {
             Event::BeyondDeleted
         } else {
-            // Of a watch that was given up, or a change of the connection.
+            // From a watch that was given up, or a change of the connection.
             return Step::Again;
         };
         if fired.kind != EventKind::Deleted || !ordered {
@@ -247,8 +246,8 @@ impl Driver<'_, '_> {
         Step::Report(event)
     }
 
-    /// Takes in what was prefetched when the queue moved; perhaps the other watch has it, or
-    /// will have it.
+    /// Takes in what was prefetched when the queue moved; if nothing, the other watch's event may
+    /// have it, or bring it yet.
     fn take_in(&mut self, prefetched: Option<Prefetched>) {
         let relisting = self.watched.relisting.take();
         match prefetched {
@@ -283,7 +282,7 @@ impl Driver<'_, '_> {
 
     /// Takes in the proof of a prefetch; the listing is returned.
     fn proven_by(&mut self, prefetched: Prefetched) -> Answered {
-        // Whatever else came of the proof is found out by the next one.
+        // If it is no proof, the next one finds out why.
         let capabilities = self.session.transport.capabilities();
         let Prefetched { stamp, proof, .. } = &prefetched;
         if !proof.is_empty() && proof::judge(capabilities, proof) == Proof::Confirmed {

@@ -22,7 +22,7 @@ const HALF_WAY: i64 = LAST_SEQUENCE / 2;
 
 impl Driver<'_, '_> {
     /// Creates the node and lists the directory in one write, so that a free lock costs
-    /// one round trip. Where nobody is expected, the listing is left out.
+    /// one round trip. If nobody is expected, the listing is left out.
     pub(super) fn create(&mut self, prefix: &str) -> Result<Step> {
         let contest = self.attempt.contest();
         // A permit lists with a watch, for which the node must be there already.
@@ -36,10 +36,10 @@ impl Driver<'_, '_> {
         self.listing = None;
         let answered = match self.answer(call_id) {
             Ok(answered) => answered,
-            // The other thread may not even have sent it: whoever hears the answer cleans up.
+            // The other thread may not have sent it yet: the one that hears the answer cleans up.
             Err(LimitReached) if early.is_some() => return Ok(Step::Report(Event::Cancel)),
             Err(LimitReached) => {
-                // The request is under way: what it makes must be looked for.
+                // The request is under way: its node must be looked for.
                 self.attempt.handle(Event::ReplyLost);
                 return Ok(Step::Report(Event::Cancel));
             }
@@ -88,7 +88,7 @@ impl Driver<'_, '_> {
         let request = self.session.transport.capabilities().sync(self.queue.dir);
         match self.ask(request) {
             Err(LimitReached) => Ok(Step::Report(Event::Cancel)),
-            // A refusal comes through the quorum just as well.
+            // A refusal passes through the quorum too.
             Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(Step::Report(Event::Synced)),
             Ok(answered) => self.trouble(answered),
         }
@@ -151,8 +151,8 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// If the listing that was sent with the create shows others ahead of this node, what has to
-    /// be watched can be asked for together with the node.
+    /// If the listing that was sent with the create shows others ahead of this node, asks for the
+    /// watches together with the node.
     fn looks_ahead(&mut self, name: &str) -> Option<CallId> {
         if self.request.patience == Patience::Tries {
             return None;
@@ -205,8 +205,7 @@ impl Driver<'_, '_> {
     }
 
     /// Makes sure that a quorum confirmed the session a moment ago, and that the session will
-    /// live long enough for the next proof. A create has done so for those who did not wait
-    /// for long.
+    /// live long enough for the next proof. Without a long wait, the create has proven that.
     pub(super) fn prove(&mut self, name: &str) -> Result<Step> {
         if self.is_proven() {
             return Ok(Step::Report(Event::Proved));

@@ -1,6 +1,6 @@
-//! How a waiting thread sleeps, what wakes it, and what it tells meanwhile.
+//! How a waiting thread sleeps, what wakes it, and what it reports meanwhile.
 //!
-//! Watches and changes of the connection are told in one channel, so that a wait without
+//! Watches and changes of the connection report to one channel, so that a wait without
 //! a cancel needs no `select!`.
 
 use std::iter;
@@ -49,8 +49,8 @@ impl Driver<'_, '_> {
         })
     }
 
-    /// Sleeps where there is something else to wait for, or to do from time to time; `None` if
-    /// a watch has fired, or there is nothing else.
+    /// Sleeps if there is something else to wait for, or to do from time to time; `None` if a
+    /// watch has fired, or there is nothing else.
     fn sleep_in_turns(&mut self) -> Result<Option<Step>> {
         let silence = self.caller.silence();
         let period = self.request.overdue.as_ref().map(Overdue::pause);
@@ -117,7 +117,7 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Has changes of the connection told where watches tell.
+    /// Has changes of the connection reported where watches report.
     fn listen(&mut self) {
         if self.listening.is_some() {
             return;
@@ -129,7 +129,7 @@ impl Driver<'_, '_> {
     }
 
     fn woken(&mut self, fired: Fired) -> Step {
-        // What a new connection has to tell comes in any order.
+        // The events of a new connection come in any order.
         let ordered = self.caller.is_steady(&self.snapshot);
         self.heard(fired, ordered)
     }

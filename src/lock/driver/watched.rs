@@ -9,11 +9,11 @@ pub(super) struct Watched {
     pub(super) nearest: Option<(String, WatchId)>,
     pub(super) beyond: Option<(String, WatchId)>,
     pub(super) own: Option<WatchId>,
-    /// The server has said that the watch on our own node is there.
+    /// The server has confirmed the watch on our own node.
     pub(super) own_is_set: bool,
     /// What is asked for when the nearest node goes, or the one beyond it.
     pub(super) prefetch: SharedPrefetch,
-    /// Its number, if it lists the queue in any case.
+    /// The number of the prefetch, if it lists the queue in any case.
     pub(super) relisting: Option<u64>,
 }
 

@@ -15,12 +15,12 @@ use crate::time::limit::{Limit, LimitReached, from_now};
 use crate::transport::mailbox::Mailbox;
 use crate::transport::mailbox_sender::Slot;
 
-/// How often to look whether a lock is lost that is held for some time more.
+/// How often a release that waits for its time looks whether the lock is lost.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl RawGuard {
-    /// Hands the lock to the next thread of this client, if it may; nothing is left to be
-    /// given up then.
+    /// Hands the lock to the next thread of this client, if it may; then nothing is left to give
+    /// up.
     pub(super) fn hand_off(&mut self) -> bool {
         let kept = self.closing.is_some() || self.at_least_until.is_some();
         if kept || *self.in_doubt.get_mut() {
@@ -54,7 +54,7 @@ impl RawGuard {
         handed
     }
 
-    /// Gives the nodes up and waits for the answer, at most until the lock is lost.
+    /// Gives up the nodes and waits for the answer, at most until the lock is lost.
     pub(crate) fn release(mut self) -> Result<()> {
         if let Some(until) = self.at_least_until.take() {
             self.hold_until(until);
@@ -78,10 +78,10 @@ impl RawGuard {
         Ok(())
     }
 
-    /// Gives the nodes up, with this in the directory, and waits for the answer until the limit.
-    /// Returns whether that says so for certain; at the limit, it may still be written.
+    /// Gives up the nodes, writes this into the directory, and waits for the answer until the
+    /// limit. Returns whether it is certainly written; at the limit, it may still be written.
     ///
-    /// The server decides: whoever's node is there has held the lock to this moment, also if the
+    /// The server decides: if the node is there, the lock was held to this moment, even if the
     /// client could not know it.
     pub(crate) fn release_writing(
         mut self,
@@ -107,7 +107,7 @@ impl RawGuard {
         let changes = self.session.status.changes();
         while self.check().is_ok() && clock::now() < until {
             let next = from_now(self.valid_for().min(LOOK));
-            // An error is the time.
+            // An error means that the time has come.
             let _ = changes.receiver().recv_deadline(next.min(until));
         }
     }

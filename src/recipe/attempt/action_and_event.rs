@@ -1,16 +1,16 @@
-//! What an attempt and its driver say to each other.
+//! What an attempt and its driver tell each other.
 
 use std::collections::HashMap;
 
 use crate::jute::Names;
 use crate::recipe::queue::{Blocked, Foreign};
 
-/// Whether to wait for one's turn.
+/// Whether to wait for the turn.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Patience {
     /// Wait.
     Waits,
-    /// Leave if somebody is ahead, without a write if that can be seen before.
+    /// Leave if somebody is ahead; write nothing if a listing shows that beforehand.
     Tries,
 }
 
@@ -25,7 +25,7 @@ pub enum Action {
     Sync,
     /// List the directory.
     List,
-    /// List the directory, leaving a watch on it. Our own node is there already, or not.
+    /// List the directory, leaving a watch on it. Says whether our own node is there already.
     ListAndWatch(bool),
     /// Ask for this node's owner and birth.
     Inspect(String),
@@ -33,11 +33,10 @@ pub enum Action {
     Births(Vec<String>),
     /// Read the nearest node, leaving a watch on it.
     Watch(Blocked),
-    /// As `Watch`, with watches on this node of ours and on the one beyond the nearest as
-    /// well.
+    /// As `Watch`, and also watch this node of ours and the one beyond the nearest.
     ///
-    /// The server tells events in the order in which they happened: if the nearest node
-    /// goes and nothing was heard of ours, ours was there.
+    /// The server sends events in the order in which they happened: if the nearest node goes
+    /// and no event of ours came before, ours was still there.
     WatchAround(Blocked, String),
     /// Sleep until something is worth a report.
     Wait,
@@ -56,19 +55,19 @@ pub enum Event {
     Children(Names),
     /// Our node was created, under this name; its owner and birth if the server told.
     Created(String, Option<Origin>),
-    /// This is whose the node is.
+    /// The node has this origin.
     Inspected(Origin),
     /// These are the births of those nodes that are still there.
     Births(HashMap<String, i64>),
     /// The node or the directory that we asked about is not there.
     NoNode,
-    /// There was nothing to make any more, or it was made.
+    /// The directory exists, and what is above it.
     ParentsMade,
     /// The quorum has confirmed our node.
     Proved,
     /// No reply: the request may or may not have been carried out.
     ReplyLost,
-    /// The listing that follows is no older than this.
+    /// The listing that follows is no older than this moment.
     Synced,
     /// The watch is in place.
     Watching,
@@ -76,7 +75,7 @@ pub enum Event {
     Deleted,
     /// The node beyond the nearest was deleted, and the watches on the others stand.
     BeyondDeleted,
-    /// Our own node, which we asked for, is not there, in our own session.
+    /// Our own node is not there, although our session lasts.
     Evicted,
     /// Something else happened: look again.
     Woken,
@@ -105,15 +104,15 @@ pub struct OwnNode {
 /// How it ended.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// It is our turn, on the strength of this node.
+    /// The lock is ours, through this node.
     Held(OwnNode),
     /// We gave up, or found the lock taken.
     Gone,
     /// Somebody deleted our node.
     Evicted(String),
-    /// There is no exclusion with somebody in the queue.
+    /// A contender in the queue would not wait for us.
     Foreign(Foreign),
-    /// The session changed: begin anew, with another id.
+    /// The session changed: start over, with another id.
     Restart,
 }
 

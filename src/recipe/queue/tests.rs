@@ -52,7 +52,7 @@ fn blocked(spec: &str, ahead: usize, holds: bool, last: bool) -> Place {
     })
 }
 
-/// Where somebody waits for a mutex that is held and has a queue.
+/// The place of a waiter for a mutex, behind the holder and other waiters.
 fn behind_two(nearest: &str, beyond: &str, ahead: usize) -> Place {
     Place::Blocked(Blocked {
         nearest: node(nearest),
@@ -153,7 +153,7 @@ fn used_up_numbers_exclude_nobody_who_goes_by_them() {
             let place = contest.place(&queue, &mine);
             let refused = place == Place::Foreign(expected.clone());
             assert_eq!(refused, used_up, "{queue:?}: {place:?}");
-            // Who comes now gets such a number, too, as soon as one was given out.
+            // A newcomer gets such a number too, as soon as one was given out.
             let taken = contest.is_taken(&queue);
             assert_eq!(taken == Err(expected), used_up, "{queue:?}: {taken:?}");
         }
@@ -191,7 +191,7 @@ fn a_lock_is_no_neighbour_for_a_semaphore() {
         (curator, ["locks", "leases", &lock],    Some((lock.as_str(), None))),
         (curator, ["locks", "leases", LEASE],    Some((LEASE, Some(kazoo)))),
         (kazoo,   ["readme", "locks", LEASE],    None),
-        // The line of Curator's semaphore goes while nobody waits.
+        // The line of Curator's semaphore is deleted while nobody waits.
         (kazoo,   ["readme", "leases", LEASE],   Some(("leases", Some(curator)))),
         (kazoo,   [LEASE, "readme", &lock],      Some((lock.as_str(), None))),
         (kazoo,   [LEASE, "locks", "leases"],    Some(("leases", Some(curator)))),
@@ -206,7 +206,7 @@ fn a_lock_is_no_neighbour_for_a_semaphore() {
             role: Role::Permit,
             permits: 9,
         };
-        // Where permits stand beside such neighbours they are seen with every look.
+        // Where permits stand beside such neighbours, every look sees them.
         let refused = permit.is_taken(&children).is_err();
         assert_eq!(refused, dialect == kazoo && expected.is_some());
         let refused = matches!(permit.place(&children, names[0]), Place::Foreign(_));

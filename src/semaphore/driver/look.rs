@@ -51,8 +51,8 @@ impl PermitDriver<'_, '_> {
         let path = self.semaphore.path;
         let waited = self.first.as_ref().is_some_and(RawGuard::has_waited);
         let capabilities = self.session().transport.capabilities();
-        // In the queue's directory, a refusal does not come from the access control list, which
-        // some servers check early and answer by themselves: a contender there may delete there.
+        // The refused write names the queue's directory, where a contender may delete: a refusal
+        // for lack of rights would not do, because some servers answer that by themselves.
         let sync = waited.then(|| capabilities.sync(&self.semaphore.locks()));
         let mut requests: Vec<_> = sync.into_iter().collect();
         let synced = requests.len();

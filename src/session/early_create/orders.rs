@@ -3,14 +3,14 @@
 use super::*;
 use crate::system::simulated::{all_orders, spawn};
 
-/// Who sees to the node of a create that was sent.
+/// Which thread sees to the node of a create.
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum By {
     /// It was never sent.
     Nobody,
-    /// Whoever gave it up, since the answer was there.
+    /// The thread that gave it up, because the answer was there.
     Waiter,
-    /// Whoever heard the answer.
+    /// The thread that heard the answer.
     Answer,
 }
 

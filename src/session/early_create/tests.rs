@@ -1,4 +1,4 @@
-//! What each answer to a release with a create says of either.
+//! What each answer to a release with a create says of the two.
 
 use super::*;
 use crate::transport::TooLong;
@@ -25,7 +25,7 @@ fn what_is_wrong_with_one_part_is_told_to_whom_it_belongs() {
         (multi(vec![Ok(OpReply::Deleted), Ok(created)]), (Ok(Reply::Nothing), Ok(Reply::Created { path, stat }))),
         (multi(vec![Err(no_node), Err(after)]), (refused(no_node), not_sent.clone())),
         (multi(vec![Err(no_auth), Err(after)]), (refused(no_auth), not_sent.clone())),
-        // A quota counts the node that was to go.
+        // A quota still counts the node that was to go.
         (multi(vec![Err(ok), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
         (multi(vec![Err(after), Err(no_auth)]), (not_sent.clone(), not_sent.clone())),
         (multi(vec![Err(ok), Err(after)]), (not_sent.clone(), not_sent.clone())),

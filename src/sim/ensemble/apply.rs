@@ -1,7 +1,7 @@
-//! How a server applies the log, and what its clients are sent for it.
+//! How a server applies the log, and what it sends its clients then.
 //!
-//! The events of a change leave before the answer to whoever asked for it, and before any
-//! later answer.
+//! The events of a change leave before the answer to the client that asked for it, and before
+//! any later answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Ensemble {
         }
     }
 
-    /// Applies a part of the log at once, when nobody is looking.
+    /// Applies a part of the log at once, whatever the lag.
     pub(super) fn apply_up_to(&mut self, server: usize, length: usize) {
         let node = &mut self.servers[server];
         node.committed = node.committed.max(length);
@@ -130,7 +130,7 @@ impl Ensemble {
         }
     }
 
-    /// Ends the connection of a session that has ended, unless it is to be answered.
+    /// Ends the connection of a session that has ended, unless the client asked and gets an answer.
     fn close_session(&mut self, server: usize, ask: &Ask) {
         let node = &mut self.servers[server];
         node.end_session(ask.session);
@@ -196,8 +196,8 @@ impl Ensemble {
         self.history.extend(changes);
     }
 
-    /// Notes the nodes that were there only because the leader had wrong data: it deleted one a second
-    /// time, in a transaction that also created these, and that fails where the data are right.
+    /// Notes the end of nodes that existed only because the leader's data were wrong: it created
+    /// them in a transaction that deleted a node a second time, and that fails on right data.
     pub(super) fn record_losses(&mut self, server: usize) {
         let node = &self.servers[server];
         if node.applied < self.recorded {

@@ -148,7 +148,7 @@ impl Ensemble {
         if request.session == 0 {
             return self.begin_session(number, server, timeout_ms);
         }
-        // Before the password is looked at, as in ZooKeeper.
+        // Before the password is checked, as in ZooKeeper.
         if let Some(former) = self.servers[server].clients.get(&request.session) {
             self.close(*former);
         }
@@ -252,7 +252,7 @@ impl Ensemble {
     }
 }
 
-/// Every server can tell the password of a session.
+/// Every server can work out the password of a session.
 fn password_of(session: i64) -> Password {
     let mut password = Password::default();
     fastrand::Rng::with_seed(session as u64 ^ SECRET).fill(&mut password);

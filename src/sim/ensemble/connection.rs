@@ -11,7 +11,7 @@ pub type ConnectionNo = u64;
 /// What comes out of a connection at the client's end.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output {
-    /// Bytes; what they are a part of is up to the client.
+    /// Bytes; it is up to the client to find the frames.
     Bytes(Vec<u8>),
     /// The end; nothing follows.
     Closed,
@@ -22,7 +22,7 @@ pub enum Output {
 pub enum Arrival {
     /// The first frame of a connection.
     Handshake,
-    /// A request for the leader, which the server sends there.
+    /// A request that the server passes to the leader.
     Write,
     /// Any other frame, such as a ping.
     Other,
@@ -36,7 +36,7 @@ pub(super) struct Connection {
     pub(super) session: i64,
     pub(super) timeout_ms: u64,
     pub(super) who: Vec<Identity>,
-    /// The requests that are not answered, in their order.
+    /// The requests that are not answered yet, in order.
     pub(super) pending: VecDeque<Pending>,
     received: Vec<u8>,
 }
@@ -73,7 +73,7 @@ pub(super) enum Work {
     Close,
 }
 
-/// What is wrong with the bytes of a client.
+/// A client has sent bytes that are not a frame.
 pub(super) struct BadFrame;
 
 impl Connection {

@@ -59,7 +59,7 @@ impl Ensemble {
     pub(super) fn may_lead(&self, server: usize) -> bool {
         let node = &self.servers[server];
         let is_latest = match &node.role {
-            // One of an earlier epoch does not know yet that another was elected.
+            // A leader of an earlier epoch does not know yet that another was elected.
             Role::Leading(leading) => leading.zxid >> 32 == self.epoch,
             _ => false,
         };
@@ -94,7 +94,7 @@ impl Ensemble {
         if !self.servers[winner].ghosts.is_empty() {
             self.rebuild(winner);
         }
-        // All that it has logged counts, whether a quorum had it or not.
+        // Everything in its log counts, whether a quorum had it or not.
         self.apply_up_to(winner, self.servers[winner].log.len());
         let now_ms = self.now_ms() + phase_ms;
         let node = &mut self.servers[winner];
@@ -148,7 +148,7 @@ impl Ensemble {
             self.links.remove(&former.link);
         }
         self.send(link, Towards::Follower, Message::UpToDate);
-        // With what it has, a quorum may have logged what was not committed before.
+        // Its log may complete a quorum for what was not committed before.
         self.commit(leader);
         let patience = self.config.patience();
         self.plan(server, patience, |server, life| Event::Limit {
@@ -177,7 +177,7 @@ impl Ensemble {
         node.epoch = self.epoch;
     }
 
-    /// Starts the numbers of the sessions that begin at a server, which no earlier one has.
+    /// Puts the numbers of a server's new sessions above those of all earlier ones.
     fn number_sessions(&mut self, server: usize) {
         let number = i64::try_from(server + 1).unwrap_or(0) << 56;
         // The time takes seven bytes, as in ZooKeeper.
@@ -190,7 +190,7 @@ impl Ensemble {
 
 // How a leader is lost.
 impl Ensemble {
-    /// Ends a follower's patience, or looks again when it would end.
+    /// Has a follower resign if its patience has ended, or looks again when it would end.
     pub(super) fn lose_leader(&mut self, server: usize) {
         let Some(following) = self.servers[server].following() else {
             return;

@@ -17,7 +17,7 @@ pub enum Fault {
         /// The number of the server, from 0.
         server: usize,
     },
-    /// Has a server apply each change so much later than it hears of it.
+    /// Has a server apply each change this much later than it hears of it.
     Lag {
         /// The number of the server, from 0.
         server: usize,
@@ -100,12 +100,12 @@ pub enum Fault {
         /// `None` stands for all.
         server: Option<usize>,
     },
-    /// Has one in five of the leader's pings leave late, by up to this much, and those after it
-    /// not before it; zero ends it.
+    /// Delays one in five of the leader's pings by up to this much; no later ping overtakes it.
+    /// Zero ends this.
     LatePings {
         /// The longest delay.
         by: Duration,
     },
-    /// Ends all faults that last, but for `Ghost`.
+    /// Ends all lasting faults except `Ghost`.
     Calm,
 }

@@ -1,4 +1,4 @@
-//! How faults come about.
+//! How faults take effect.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::jute::Op;
 const REVOKE: &[u8] = b"__REVOKE__";
 
 impl Ensemble {
-    /// Brings about a fault, or ends it.
+    /// Causes a fault, or ends it.
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl Ensemble {
         }
     }
 
-    /// Lets a server apply its log from the beginning.
+    /// Has a server apply its log from the beginning.
     pub(super) fn rebuild(&mut self, server: usize) {
         let (config, node) = (self.config.of_server(), &mut self.servers[server]);
         node.ghosts.clear();

@@ -1,4 +1,4 @@
-//! What the ensemble has committed, for whoever judges a run.
+//! What the ensemble has committed, for the judges of a run.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub enum What {
 pub enum SessionEnd {
     /// The client closed it.
     Closed,
-    /// The leader heard nothing of it for its timeout.
+    /// The leader heard nothing from it for its timeout.
     Expired,
     /// By [`Fault::Expire`](super::Fault::Expire).
     ByHand,

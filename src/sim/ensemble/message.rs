@@ -1,4 +1,4 @@
-//! What the servers tell each other, and the connections on which they do.
+//! What the servers tell each other, and the connections between them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -19,8 +19,8 @@ pub(super) struct Transaction {
     /// Since the epoch.
     pub(super) ms: i64,
     pub(super) ask: Ask,
-    /// What the first server to apply it found, which is the leader if all is well: a server
-    /// whose data differ answers the same.
+    /// The result at the first server that applied it, which is the leader if all is well; a
+    /// server whose data differ answers the same.
     pub(super) outcome: OnceLock<Result<Reply, ErrorCode>>,
 }
 

@@ -28,7 +28,7 @@ impl Ensemble {
                 let answer = self.answer(number, xid, Err(ErrorCode::UNIMPLEMENTED));
                 return self.respond(number, kind, answer.closing());
             }
-            // A session can be closed from where it has been.
+            // A session can be closed through a server that it has left.
             Ok(request) if request != Request::Close && self.is_moved(number) => return,
             Ok(request) => self.take_in_order(number, xid, kind, request),
         }
@@ -59,7 +59,7 @@ impl Ensemble {
         }
     }
 
-    /// A leader is up to date; a follower asks it for a mark in what it commits.
+    /// A leader is up to date; a follower asks the leader, which answers in order with its commits.
     fn take_sync(
         &mut self,
         number: ConnectionNo,
@@ -135,7 +135,7 @@ impl Ensemble {
         is_moved
     }
 
-    /// Makes unknown what the servers are too old for.
+    /// Makes requests unknown that the servers are too old for.
     fn understood(&self, request: Request) -> Request {
         let op = request.op();
         let is_young = OpCode::MULTI.0 < op.0 && ![OpCode::AUTH, OpCode::SET_WATCHES].contains(&op);
@@ -178,7 +178,7 @@ impl Ensemble {
                     let result = self.read(number, request);
                     self.answer(number, xid, result)
                 }
-                // Its reply has a number of its own, whatever the request had.
+                // Its reply has a fixed number, whatever the request's was.
                 Work::Ping => self.answer(number, xid::PING, Ok(Reply::Nothing)),
                 Work::Fail(code) => self.answer(number, xid, Err(code)),
                 Work::Ordered | Work::Sync { .. } | Work::Close => return,
@@ -192,7 +192,7 @@ impl Ensemble {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        // Without a reply, as in ZooKeeper: the client must not take it for an answer.
+        // Closes without a reply, as ZooKeeper does: the client must not take it for an answer.
         if result == Err(ErrorCode::SESSION_MOVED) {
             return self.close(number);
         }

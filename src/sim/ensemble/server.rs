@@ -18,7 +18,7 @@ pub(super) struct ServerNode {
     /// Cut off from the other servers.
     pub(super) is_cut: bool,
     pub(super) paused_until: Duration,
-    /// Of the last leader that it had; kept over a crash, as the log.
+    /// The epoch of its last leader; it survives a crash, as the log does.
     pub(super) epoch: i64,
     pub(super) log: Vec<Arc<Transaction>>,
     /// How much of the log is committed, as far as the server knows.

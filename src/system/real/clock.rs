@@ -13,7 +13,7 @@ pub(crate) fn since_boot() -> Duration {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const CLOCK: ClockId = ClockId::Boottime;
-    // On macOS this one counts suspend; of other systems that is not known.
+    // On macOS this clock counts suspend; for other systems that is not known.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
 

@@ -13,7 +13,7 @@ pub(crate) mod sync {
 }
 
 pub(crate) mod random {
-    //! Numbers that are not secret, and that nobody else draws.
+    //! Unique numbers, which are not secret.
 
     /// Returns sixteen bytes that no other call returns, on this machine or another.
     pub(crate) fn unique_bytes() -> [u8; 16] {

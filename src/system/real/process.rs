@@ -1,4 +1,4 @@
-//! What this process is, for people who read who holds a lock.
+//! Describes this process to people who look up who holds a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};

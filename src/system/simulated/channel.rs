@@ -1,4 +1,4 @@
-//! Channels at which the scheduler decides who is first, with crossbeam's errors.
+//! Channels at which the scheduler decides which thread is first, with crossbeam's errors.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ pub struct Sender<T>(Arc<Shared<T>>);
 /// The receiving side.
 pub struct Receiver<T>(Arc<Shared<T>>);
 
-/// A channel with room for so many messages.
+/// A channel with room for `room` messages.
 pub fn bounded<T>(room: usize) -> (Sender<T>, Receiver<T>) {
     channel(Some(room))
 }
@@ -130,12 +130,12 @@ impl<T> Receiver<T> {
         self.take_until(None).map_err(|_| RecvError)
     }
 
-    /// Waits for a message, at most so long.
+    /// Waits for a message, for at most `time`.
     pub fn recv_timeout(&self, time: Duration) -> Result<T, RecvTimeoutError> {
         self.take_until(Some(clock::after(&here(), time)))
     }
 
-    /// Waits for a message, at most until then.
+    /// Waits for a message, until `time` at most.
     pub fn recv_deadline(&self, time: Instant) -> Result<T, RecvTimeoutError> {
         self.take_until(Some(clock::at(&here(), time)))
     }

@@ -1,8 +1,8 @@
-//! How the scheduler decides who goes on.
+//! How the scheduler decides which thread goes on.
 
 use std::time::Duration;
 
-/// How the scheduler decides who goes on.
+/// How the scheduler decides which thread goes on.
 #[derive(Clone, Debug)]
 pub enum Choice {
     /// At random.
@@ -14,14 +14,14 @@ pub enum Choice {
         /// The longest such pause.
         longest: Duration,
     },
-    /// Every order with so many preemptions, one a run.
+    /// Every order with a bounded number of preemptions, one for each run.
     Bounded(Bounded),
 }
 
-/// Walks through all orders in which threads are preempted at most so often.
+/// Walks through all orders with at most a given number of preemptions.
 ///
-/// A run repeats the choices of the one before up to the last one that has an alternative
-/// left, and takes that. (Musuvathi and Qadeer, "Iterative context bounding", 2007.)
+/// A run repeats the choices of the run before, up to the last choice with an alternative
+/// left, and takes the alternative. (Musuvathi and Qadeer, "Iterative context bounding", 2007.)
 #[derive(Clone, Debug)]
 pub struct Bounded {
     most: usize,
@@ -60,7 +60,7 @@ impl Bounded {
         self.path.iter().filter(preempted).count()
     }
 
-    /// Chooses one of so many; the first is the thread that could go on, if one `could`.
+    /// Chooses one `of` the threads; the current thread is the first, if it `could` go on.
     pub(super) fn choose(&mut self, of: usize, could: bool) -> usize {
         if of <= 1 {
             return 0;

@@ -23,12 +23,12 @@ pub fn now() -> Instant {
 
 /// The clock that goes on while the process is suspended.
 pub(crate) fn since_boot() -> Duration {
-    // A machine that has been up for a day.
+    // The machine has been up for a day.
     let day = Duration::from_secs(24 * 60 * 60);
     try_here().map_or(day, |here| day + Duration::from_nanos(here.state().now))
 }
 
-/// A time of the calling thread's plain clock, as one of the run's.
+/// Converts a time of the calling thread's plain clock to the run's clock.
 pub(super) fn at(here: &Here, time: Instant) -> u64 {
     let state = here.state();
     let suspended = state.processes[state.tasks[here.me].process].suspended;
@@ -38,7 +38,7 @@ pub(super) fn at(here: &Here, time: Instant) -> u64 {
         .saturating_add(suspended)
 }
 
-/// The time so far from now, as one of the run's.
+/// The time on the run's clock at `time` from now.
 pub(super) fn after(here: &Here, time: Duration) -> u64 {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
     here.state().now.saturating_add(nanos)

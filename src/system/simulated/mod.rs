@@ -8,8 +8,8 @@
 //!
 //! Every thread is a real one, and only the one that has the baton runs. At every point
 //! where a thread could wait or wake another, the scheduler decides which goes on; when none
-//! can, the clock jumps to the next timeout or to what the network brings next. All chance
-//! comes from one seed, so a seed repeats a run. What the servers do is a [`Peer`]'s.
+//! can, the clock jumps to the next timeout or to what the network brings next. All random
+//! choices come from one seed, so a seed repeats a run. A [`Peer`] stands for the servers.
 
 pub mod channel;
 mod choice;

@@ -5,8 +5,8 @@ use std::thread;
 
 use super::{Bounded, Choice, Options, run};
 
-/// Runs a piece in every order with so many preemptions; returns what came out, and how many
-/// orders there are.
+/// Runs a piece in every order with at most `most` preemptions; returns the results, and the
+/// number of orders.
 pub(crate) fn all_orders<T: Ord + Send + 'static>(
     most: usize,
     piece: impl Fn() -> T + Clone + Send + 'static,

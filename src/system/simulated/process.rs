@@ -1,7 +1,7 @@
-//! What a process is, the same on every machine and in every run.
+//! The description of a process, the same on every machine and in every run.
 //!
-//! It is written into nodes, and a connection that is cut at some byte is cut elsewhere if a
-//! process's id has a digit more.
+//! It is written into nodes: if a process's id had one digit more, a connection that is cut
+//! after some number of bytes would be cut elsewhere.
 
 use std::time::Duration;
 

@@ -16,8 +16,8 @@ use super::state::{Key, State, Task, TaskState, text_of};
 const END_LIMIT: Duration = Duration::from_secs(300);
 /// How often the run is looked at, on the real clock.
 const LOOK: Duration = Duration::from_secs(1);
-/// At how many looks in a row no thread has made a step if one waits past the layer. Looks are
-/// counted instead of seconds: a machine that stops or starves the run does the same to the looks.
+/// After this many looks in a row without a step, a thread is taken to wait for something outside
+/// the simulation. Looks are counted, not seconds: what stops or starves the run stops the looks.
 const STUCK: u32 = 10;
 const STACK: usize = 512 * 1024;
 
@@ -26,7 +26,7 @@ const STACK: usize = 512 * 1024;
 pub struct Options {
     /// Decides all that is left to chance.
     pub seed: u64,
-    /// Decides who goes on.
+    /// Decides which thread goes on.
     pub choice: Choice,
     /// Keep the lines that are noted, for a story.
     pub record: bool,
@@ -47,11 +47,11 @@ pub struct Report<T> {
     pub lines: Vec<String>,
 }
 
-/// A run that did not.
+/// A run that failed.
 pub struct Failure {
     /// What went wrong.
     pub reason: String,
-    /// Who waited for what.
+    /// What each thread waited for.
     pub threads: String,
     /// The lines that were noted.
     pub lines: Vec<String>,
@@ -101,7 +101,7 @@ pub(super) fn new_key() -> Key {
     KEYS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The run that this thread is part of, if it is of any.
+/// The run that this thread is part of, if any.
 pub(super) fn try_here() -> Option<Here> {
     HERE.try_with(|here| here.borrow().clone()).ok().flatten()
 }
@@ -134,7 +134,7 @@ impl Here {
         self.pass(state);
     }
 
-    /// Waits until the check says something, or the time comes.
+    /// Waits until the check returns something, or the time comes.
     pub(super) fn wait<R>(
         &self,
         keys: &[Key],
@@ -153,7 +153,7 @@ impl Here {
         }
     }
 
-    /// Gives the baton to whoever goes on, and waits until it comes back.
+    /// Gives the baton to the thread that goes on, and waits until it comes back.
     fn pass(&self, mut state: MutexGuard<'_, State>) {
         let next = match state.pick(self.me) {
             Ok(next) => next,
@@ -186,7 +186,7 @@ fn stand_still() -> ! {
     }
 }
 
-/// Gives the baton to a thread, which is not to find the state locked.
+/// Unlocks the state, and gives the baton to a thread.
 fn hand(state: MutexGuard<'_, State>, to: usize) {
     let task = &state.tasks[to];
     let (go, thread) = (Arc::clone(&task.go), task.thread.clone());
@@ -219,7 +219,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread that waits past the layer has the baton, and nobody else goes on.
+    /// A thread that waits for something outside the simulation keeps the baton: no other goes on.
     fn await_the_end(&self, ended: &mpsc::Receiver<Outcome>) -> Outcome {
         let (mut steps, mut looks) = (None, 0);
         while looks < STUCK {
@@ -304,8 +304,8 @@ pub fn run<T: Send + 'static>(
     }
 }
 
-/// Waits for the baton. Until then, nothing of the run may depend on the thread: when it
-/// begins is the machine's choice.
+/// Waits for the baton. Until then, nothing in the run may depend on the thread: the machine
+/// decides when it begins.
 fn begin(here: &Here, go: &AtomicBool, seed: u64) {
     HERE.with(|slot| *slot.borrow_mut() = Some(here.clone()));
     fastrand::seed(seed);

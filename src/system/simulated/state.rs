@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use super::choice::Choice;
 
-/// What goes on outside of the threads, and wakes them.
+/// What happens outside the threads, and wakes them.
 pub(super) trait Outside: Send {
     /// Does all that is due.
     fn run_until(&mut self, now: u64);
 
     fn next_at(&self) -> Option<u64>;
 
-    /// The keys of those to be woken.
+    /// The keys whose waiters are to be woken.
     fn take_woken(&mut self) -> Vec<Key>;
 
     fn as_any(&mut self) -> &mut dyn Any;
@@ -25,11 +25,11 @@ pub(super) trait Outside: Send {
 /// What a thread waits for.
 pub(super) type Key = u64;
 
-/// With more steps than this while the clock hardly moves, a run goes round in circles.
+/// A run that takes more steps than this while the clock hardly moves goes round in circles.
 const CIRCLE: u64 = 2_000_000;
 /// How many lines of the story are kept.
 const LINES: usize = 200_000;
-/// What a step costs.
+/// How long a step takes, in nanoseconds.
 const STEP: u64 = 100;
 
 pub(super) struct State {
@@ -57,7 +57,7 @@ pub(super) struct Task {
     pub(super) state: TaskState,
     /// `unpark` was called since the last `park`.
     pub(super) token: bool,
-    /// The scheduler lets it stand until then.
+    /// The scheduler has paused the thread until then.
     pub(super) paused_until: u64,
     pub(super) park_key: Key,
     pub(super) end_key: Key,
@@ -79,7 +79,7 @@ pub(super) enum TaskState {
 pub(super) struct Process {
     pub(super) name: String,
     pub(super) frozen_until: u64,
-    /// For how long it was suspended so far; its plain clock stood still.
+    /// How long it has been suspended so far, with its plain clock standing still.
     pub(super) suspended: u64,
 }
 
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Lets a thread stand for a while: short most of the time, and sometimes long.
+    /// Pauses a thread, mostly for a short time and sometimes for a long one.
     fn pause(&mut self, me: usize, longest: Duration) {
         let longest = (longest.as_nanos() as f64).max(1e3);
         let time = (1e3 * (longest / 1e3).powf(self.rng.f64())) as u64;
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    /// Decides who goes on; the clock jumps if it has to. An error if nobody ever can.
+    /// Decides which thread goes on; the clock jumps if it has to. Fails if no thread ever can.
     pub(super) fn pick(&mut self, me: usize) -> Result<usize, String> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -177,11 +177,11 @@ impl State {
         self.ready[place]
     }
 
-    /// Wakes those whose time has come, and those for whom the network has something.
+    /// Wakes the threads whose time has come, and those for which the network has something.
     fn bring(&mut self) -> Result<(), String> {
         let now = self.now;
         if let Some(mut outside) = self.outside.take() {
-            // Whose thread this is, is chance: a panic is the run's failure, not that thread's.
+            // Any thread may run this: a panic is the run's failure, not that thread's.
             catch_unwind(AssertUnwindSafe(|| outside.run_until(now)))
                 .map_err(|panic| format!("the servers panicked: {}", text_of(&*panic)))?;
             for key in outside.take_woken() {
@@ -242,7 +242,7 @@ impl State {
         self.lines.push_back(format!("{now:12.6} {who:<24} {text}"));
     }
 
-    /// Who waits for what.
+    /// What each thread waits for.
     pub(super) fn story(&self) -> String {
         let mut story = String::new();
         for task in &self.tasks {

@@ -1,4 +1,4 @@
-//! Locks at which the scheduler decides who is first.
+//! Locks at which the scheduler decides which thread is first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) struct Mutex<T> {
     inner: sync::Mutex<T>,
 }
 
-/// The right to use what is in a lock.
+/// The lock is held while this lives.
 pub(crate) struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
     inner: Option<sync::MutexGuard<'a, T>>,
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Runs something without the lock.
+    /// Releases the lock while `run` runs.
     pub(crate) fn unlocked<R>(guard: &mut Self, run: impl FnOnce() -> R) -> R {
         guard.inner = None;
         guard.lock.wake();
@@ -120,10 +120,10 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// Where threads wait for a change of what is in a lock.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// One key for each that waits.
+    /// One key for each waiting thread.
     waiting: sync::Mutex<VecDeque<Key>>,
 }
 

@@ -33,7 +33,7 @@ pub fn roll(limit: u64) -> u64 {
     here().state().rng.u64(..limit.max(1))
 }
 
-/// Puts a line into the story.
+/// Adds a line to the story.
 pub fn note(text: &str) {
     if let Some(here) = try_here() {
         here.state().note(Some(here.me), text);
@@ -50,7 +50,7 @@ pub fn records() -> bool {
     try_here().is_some_and(|here| here.state().record)
 }
 
-/// Who waits for what, now.
+/// What each thread waits for now.
 pub fn story() -> String {
     here().state().story()
 }
@@ -63,7 +63,7 @@ pub fn threads() -> usize {
     state.tasks.iter().filter(alive).count()
 }
 
-/// When threads were let stand: in which process, from when, until when.
+/// The pauses of threads: in which process, from when, until when.
 pub fn pauses() -> Vec<(usize, Duration, Duration)> {
     let time = Duration::from_nanos;
     let here = here();
@@ -74,7 +74,7 @@ pub fn pauses() -> Vec<(usize, Duration, Duration)> {
         .collect()
 }
 
-/// Lets all threads of a process stand for so long, as SIGSTOP does.
+/// Stops all threads of a process for `time`, as SIGSTOP does.
 pub fn freeze(process: usize, time: Duration) {
     let here = here();
     let mut state = here.state();
@@ -85,7 +85,7 @@ pub fn freeze(process: usize, time: Duration) {
     *frozen = (*frozen).max(until);
 }
 
-/// Lets all threads of a process stand until it is thawed, as if it had crashed.
+/// Stops all threads of a process until it is thawed, as if it had crashed.
 pub fn freeze_for_ever(process: usize) {
     here().state().processes[process].frozen_until = u64::MAX;
 }
@@ -95,14 +95,14 @@ pub fn thaw(process: usize) {
     here().state().processes[process].frozen_until = 0;
 }
 
-/// As [`freeze`], while the process's plain clock and its timeouts stand still too, as when
-/// a machine sleeps.
+/// As [`freeze`], but the process's plain clock and its timeouts stand still too, as when a
+/// machine sleeps.
 pub fn suspend(process: usize, time: Duration) {
     let here = here();
     let before = here.state().processes[process].frozen_until;
     freeze(process, time);
     let mut state = here.state();
-    // One that sleeps already sleeps on, and does not sleep twice.
+    // If the process is frozen already, only the additional time counts.
     let time = state.processes[process].frozen_until - before.max(state.now);
     state.processes[process].suspended += time;
     for task in state

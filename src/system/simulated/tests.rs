@@ -1,4 +1,4 @@
-//! The scheduler finds what it is there to find.
+//! The scheduler finds the bugs that it exists to find.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn random(seed: u64) -> Options {
     }
 }
 
-/// Two threads that read, and then write what they read and one more.
+/// Two threads each read a number, and write that number plus one.
 fn lost_update() -> u32 {
     let number = Arc::new(Mutex::new(0));
     let threads: Vec<_> = (0..2)

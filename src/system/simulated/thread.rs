@@ -37,7 +37,7 @@ pub(crate) fn current() -> Thread {
     Thread::new(here().me, std::thread::current())
 }
 
-/// Blocks the calling thread for so long, on the run's clock.
+/// Blocks the calling thread for `time`, on the run's clock.
 pub fn sleep(time: Duration) {
     let here = here();
     let until = clock::after(&here, time);

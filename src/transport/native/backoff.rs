@@ -41,7 +41,7 @@ impl Backoff {
         Duration::ZERO
     }
 
-    /// The pause after an expiry: none for the first, as the server is there.
+    /// The pause after an expiry: none for the first, because the server answers.
     pub(super) fn after_expiry(&mut self) -> Duration {
         match self.failures {
             0 => {

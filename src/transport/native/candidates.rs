@@ -7,17 +7,17 @@ use super::hosts::Target;
 
 /// The longest time for one address to answer.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
-/// The shortest, however short the session timeout.
+/// The shortest such time, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
 
 /// The session to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Resumption {
-    /// The present session, or a first one.
+    /// The present session, or a new one if there is none.
     Resume,
-    /// The present session and no other, as the server may be one of another ensemble.
+    /// The present session and no other, because the server may belong to another ensemble.
     ResumeOnly,
-    /// Another session, as a client without a past.
+    /// A new session, as if the client had none.
     Anew,
 }
 
@@ -36,10 +36,10 @@ pub(super) fn dial_limit(timeout: Duration, addresses: usize) -> Duration {
 
 /// Puts the addresses of a round in order; the server that served last is the last of its kind.
 ///
-/// Those that names had before are tried after the others. A server that has moved leaves an
-/// address where perhaps nobody answers, and its name is looked up again only after that; one
-/// that has not moved may be slow. So they get a quarter of the limit, and more the longer no
-/// server has served.
+/// The addresses that names had before are tried after the others. If a server has moved,
+/// perhaps nothing answers at its old address, and its name is looked up again only after the
+/// round. If it has not moved, it may be slow. So an old address gets a quarter of the limit,
+/// and more the longer no server has served.
 pub(super) fn candidates(
     targets: Vec<Target>,
     kept: Vec<Target>,

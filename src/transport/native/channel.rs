@@ -114,7 +114,7 @@ impl Channel {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     outbox.done += written;
-                    // A server that takes in a few bytes at a time keeps nobody for longer.
+                    // A server that takes in a few bytes at a time does not extend the wait.
                     if written < rest.len() {
                         let since = *full_since.get_or_insert_with(clock::now);
                         if clock::now().saturating_duration_since(since) >= WRITE_PATIENCE {
@@ -132,7 +132,7 @@ impl Channel {
 
     /// Ends the connection; wakes the threads that read or write.
     pub(super) fn shut_down(&self) {
-        // Fails if the other side was faster.
+        // Fails if the server was faster.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -172,7 +172,7 @@ fn dial(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether a call on a socket failed for lack of time alone.
+/// Whether a call on a socket failed only because its time was up.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -97,7 +97,7 @@ impl Cipher {
             }
             let read = self.take_in(stream);
             if read.is_err() {
-                // TLS has an alert for the other side.
+                // TLS has an alert for the server.
                 self.seal(&mut Vec::new(), &mut out);
                 let _ = stream.write_all(&out);
             }
@@ -112,7 +112,7 @@ impl Cipher {
         self.has_more.load(Ordering::Relaxed)
     }
 
-    /// Encrypts all of `plain`, with whatever else TLS has to send.
+    /// Encrypts all of `plain`, and whatever else TLS has to send.
     pub(super) fn seal(&self, plain: &mut Vec<u8>, wire: &mut Vec<u8>) {
         self.has_more.store(false, Ordering::Relaxed);
         let mut connection = self.connection.lock();

@@ -10,8 +10,8 @@ use crate::transport::session_key::SessionKey;
 
 /// The default of the frame limit, which ZooKeeper calls jute.maxbuffer.
 pub(crate) const FRAME_LIMIT: usize = 0xf_ffff;
-/// The values it may take: less leaves no room for the crate's own requests, and a longer
-/// frame is taken for an error.
+/// The values it may take: a lower limit leaves no room for the crate's own requests, and a
+/// higher one comes near the length that counts as an error.
 pub(crate) const FRAME_LIMITS: RangeInclusive<usize> = 256 * 1024..=512 * 1024 * 1024;
 
 /// How to reach the servers, and with which credentials.
@@ -20,16 +20,16 @@ pub(crate) struct Config {
     pub(crate) hosts: Hosts,
     /// The timeout to ask for; the server decides.
     pub(crate) session_timeout: Duration,
-    /// No server's own maximum is less.
+    /// The least maximum session timeout of any server.
     pub(crate) server_maximum: Duration,
     pub(crate) auth: Vec<Credentials>,
     /// The longest request, and about the longest reply.
     pub(crate) frame_limit: usize,
-    /// A session to go on with, of another process.
+    /// A session of another process, to be continued.
     pub(crate) resume: Option<SessionKey>,
     /// Absent for a plain connection.
     pub(crate) tls: Option<Security>,
-    /// Absent if the servers are not to be told who the client is by SASL.
+    /// Absent if the client does not log in by SASL.
     #[cfg(feature = "sasl")]
     pub(crate) sasl: Option<super::sasl::Login>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Whether they are for a SASL login, which servers take in another way only.
+    /// Whether they are for a SASL login, which servers accept only by other requests.
     pub(crate) fn are_of_a_login(&self) -> bool {
         self.scheme.trim().eq_ignore_ascii_case("sasl")
     }

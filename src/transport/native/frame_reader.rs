@@ -72,7 +72,7 @@ impl Inbox {
         self.frame_within(self.limit)
     }
 
-    /// As `frame`, with another limit.
+    /// Like `frame`, with another limit.
     pub(super) fn frame_within(&mut self, limit: usize) -> Result<Option<Frame<'_>>, BadLength> {
         let dropped = self.skip.min(self.end - self.start);
         self.start += dropped;
@@ -135,7 +135,7 @@ mod tests {
     use super::super::hosts::Target;
     use super::*;
 
-    /// Sends the bytes in pieces; returns the frames, of long ones the head, the error, and
+    /// Sends the bytes in pieces; returns the frames (of long ones the head), the error, and
     /// the size of the buffer.
     fn through(pieces: Vec<Vec<u8>>, limit: usize) -> (Vec<Vec<u8>>, Option<BadLength>, usize) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Target {
     pub(super) address: SocketAddr,
 }
 
-/// Leaves the user and the password of a URL out, which belongs to something else.
+/// Leaves out the user and the password of a URL that was given by mistake.
 fn without_user(text: &str) -> String {
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://..@{rest}"),

@@ -3,7 +3,7 @@
 use crate::jute::Secret;
 use crate::transport::session_key::SessionKey;
 
-/// The session as the server knows it; the password is all that it takes to use it.
+/// The session as the server knows it; the id and the password are enough to use it.
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) id: i64,
@@ -12,7 +12,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The session of another process, which knows what it has seen.
+    /// The session of another process; only that process knows the zxid it has seen.
     pub(super) fn of(key: SessionKey) -> Self {
         Self {
             id: key.id,

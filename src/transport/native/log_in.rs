@@ -14,13 +14,13 @@ use crate::error::Error;
 use crate::jute::{SaslReply, encode_sasl};
 use crate::time::clock::Moment;
 
-/// The longest answer to a token. Tickets of Kerberos may take most of it.
+/// The longest answer to a token. Kerberos tickets may take most of it.
 const REPLY_LIMIT: usize = 128 * 1024;
 
-/// Gets what the login takes, if the user wants one.
+/// Makes the first token of the login, if the user wants one.
 ///
-/// No session is asked for before. To ask for it keeps it, and with it the locks that a client
-/// without a ticket has lost.
+/// This comes before the connect request, which extends the session: a client that gets no
+/// ticket would keep its session alive, and so the nodes of locks that it has lost.
 pub(super) fn prepare(
     shared: &Shared,
     target: &Target,
@@ -38,7 +38,7 @@ pub(super) fn prepare(
     })
 }
 
-/// Logs in, as prepared; no other thread uses the connection before.
+/// Logs in, as prepared; no other thread uses the connection before that.
 pub(super) fn log_in(
     shared: &Shared,
     channel: &Arc<Channel>,

@@ -1,4 +1,4 @@
-//! What is known of one server's name: it keeps its addresses until there are others.
+//! What is known of one server's name, which keeps its addresses until it gets others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl Lookup {
         !self.under_way && self.complaint.is_none()
     }
 
-    /// Why there is no answer that counts.
+    /// Why the name is not resolved; `None` if it is.
     pub(super) fn reason(&self) -> Option<String> {
         match &self.complaint {
             Some(complaint) => Some(format!("the name cannot be resolved: {complaint}")),

@@ -112,7 +112,7 @@ struct Native {
     reading: Arc<LeaderFollowers<ConnectionReader>>,
     /// The process that made the connection.
     process: Process,
-    /// The I/O thread, which this owns: it stops when this is closed or dropped.
+    /// The I/O thread; it stops when the transport is closed or dropped.
     thread: Mutex<Option<JoinHandle<()>>>,
     ended: Receiver<()>,
 }
@@ -182,7 +182,7 @@ impl Transport for Native {
 impl Native {
     fn begin_close(&self, limit: Duration) {
         if self.shared.begin_close(limit) {
-            // Someone has to read the server's answer.
+            // A thread has to read the server's answer.
             self.reading.reclaim();
         }
     }

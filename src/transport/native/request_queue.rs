@@ -23,7 +23,7 @@ pub(super) struct RequestQueue {
     /// When the pings without an answer were queued.
     pings: VecDeque<Moment>,
     last_xid: i32,
-    /// When something was last given to the kernel.
+    /// When a writer last took frames.
     pub(super) sent: Moment,
 }
 
@@ -153,7 +153,7 @@ impl RequestQueue {
         self.writer.take()
     }
 
-    /// The calling thread is the writer no longer.
+    /// The calling thread is no longer the writer.
     pub(super) fn put_writer(&mut self, outbox: Outbox) {
         self.handed = outbox.handed();
         self.writer = Some(outbox);

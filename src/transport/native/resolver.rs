@@ -1,9 +1,9 @@
-//! Looks the names of the servers up, off the I/O thread.
+//! Looks up the names of the servers, off the I/O thread.
 //!
-//! The system's resolver has no limit and cannot be interrupted. So every name has a thread
-//! while it is looked up, all names at the same time, and the I/O thread waits for a while
-//! only. A name that is not answered in time, or cannot be resolved, keeps the addresses that
-//! it had. The threads are detached: each ends when the system's resolver gives up.
+//! The system's resolver has no time limit and cannot be interrupted. So each name is looked up
+//! in a thread of its own, all at the same time, and the I/O thread waits only for a while. A
+//! name that is not answered in time, or cannot be resolved, keeps the addresses that it had.
+//! The threads are detached: each ends when the system's resolver returns.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::time::clock::Moment;
 /// The longest wait for a first address.
 const LIMIT: Duration = Duration::from_secs(5);
 /// The longest wait while there are addresses to try: a twentieth of the session timeout
-/// within these bounds, which is no loss for the session if the resolver is gone.
+/// within these bounds, so that the session survives even if the resolver does not answer.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
 /// What there is to try.
@@ -27,24 +27,24 @@ const PATIENCE: (Duration, Duration) = (Duration::from_millis(50), Duration::fro
 pub(super) struct Found {
     /// The addresses of the names that were answered, in random order.
     pub(super) targets: Vec<Target>,
-    /// Those that the other names had before, which may belong to others by now.
+    /// The addresses that the other names had before; other servers may have them by now.
     pub(super) kept: Vec<Target>,
     pub(super) unresolved: Vec<Unresolved>,
 }
 
-/// A name without an answer.
+/// A name that is not resolved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Unresolved {
     pub(super) server: Server,
     pub(super) reason: String,
-    /// There was an answer, and it was of no use.
+    /// The last lookup that ended gave no address; otherwise none has ended.
     pub(super) failed: bool,
-    /// It was resolved before, and has those addresses still.
+    /// It was resolved before, and still has those addresses.
     pub(super) has_addresses: bool,
 }
 
 impl Shared {
-    /// Looks all names up, and returns the addresses that are known after a while.
+    /// Looks up all names, and returns the addresses that are known after a while.
     ///
     /// Returns at once if the transport has to end.
     pub(super) fn look_up(self: &Arc<Self>) -> Found {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn every_address_is_tried_and_a_bad_name_among_good_ones_is_only_reported() {
         let shared = shared("127.0.0.1:1,no-such-host.invalid:2,[::1]:3");
-        // With patience for the one that is unknown: it may take long to say so.
+        // The resolver may take long to say that a name is unknown.
         let mut found = shared.look_up();
         while found.unresolved.iter().any(|name| !name.failed) {
             found = shared.look_up();

@@ -1,4 +1,4 @@
-//! The requests that the server knows, as far as it has shown.
+//! The requests that the server is known to support.
 //!
 //! ZooKeeper 3.4 answers an unknown request with "unimplemented" and closes the connection;
 //! ClickHouse Keeper just closes it, or says "bad arguments". Both know the older requests,
@@ -9,7 +9,7 @@ use crate::transport::Capabilities;
 
 /// How often a server may hang up on a newer request before it is taken for old.
 ///
-/// Once may be a coincidence. A wrong guess costs the stats of created nodes.
+/// Once may be a coincidence. A wrong guess costs containers and the stats of created nodes.
 const HANGUPS: u8 = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,9 @@ impl Features {
     pub(super) fn capabilities(self) -> Capabilities {
         Capabilities {
             multi: self.multi,
-            // A leader answers its own clients' at once. It holds one back behind what the
-            // session asked of another server only while it sends that through its commit
-            // processor (ZOOKEEPER-3690); a write is carried out after it in any case.
+            // A leader answers a sync of its own client at once. The sync waits for what the
+            // session asked of another server only if the leader passes that through its commit
+            // processor (ZOOKEEPER-3690). A write is always carried out after it.
             sync: false,
             resumes: true,
         }

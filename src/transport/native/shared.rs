@@ -221,7 +221,7 @@ impl Shared {
 
     /// Begins to end the session. Returns `false` if that was done before.
     ///
-    /// The guards fail before the server hears of it, which may grant their locks to other
+    /// The guards fail before the server hears of it: the server may grant their locks to other
     /// clients at once.
     pub(super) fn begin_close(&self, limit: Duration) -> bool {
         let mut state = self.state.lock();
@@ -327,7 +327,7 @@ impl State {
     /// Queues a request again, in the older form.
     pub(super) fn push_again(&mut self, config: &Config, request: Request, answer: Option<Answer>) {
         let root = config.hosts.chroot();
-        // It fits: the older form is no longer.
+        // It fits: the older form is not longer.
         let _ = self
             .queue
             .push(request, root, config.frame_limit, None, answer);
@@ -360,8 +360,8 @@ pub(super) fn path_of(request: &Request) -> &str {
 }
 
 impl State {
-    /// A server of version 3.4 refuses what it does not know at once, before it answers what
-    /// came earlier, and hangs up: without this it would do so again and again.
+    /// Learns from a refusal that overtook earlier replies. ZooKeeper 3.4 refuses an unknown
+    /// request at once and hangs up; unless the client learns, every connection ends so.
     pub(super) fn learn_from(&mut self, refusal: ReplyHeader) {
         if let Some(request) = self.queue.numbered(refusal.xid) {
             self.features.refused(request, refusal.code);

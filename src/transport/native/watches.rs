@@ -81,7 +81,7 @@ impl Watches {
         due
     }
 
-    /// Forgets all watches, as the session has ended.
+    /// Forgets all watches, because the session has ended.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -127,7 +127,7 @@ impl Watchers {
         self.data.is_empty() && self.exists.is_empty() && self.children.is_empty()
     }
 
-    /// To the server, a watch of `exists` is one on the data.
+    /// To the server, a watch set by `exists` is one on the data.
     fn remove(&mut self, id: WatchId) -> Option<i32> {
         let out_of = |watches: &mut Vec<Watch>| {
             let before = watches.len();
@@ -158,7 +158,7 @@ impl Watchers {
     }
 }
 
-/// Lists that are cut before they are too long for a frame.
+/// Lists that are cut before they become too long for a frame.
 struct Parts {
     done: Vec<WatchLists>,
     open: WatchLists,

@@ -18,7 +18,7 @@ use crate::system::thread::{self, Thread};
 use crate::transport::mailbox_sender::park;
 
 /// How long the I/O thread waits for another leader before it reclaims the lead: longer than
-/// a server nearby takes to answer, or each answer would wake it.
+/// a nearby server takes to answer, or each answer would wake it.
 const LULL: Duration = Duration::from_millis(4);
 /// The most followers that are not a crowd.
 const FEW: usize = 2;
@@ -33,7 +33,7 @@ pub(super) trait Read {
     /// Runs before the first turn.
     fn begin(&mut self) -> Result<(), Self::End>;
 
-    /// Waits for bytes, at most until then, and acts on them.
+    /// Waits for bytes, at most until `until`, and acts on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), Self::End>;
 
     /// The end of a connection whose leader panicked.
@@ -132,7 +132,7 @@ impl<R: Read> LeaderFollowers<R> {
                 state.reclaimed = false;
                 return (reader, state.end.take());
             }
-            // Another thread leads and waits long.
+            // Another thread leads, and waits for long.
             state.asleep = true;
             self.io.wait(&mut state);
             state.asleep = false;

@@ -22,7 +22,7 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().expect("no panic")
 }
 
-/// Subscribes, then looks until it sees what it waits for; says how often it looked.
+/// Subscribes, then looks until it sees what it waits for; returns how often it looked.
 fn awaits(status: &Status, seen: impl Fn(&Snapshot) -> bool) -> usize {
     let changes = status.changes();
     let mut looks = 1;
@@ -49,7 +49,7 @@ fn who_subscribes_and_then_looks_misses_no_change() {
         joined(changes);
         (looks, joined(other))
     });
-    // A subscriber looks at first, and once a change at most.
+    // A subscriber looks once at first, and at most once per change.
     assert!(seen.iter().all(|(one, other)| *one <= 3 && *other <= 3));
     assert!(seen.contains(&(1, 1)), "{seen:?}");
     assert!(seen.iter().any(|(_, looks)| *looks == 3), "{seen:?}");
@@ -64,7 +64,7 @@ fn who_leaves_in_the_middle_of_a_change_costs_the_others_nothing() {
         let looks = awaits(&status, |snapshot| snapshot.session == 7);
         joined(changes);
         joined(leaves);
-        // Whoever left is forgotten at the next change.
+        // Subscribers that have left are forgotten at the next change.
         status.disconnected();
         assert_eq!(status.inner.lock().subscribers.len(), 0);
         looks
@@ -93,7 +93,7 @@ fn who_listens_hears_every_event_from_then_on_in_order() {
         joined(changes);
         let heard: Vec<_> = events.try_iter().collect();
         assert!(all.ends_with(&heard), "{heard:?}");
-        // What came before it listened is what it sees.
+        // It sees the events from before it listened in the snapshot.
         let before = &all[..all.len() - heard.len()];
         let connects = before
             .iter()

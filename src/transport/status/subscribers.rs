@@ -1,11 +1,11 @@
-//! Who hears of every change of the status, and for how long.
+//! The subscribers, which hear of every change of the status until they leave.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use crate::system::channel::Receiver;
 
-/// Up to this many subscribers, those that have left are not looked for.
+/// With fewer subscribers, those that have left are removed only at a change.
 const CROWD: usize = 64;
 
 /// A channel that is filled after every change of the status.
@@ -25,11 +25,11 @@ impl Changes {
 #[derive(Debug)]
 pub(crate) struct Subscription(#[expect(dead_code, reason = "only its existence counts")] Arc<()>);
 
-/// Those that hear of a change.
+/// The subscribers, and perhaps some that have left.
 #[derive(Debug)]
 pub(super) struct Subscribers<T> {
     list: Vec<Subscriber<T>>,
-    /// The number of subscribers at which those that have left are looked for.
+    /// The number of subscribers at which adding one removes those that have left.
     crowd: usize,
 }
 
@@ -50,7 +50,7 @@ impl<T> Subscribers<T> {
     pub(super) fn add(&mut self, notify: impl Fn(&T) + Send + 'static) -> Subscription {
         let subscribed = Arc::new(());
         if self.list.len() >= self.crowd {
-            // Changes are rare, and nothing else removes subscribers that have left.
+            // Otherwise only a change removes subscribers that have left, and changes are rare.
             self.list.retain(Subscriber::is_subscribed);
             self.crowd = CROWD.max(2 * self.list.len());
         }

@@ -6,7 +6,7 @@ fn a_timeout_that_was_granted_before_the_connection_was_ready_counts() {
     let (short, long) = (Duration::from_secs(4), Duration::from_secs(40));
     assert_eq!(status.greeted(7, short, Moment::now()), short);
     // The connection breaks before the server has checked the credentials, and
-    // another server goes on with the session.
+    // another server continues the session.
     assert_eq!(status.greeted(7, long, Moment::now()), short);
     status.connected(7);
     assert_eq!(status.snapshot().timeout, short);

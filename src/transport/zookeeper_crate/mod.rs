@@ -7,13 +7,13 @@
 //!     Status ◄── the supervising thread ◄────────── news
 //! ```
 //!
-//! The crate's calls block, forever if the network swallows packets, and it tells neither
-//! its session nor when another one begins. So this transport is modest:
+//! The crate's calls block, forever if the network swallows packets. It reports neither its
+//! session nor when another one begins. So this transport is modest:
 //!
 //! - Calls run on a few threads. A call that takes longer than the session timeout counts as
-//!   lost, and the transport ends with it, because the session cannot be better.
+//!   lost and ends the transport, because the session may have expired by then, too.
 //! - Every connection counts as a new session, so nothing survives a disconnect.
-//! - The last worker drops the handle, which may block it forever: callers wait for that only
+//! - The last worker drops the handle, which may block forever. Callers wait for that only
 //!   within their limit, and a detached thread does not keep a program alive.
 //!
 //! Listeners and watchers, which run on the crate's threads and under its locks, do nothing
@@ -88,7 +88,7 @@ pub(crate) fn open(
     Arc::new(Handle { shared, gone })
 }
 
-/// Starts a thread. Without its threads the transport's calls run into their limits.
+/// Starts a thread. If that fails, the transport's calls run into their limits.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(run) {
         log::error!("cannot start the thread {name}: {error}");

@@ -19,12 +19,12 @@ use crate::transport::{Answer, Call, Failure, Watch};
 
 /// How long a handle has to report that it is connected before it is probed.
 ///
-/// A request to a new handle may be lost forever, with all that follow: its thread registers
-/// for requests in two steps, and misses what comes between them (`ReceiverCtl::register` of
-/// mio-extras 2.0). A connected handle is registered.
+/// A request to a new handle may be lost forever, with all later ones: the handle's thread
+/// registers for requests in two steps, and misses what comes between them
+/// (`ReceiverCtl::register` of mio-extras 2.0). A connected handle is registered.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Numbers the sessions, because the crate does not tell their ids. Servers grant lower ids,
+/// Numbers the sessions, because the crate does not report their ids. Servers grant lower ids,
 /// unless one of them has the number 127.
 static NEXT_SESSION: AtomicI64 = AtomicI64::new(0x7fff_0000_0000_0001);
 
@@ -39,7 +39,7 @@ pub(super) struct Owned {
 pub(super) struct Shared {
     pub(super) status: Arc<Status>,
     pub(super) session_timeout: Duration,
-    /// The session timeout to rely on, because the crate does not tell what was granted.
+    /// The session timeout to rely on, because the crate does not report what was granted.
     pub(super) believed: Duration,
     pub(super) news: Sender<LinkNews>,
     pub(super) watches: Watches,
@@ -178,7 +178,7 @@ impl Shared {
         let session = NEXT_SESSION.fetch_add(1, Ordering::Relaxed);
         life.link = Link::Up(session);
         // Reported under the lock, as in `went_down`, so that the status follows in order.
-        // The crate does not tell when its handshake was sent.
+        // The crate does not report when its handshake was sent.
         let unknown = Moment::from_nanos(0);
         self.status.greeted(session, self.believed, unknown);
         self.status.connected(session);

@@ -27,8 +27,8 @@ struct Client {
 }
 
 impl Client {
-    /// Starts with a handle that has had an answer: one that is about to connect may report
-    /// that twice, and a probe may still occupy a worker after that.
+    /// Starts with a handle that has had an answer. A handle that is about to connect may report
+    /// that twice, and a probe may still occupy a worker afterwards.
     fn connect(hosts: &str) -> Self {
         let handle = handle::connect(hosts, TIMEOUT, |_| ());
         handle.exists("/", false).unwrap();
@@ -366,7 +366,7 @@ fn a_handle_that_never_connects_is_given_up() {
     client.expect(SessionEvent::Closed);
 }
 
-/// In one of a few tries: a handle that takes longer to connect is probed.
+/// Holds in one of a few tries: a handle that takes longer to connect is probed.
 #[test]
 #[ignore = "needs a real ZooKeeper: tests/all.sh"]
 fn a_handle_is_not_asked_while_it_connects() {

@@ -1,9 +1,9 @@
 //! Locks that take more than one attempt: permits, downgrades, several at once, marks.
 //!
-//! What a client does before, between and after its attempts is decided by the machines of the
-//! protocol; [`plan`] drives them, as the locks do. The server and the sessions are those of the
-//! other model, made simpler: what is lost is a request or a reply, and nobody lags. There are
-//! two directories, and the data of one node: a semaphore's number, or a mutex's mark.
+//! The machines of the protocol decide what a client does before, between and after its attempts;
+//! [`plan`] drives them, as the locks do. The server and the sessions are those of the other
+//! model, made simpler: only a request or a reply is lost, and no server lags. There are two
+//! directories, and the data of one node: a semaphore's number, or a mutex's mark.
 
 mod mutant;
 mod plan;
@@ -37,11 +37,11 @@ pub(crate) enum Goal {
     Lock(Role),
     /// The mutex of the second directory.
     Second,
-    /// One of so many permits: the first directory is the line, the second has the leases.
+    /// Permits of a semaphore: the first directory is the line, the second has the leases.
     Permit {
         dialect: Dialect,
         permits: usize,
-        /// It waits for those who go by another number.
+        /// It waits for clients that go by another number.
         limited: bool,
         patience: Patience,
         /// How many it wants, all or none.
@@ -51,7 +51,7 @@ pub(crate) enum Goal {
     Downgrade { transacts: bool },
     /// The mutexes of both directories, in a transaction or without.
     All { transacts: bool, patience: Patience },
-    /// A mutex, and to hear how the last holder went.
+    /// A mutex, and to hear how the last holder ended.
     Tracked,
 }
 
@@ -66,14 +66,14 @@ pub(crate) enum Plan {
     Mark(Mark),
 }
 
-/// How far it is.
+/// How far a client has come.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Stage {
     /// It goes through the queue of this directory.
     Queue(usize),
-    /// It is about to ask for what its plan asks for.
+    /// It is about to make the request of its plan.
     Ask,
-    /// It waits for a permit to be given back that goes by another number.
+    /// It waits until a permit that goes by another number is given back.
     Await,
     /// The caller has its guard.
     Inside,
@@ -89,17 +89,17 @@ pub(crate) struct Journey {
     pub(crate) travellers: Vec<Traveller>,
     pub(crate) budget: Budget,
     pub(crate) detour: Detour,
-    /// How the last holder went. For the properties.
+    /// How the last holder ended. For the properties.
     pub(crate) last: Last,
     pub(crate) violations: Vec<Violation>,
 }
 
-/// How the last holder went.
+/// How the last holder ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Last {
     Released,
     Died,
-    /// It has not gone, or one cannot say.
+    /// It has not ended, or its end is unknown.
     Open,
 }
 
@@ -125,11 +125,11 @@ pub(crate) struct Traveller {
     pub(crate) reconnected: bool,
     /// The mark that it found.
     pub(crate) told: Option<i64>,
-    /// How the last holder had gone when it set its mark, until it enters.
+    /// How the last holder had ended when this client set its mark; until it enters.
     pub(crate) found: Option<Last>,
-    /// What a detour has made of a step so far.
+    /// The node that a detour has made so far.
     pub(crate) half: Option<String>,
-    /// Somebody has deleted a node of its. For the properties.
+    /// An operator has deleted one of its nodes. For the properties.
     pub(crate) evicted: bool,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Parting {
     pub(crate) cleanup: Cleanup,
     /// What the transaction that deletes the node writes.
     pub(crate) closing: Option<Vec<u8>>,
-    /// How the last holder had gone, if this one set its mark and did not enter.
+    /// How the last holder had ended, if this client set its mark and did not enter.
     pub(crate) found: Option<Last>,
 }
 
@@ -166,10 +166,10 @@ pub(crate) enum Seen {
 }
 
 impl Journey {
-    /// `p2` wants one of two permits, `k2` one of kazoo's, `P2` has no time to wait for those who
-    /// go by another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
-    /// `D` and `M` do so without transactions; `t` wants to hear how the last one went; `x`, `r`
-    /// and `w` want the first directory's lock, and `y` the second's.
+    /// `p2` wants one of two permits, `k2` one of kazoo's, `P2` has no time to wait for clients
+    /// that go by another number, and `p2?` only tries; `d` downgrades, `m` wants both mutexes, and
+    /// `D` and `M` do so without transactions; `t` wants to hear how the last holder ended; `x`,
+    /// `r` and `w` want the first directory's lock, and `y` the second's.
     pub(crate) fn new(goals: &str, mishaps: &str, detour: Detour) -> Self {
         let dir = || Directory::new(true, 10, Overflow::Sticks);
         let goals: Vec<_> = goals.split_whitespace().map(goal).collect();

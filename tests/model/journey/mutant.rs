@@ -1,7 +1,7 @@
 //! Wrong ways, which the checker has to notice.
 //!
-//! The machines are not touched: a wrong decision is brought about by showing a machine, or
-//! doing, something else than the real thing.
+//! The machines are not changed: a wrong decision comes from showing a machine, or doing,
+//! something other than the real thing.
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Detour {

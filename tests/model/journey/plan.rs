@@ -66,7 +66,7 @@ impl Journey {
         traveller.stop_watching();
     }
 
-    /// Does what the plan says, until that takes a request or some time.
+    /// Does what the plan says, until that takes a request or a wait.
     pub(crate) fn proceed(&mut self, i: usize) {
         match self.travellers[i].plan.clone() {
             Plan::Attempt => {}
@@ -345,13 +345,13 @@ impl Journey {
         }
     }
 
-    /// The caller has got its result, or has done with it.
+    /// The caller has its result, or is done with it.
     pub(crate) fn end(&mut self, i: usize) {
         let traveller = &mut self.travellers[i];
         traveller.leave();
         traveller.stop_watching();
         traveller.stage = Stage::Done;
-        // It decides nothing any more.
+        // The former plan decides nothing any more.
         traveller.plan = Plan::Attempt;
     }
 }

@@ -32,7 +32,7 @@ impl Journey {
         }
     }
 
-    /// Never more than so many permits are out, and all of them were given by one number.
+    /// No more permits are out than exist, and all of them were given by one number.
     fn check_permits(&mut self) {
         let given = |t: &Traveller| match t.goal {
             Goal::Permit { permits, count, .. } if t.stage == Stage::Inside => {
@@ -52,7 +52,7 @@ impl Journey {
         self.check_room();
     }
 
-    /// kazoo counts before it makes a node, and not again: to it each one is a permit.
+    /// kazoo counts only before it makes a node: to it every node is a permit.
     fn check_room(&mut self) {
         let nodes = self.dirs[1].nodes.len();
         let few = |t: &Traveller| match t.goal {
@@ -66,7 +66,7 @@ impl Journey {
         }
     }
 
-    /// Those who go by this number, and have permits, are why the client is turned away.
+    /// The client is turned away because others that go by this number have permits.
     pub(crate) fn check_disagreement(&mut self, i: usize, number: u32) {
         let Goal::Permit { permits, .. } = self.travellers[i].goal else {
             return;
@@ -77,7 +77,7 @@ impl Journey {
         }
     }
 
-    /// Who waits for others to give their permits back sleeps for a reason.
+    /// A client that waits for others to give their permits back sleeps for a reason.
     fn check_awaiting(&mut self, i: usize) {
         let Plan::Permit(mut permit) = self.travellers[i].plan.clone() else {
             return;
@@ -110,7 +110,7 @@ impl Journey {
         attempt.handle(Event::Children(names));
         match attempt.action() {
             Action::Watch(_) | Action::WatchAround(..) | Action::Wait => {}
-            // It cannot go on anyway, and learns why when somebody ahead goes.
+            // It cannot go on anyway, and learns why when a node ahead goes.
             Action::Finish(Outcome::Evicted(_)) if !watches_own => {}
             action => {
                 let text = format!("{} sleeps instead of {action:?}", name(i));
@@ -127,7 +127,7 @@ impl Journey {
         }
     }
 
-    /// Who is granted something has its nodes.
+    /// A client that is granted something has its nodes.
     pub(crate) fn check_nodes(&mut self, i: usize) {
         let mut holds = self.travellers[i].holds.iter();
         if holds.any(|raw| self.dirs[raw.dir].find(&raw.mine.name).is_none()) {
@@ -136,7 +136,7 @@ impl Journey {
         }
     }
 
-    /// The client enters, having been told how the last one went, or not.
+    /// The client enters, and was told that the last holder died, or was not.
     pub(crate) fn check_told(&mut self, i: usize) {
         let told = self.travellers[i].told;
         // It has set its own mark since.
@@ -162,7 +162,7 @@ impl Journey {
 }
 
 impl Traveller {
-    /// What it holds of this directory's lock.
+    /// The role in which it holds this directory's lock.
     fn held(&self, dir: usize) -> Option<Role> {
         let role = match (self.goal, self.stage) {
             (Goal::Permit { .. }, _) => None,

@@ -1,4 +1,4 @@
-//! What the plans ask of the server, beside what their attempts do.
+//! What the plans ask of the server besides what their attempts do.
 
 use zklock::recipe::attempt::{Origin, OwnNode};
 use zklock::recipe::dialect::{Dialect, Role};
@@ -10,7 +10,7 @@ use super::{Detour, Goal, Journey, Last, Plan, Stage, Watch};
 use crate::directory::Maker;
 
 impl Journey {
-    /// Carries out what the plan asks for, and reports what came of it.
+    /// Carries out what the plan asks for, and reports the result.
     pub(crate) fn ask(&mut self, i: usize) {
         match self.travellers[i].plan.clone() {
             Plan::Attempt => unreachable!("it asks for nothing"),
@@ -35,7 +35,7 @@ impl Journey {
         }
     }
 
-    /// So it does, and the connection breaks; the request was carried out, or not.
+    /// As `ask`, but the connection breaks; the request was carried out, or not.
     pub(crate) fn ask_in_vain(&mut self, i: usize, carried_out: bool) {
         match self.travellers[i].plan.clone() {
             Plan::Attempt => {}
@@ -93,7 +93,7 @@ impl Journey {
             }
             multi::Action::Prove(names) => {
                 let gone = |at: &usize| self.dirs[*at].find(&names[*at]).is_none();
-                // A guard that is lost is as good as gone, whatever the server says.
+                // A lost guard counts as gone, whatever the server says.
                 let holds = &self.travellers[i].holds;
                 let lost = |at: &usize| holds.iter().any(|raw| raw.dir == *at && !raw.trusted);
                 let missing: Vec<_> = [0, 1]
@@ -109,7 +109,7 @@ impl Journey {
         })
     }
 
-    /// The wrong way: one after the other, every other client in another order.
+    /// The wrong way: one after the other, and every other client in the opposite order.
     fn place_one(&mut self, i: usize, prefix: &str) -> Option<multi::Event> {
         let first = self.travellers[i].half.take();
         let at = (usize::from(first.is_some()) + i) % 2;
@@ -163,7 +163,7 @@ impl Journey {
         })
     }
 
-    /// What there is of the semaphore.
+    /// What the server has of the semaphore.
     pub(crate) fn look(&self, i: usize) -> Look {
         let mut out = self.dirs[1].names(None).unwrap_or_default();
         if self.detour == Detour::OverlooksThoseOut {
@@ -293,7 +293,7 @@ impl Journey {
 }
 
 impl super::Traveller {
-    /// The node in the line was made in a session that is over.
+    /// The node in the line was made in an earlier session.
     fn line_in_old_session(&self) -> bool {
         let line = match &self.plan {
             Plan::Permit(permit) => permit.line(),

@@ -18,7 +18,7 @@ pub(crate) enum Step {
     Wake(usize),
     /// The subscriber is told that the connection was made anew.
     WakeAfterReconnect(usize),
-    /// It has waited for the next lock long enough, with others in hand.
+    /// It has waited long enough for the next lock while it holds others.
     Yield(usize),
     /// The guard of the line tells that it is lost.
     Learn(usize),
@@ -26,14 +26,14 @@ pub(crate) enum Step {
     Release(usize),
     /// A cleanup's action is carried out and answered.
     Part(usize, usize),
-    /// The client hears that its session is over, and has another.
+    /// The client hears that its session has ended, and has another.
     Hear(usize),
     /// The nodes of a closed session go.
     Reap(i64),
 
     /// The connection breaks and is made anew; an open request was not carried out.
     LoseRequest(usize),
-    /// So it is, and an open request was carried out.
+    /// The same, but an open request was carried out.
     LoseReply(usize),
     /// The connection breaks after a cleanup's action was carried out.
     LosePart(usize, usize),
@@ -42,7 +42,7 @@ pub(crate) enum Step {
     Crash(usize),
     /// The guard is dropped by a panic.
     Panic(usize),
-    /// Somebody deletes this node of this directory.
+    /// An operator deletes this node of this directory.
     Evict(usize, usize),
 }
 
@@ -70,7 +70,7 @@ impl Model for Journey {
         let dead = owners.into_iter().filter(|owner| !self.is_live(*owner));
         steps.extend(dead.map(Step::Reap));
         if !steps.iter().any(|step| Self::is_progress(*step)) {
-            // It takes long, compared with all that.
+            // Such a wait is long compared with all other steps.
             let yields =
                 |i: &usize| self.detour != Detour::KeepsWhatItHas && self.travellers[*i].yields();
             steps.extend((0..self.travellers.len()).filter(yields).map(Step::Yield));
@@ -170,7 +170,7 @@ impl Traveller {
         self.stage == Stage::Await || self.action() == Some(Action::Wait)
     }
 
-    /// It waits for the next lock with others in hand.
+    /// It waits for the next lock while it holds others.
     fn yields(&self) -> bool {
         let plan = match &self.plan {
             Plan::Multi(multi) => multi.action(),
@@ -179,7 +179,7 @@ impl Traveller {
         self.is_asleep() && matches!(plan, multi::Action::Take { briefly: true, .. })
     }
 
-    /// It goes on in vain, without its place in the line.
+    /// It goes on in vain, as its place in the line is lost.
     fn may_learn(&self) -> bool {
         let waits = matches!(self.stage, Stage::Queue(1) | Stage::Await);
         waits && self.line_lost && !self.expired && matches!(self.plan, Plan::Permit(_))

@@ -94,7 +94,7 @@ impl Journey {
                 None => Event::NoNode,
             },
             Action::Watch(blocked) => self.watch(i, dir, blocked.nearest),
-            // Who may not read the node beyond waits for the nearest alone.
+            // A client that may not read the node beyond waits for the nearest only.
             Action::WatchAround(blocked, mine) => {
                 let event = self.watch(i, dir, blocked.nearest);
                 if self.dirs[dir].find(&mine).is_none() {
@@ -205,7 +205,7 @@ impl Journey {
         }
     }
 
-    /// Tells who watches: a node was deleted, or one was created.
+    /// Tells the clients that watch that a node was deleted or created.
     pub(crate) fn fire(&mut self, dir: usize, deleted: Option<&str>) {
         let mut woken = 0;
         for traveller in &mut self.travellers {
@@ -227,8 +227,8 @@ impl Journey {
                 _ => continue,
             };
             traveller.watch = None;
-            // Who has something else to hear of is awake, and one that was evicted in its sleep
-            // does not count.
+            // A client that has another event to hear of is awake, and one that was evicted in
+            // its sleep does not count.
             let own = traveller.attempt.as_ref().and_then(Attempt::node);
             let queues = own.is_none_or(|own| self.dirs[dir].find(own).is_some());
             let alone = traveller.contest(dir).role != Role::Read;
@@ -349,7 +349,7 @@ impl Journey {
         }
     }
 
-    /// Who waits for a permit hears that its place in the line is lost.
+    /// A client that waits for a permit hears that its place in the line is lost.
     fn learn(&mut self, i: usize) {
         match self.travellers[i].stage {
             Stage::Queue(_) => self.report(i, Event::Cancel),
@@ -376,7 +376,7 @@ impl Journey {
         self.end(i);
     }
 
-    /// Who holds the node hears of it, now or from the next proof; it is outside the promise
+    /// The node's holder hears of it, now or from the next proof, and does not count as a holder
     /// from here on.
     fn evict(&mut self, dir: usize, nth: usize) {
         let node = self.dirs[dir].nodes[nth].clone();
@@ -421,7 +421,7 @@ impl Journey {
         traveller.stage = Stage::Done;
     }
 
-    /// What is under way may come too late: nobody can say how the holder went.
+    /// What is under way may come too late: how the holder ended is unknown.
     fn doubt(&mut self, i: usize) {
         let traveller = &self.travellers[i];
         let mut partings = traveller.partings.iter();
@@ -431,7 +431,7 @@ impl Journey {
         }
     }
 
-    /// A holder goes without releasing.
+    /// A holder ends without releasing.
     fn die(&mut self, i: usize) {
         let traveller = &self.travellers[i];
         let held = traveller.holds.iter().all(|raw| raw.trusted);

@@ -1,8 +1,8 @@
 //! A job that several clients want to run once.
 //!
-//! The machine is [`Once`]. The lock is the simplest that there is, since others prove it: a line
-//! of nodes, of which the first one holds. What the journal is, and was, is kept, so that a server
-//! that lags can show it; and so is what was done, so that what is told can be judged.
+//! The machine is [`Once`]. The lock is as simple as can be, since other models check it: a line
+//! of nodes, of which the first one holds. Old versions of the journal are kept, so that a server
+//! that lags can show them. What was done is kept too, to judge what callers are told.
 
 mod property;
 mod requests;
@@ -16,7 +16,7 @@ use super::property::Violation;
 use super::setting::budget;
 use super::world::Budget;
 
-/// How long after a run the next one is due, for those who go by the time.
+/// How long after a run the next one is due, for clients that go by the time.
 const EVERY: i64 = 2;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) struct Job {
     past: Past,
     budget: Budget,
     shortcut: Shortcut,
-    /// Something is wrong: what comes of it does not matter.
+    /// A property is violated: what follows does not matter.
     over: bool,
     violations: Vec<Violation>,
 }
@@ -55,7 +55,7 @@ struct Runner {
     stage: Stage,
     /// Its node in the line.
     token: Option<i64>,
-    /// Its node was made in a session that is over.
+    /// Its node was made in an earlier session.
     renewed: bool,
     /// How much of the journal the servers must show to it.
     seen: usize,
@@ -102,7 +102,7 @@ struct Past {
     worked: Vec<(i64, bool)>,
     /// The runs whose end was written down.
     ended: Vec<i64>,
-    /// The runs that are told to be lost.
+    /// The runs whose callers were told that they are lost.
     lost: Vec<i64>,
 }
 
@@ -131,7 +131,7 @@ impl Job {
             over: false,
             violations: Vec::new(),
         };
-        // Until it first asks for something, only the time matters to who is late.
+        // When a client comes matters only if it goes by the time: the others come at once.
         let here = |i: &usize| matches!(job.runners[*i].due, Due::Slot(_));
         let here: Vec<_> = (0..job.runners.len()).filter(here).collect();
         here.into_iter().for_each(|i| job.come(i));

@@ -24,7 +24,7 @@ impl Job {
         }
     }
 
-    /// The journal is about to be written by whoever has this token.
+    /// The client with this token is about to write the journal.
     pub(super) fn check_write(&mut self, i: usize, token: i64, data: &[u8]) {
         let then = Journal::parse(data, self.now).unwrap_or_default();
         let now = self.present();
@@ -44,7 +44,7 @@ impl Job {
         }
     }
 
-    /// A run is about to be begun.
+    /// A run is about to begin.
     fn check_attempt(&mut self, i: usize, token: i64) {
         let runner = &self.runners[i];
         let (past, now) = (&self.past, self.now);
@@ -69,7 +69,7 @@ impl Job {
         }
     }
 
-    /// The run with this token is about to be done.
+    /// The run with this token is about to be written down as done.
     fn check_done(&mut self, token: i64) {
         let past = &self.past;
         let run = past.begun.last().filter(|run| run.token == token);
@@ -161,7 +161,7 @@ impl super::Runner {
         }
     }
 
-    /// Whether there is nothing to do for it after this run.
+    /// Whether this run leaves the client nothing to do.
     fn is_served_by(&self, run: &Begun) -> bool {
         match &self.due {
             Due::Slot(slot) => *slot <= run.slot,

@@ -6,7 +6,7 @@ use zklock::recipe::journal::{Journal, Outcome as Ending};
 use super::{Adrift, Begun, Job, Place, Shortcut, Told};
 
 impl Job {
-    /// Carries out what a client asks for, and tells it what came of it.
+    /// Carries out what a client asks for, and tells it the result.
     pub(super) fn serve(&mut self, i: usize) {
         let runner = &self.runners[i];
         let action = runner.once.as_ref().expect("it is here").action();
@@ -20,11 +20,11 @@ impl Job {
         }
     }
 
-    /// Reads the journal as it was when so much of it was there.
+    /// Reads the journal as it was after `shown` writes.
     pub(super) fn read(&mut self, i: usize, shown: usize) {
         let runner = &mut self.runners[i];
         runner.seen = shown;
-        // It has not run yet, so it is on the way there with its lock.
+        // A client with a token whose work has not run yet reads while it holds the lock.
         let runs = |token: i64| self.past.worked.iter().all(|run| run.0 != token);
         let holds = runner.renewed && runner.token.is_some_and(runs);
         if holds && self.shortcut != Shortcut::ReadsInAnySession {
@@ -84,7 +84,7 @@ impl Job {
         }
     }
 
-    /// The answer to a transaction shows all that was before it.
+    /// The answer to a transaction shows everything before it.
     pub(super) fn catch_up(&mut self, i: usize) {
         self.runners[i].seen = self.journal.len();
     }

@@ -1,7 +1,7 @@
 //! Wrong ways, which the checker has to notice.
 //!
-//! The machine is not touched: a wrong decision is brought about by showing it, or doing,
-//! something else than the real thing.
+//! The machine is not changed: a wrong decision comes from showing it, or doing, something
+//! other than the real thing.
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Shortcut {

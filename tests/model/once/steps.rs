@@ -15,9 +15,9 @@ pub(crate) enum Step {
     Come(usize),
     /// What the client asks for is carried out and answered, or its work ends.
     Run(usize),
-    /// A transaction that nobody waits for any more comes to the server.
+    /// A transaction that nobody waits for any more arrives at the server.
     Arrive(usize),
-    /// The client hears that its session is over, and has another.
+    /// The client hears that its session has ended, and has another.
     Hear(usize),
     /// The session of a dead client ends.
     Reap(usize),
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     Lag(usize, usize),
     /// The answer is lost, and the request will be carried out, now or later.
     Lose(usize),
-    /// The caller gives up, or there is no answer to the end for too long.
+    /// The caller gives up, or the request that ends its run gets no answer for too long.
     Cancel(usize),
     Fail(usize),
     Panic(usize),
@@ -119,7 +119,7 @@ impl Job {
         steps.extend((0 < budget.crashes).then_some(Step::Crash(i)));
     }
 
-    /// Whether it has something to ask for: in the line it waits until its node is the first.
+    /// Whether the client has a request to make: in the line it waits until its node is the first.
     fn may_go_on(&self, runner: &Runner, action: &Action) -> bool {
         let Some(token) = runner.token.filter(|_| !runner.renewed) else {
             return true;
@@ -216,7 +216,7 @@ impl Job {
         self.tell(i, Event::Ran(marked, None));
     }
 
-    /// The caller has its result; what it leaves in the line goes.
+    /// The caller has its result; the node that it leaves in the line goes.
     pub(super) fn leave(&mut self, i: usize, told: Told) {
         self.check_told(i, &told);
         let runner = &mut self.runners[i];

@@ -26,7 +26,7 @@ use crate::troubles;
 /// How many permits the semaphore has.
 const PERMITS: usize = 2;
 
-/// What a panic in the middle of something says.
+/// The message of a planned panic.
 pub(crate) const ON_PURPOSE: &str = "on purpose";
 
 pub(crate) fn ms(ms: u64) -> Duration {
@@ -36,7 +36,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
 /// An operation, and the nodes that it held.
 pub(crate) type Held = (Process, usize, Vec<String>);
 
-/// What all of a run write down.
+/// What all processes of a run write down.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
     entries: Arc<Mutex<Vec<Entry>>>,
@@ -83,7 +83,7 @@ impl Journal {
     fn given_up<G: LockGuard>(&self, who: Process, op: usize, guard: &G) {
         let now = sim::elapsed();
         let (state, until) = (guard.state(), now + guard.valid_for());
-        // Time that passes between these looks says nothing.
+        // If time passes between these looks, they do not fit together.
         if state != GuardState::Suspect || now != sim::elapsed() {
             return;
         }
@@ -142,19 +142,19 @@ struct Actor {
     journal: Journal,
     who: Process,
     ops: Arc<AtomicUsize>,
-    /// Cancel the calls that wait for it.
+    /// Cancel the calls that wait.
     cancels: Arc<Mutex<Vec<channel::Sender<()>>>>,
     /// When the client was closed.
     closed: Arc<Mutex<Option<Duration>>>,
-    /// No thread of the run ever stands still.
+    /// No thread of the run is ever paused.
     steady: bool,
     timeout: Duration,
 }
 
-/// Every so many calls of a client one is cancelled when another gives its lock up.
+/// One in this many calls of a client is cancelled when another gives its lock up.
 const CANCELLED: usize = 5;
 
-/// Every so many looks at a lock are followed by a write under it.
+/// One in this many looks at a lock is followed by a write under it.
 const WRITES: u8 = 16;
 
 /// How long calls may take to return once their client is closed.
@@ -163,7 +163,7 @@ const AFTER_CLOSE: Duration = Duration::from_millis(100);
 /// Connects, does all that is planned, and ends as planned.
 pub(crate) fn run(plan: &Plan, number: usize, mine: &ClientPlan, journal: Journal) {
     let client = connect(plan, mine);
-    // Others make them too, and without them nothing is written.
+    // Other clients make these nodes too; without them nothing can be written.
     let nodes = client.nodes();
     for node in ["/sim", fenced::NODE] {
         let _ = nodes.create(node, b"");
@@ -339,7 +339,7 @@ impl Actor {
         self.hold(op, step.hold / 2, &guard);
         let read = self.ops.fetch_add(1, Ordering::Relaxed);
         let (kind, paths, limit) = (Kind::Read, vec![path.to_owned()], None);
-        // It stands where the write lock stood.
+        // It stands in the queue where the write lock stood.
         let request = What::Request { kind, paths, limit };
         self.journal.note_at(asked, self.who, read, request);
         let valid = guard.check().is_ok();
@@ -455,12 +455,12 @@ impl Actor {
         self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who calls a closed client is sent away.
+    /// A call does not outlast the close of its client.
     fn is_not_kept_by_a_close(&self, op: usize, asked: Duration) {
         let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(closed) = closed.filter(|_| self.steady) {
             let since = sim::elapsed().saturating_sub(closed);
-            // A later call came when it was closed already.
+            // A later call began after the close.
             let asked = asked.saturating_sub(closed);
             assert!(
                 since.saturating_sub(asked) < AFTER_CLOSE,
@@ -510,7 +510,7 @@ impl Actor {
 
     fn hold<G: LockGuard>(&self, op: usize, hold: u64, guard: &G) {
         let until = sim::elapsed() + ms(hold);
-        // Long holds are looked at less often, but for their doubtful moments.
+        // Long holds are looked at less often, except in doubtful moments.
         let pause = Duration::from_micros(200 + 10 * hold);
         while self.is_valid(op, guard) && sim::elapsed() < until {
             let events: Vec<_> = guard.events().try_iter().collect();
@@ -529,7 +529,7 @@ impl Actor {
             });
         }
         if guard.check().is_err() {
-            // A late answer does not bring it back.
+            // A late answer does not bring the lock back.
             sim::sleep(ms(20) + ms(hold) / 8);
             assert!(
                 guard.check().is_err(),
@@ -561,8 +561,8 @@ impl Actor {
         };
     }
 
-    /// A proof counts from its sending, which is before it comes to a server; and a message that
-    /// the leader has heard of, too.
+    /// A proof counts from when it is sent, which is before it comes to a server; so does a message
+    /// that the leader has heard of.
     fn is_not_trusted_for_too_long<G: LockGuard>(&self, op: usize, guard: &G) {
         let session = self.client.session_id();
         let (now, valid_for) = (sim::elapsed(), guard.valid_for());
@@ -588,7 +588,7 @@ impl Actor {
 
     fn give_up<G: LockGuard>(&self, op: usize, guard: G, how: Release) {
         self.journal.given_up(self.who, op, &guard);
-        // The next one leaves just when its turn comes.
+        // The next waiter leaves just when its turn comes.
         let cancels = mem::take(&mut *self.cancels());
         for cancel in cancels {
             let _ = cancel.try_send(());
@@ -628,7 +628,7 @@ fn token_and_node<G: LockGuard>(guard: &G) -> (Vec<i64>, Vec<String>) {
     (token.into_iter().collect(), vec![guard.node().to_owned()])
 }
 
-/// Until when a lock may be trusted on the strength of what has come to the servers.
+/// Until when a lock may be trusted, given what has come to the servers.
 fn most_trust(session: i64, timeout: Duration) -> Duration {
     troubles::ensemble(|ensemble, _| {
         let arrivals = ensemble.arrivals(session).iter().rev();

@@ -17,7 +17,7 @@ pub(crate) const NODE: &str = "/sim/fenced";
 /// A transaction that sets the node.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    /// Is written, after the token: no two are alike.
+    /// What is written, the token first: no two are alike.
     pub(crate) text: String,
     pub(crate) told: Told,
 }
@@ -25,14 +25,14 @@ pub(crate) struct Write {
 /// What its writer was told.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Told {
-    /// It never heard: its process died, for one.
+    /// It never heard, for example because its process died.
     Nothing,
     Done,
     NotDone,
     Unconfirmed,
 }
 
-/// No holder writes after the next one has, and everybody is told what became of a write.
+/// No holder writes after the next one has, and each is told what became of its write.
 pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
     let done: Vec<String> = ensemble(|ensemble, _| {
         let changes = ensemble
@@ -51,7 +51,7 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
             .next()
             .and_then(|token| token.parse::<i64>().ok())
     };
-    // A leader that keeps a deleted node takes its holder for one.
+    // A leader that keeps a deleted node takes the node's owner for a holder.
     let differ = plan
         .troubles
         .iter()

@@ -261,7 +261,7 @@ fn misled(call: &Call, written: &[Written]) -> Option<&'static str> {
         }
         Told::NotNow => call.ran.is_some(),
         Told::Failed | Told::Panicked | Told::Unconfirmed => call.ran.is_none(),
-        // That nobody deletes a node where nobody should is seen elsewhere.
+        // `sight` judges whether a node may have been deleted.
         Told::Error(why) => {
             let known = [
                 &Error::Closed.to_string(),

@@ -4,8 +4,8 @@
 //! A path is an object. A hold acquires it at some moment between its request and its grant,
 //! and releases or loses it at some moment after the last `check()` that passed. The holds
 //! of a path are right if such moments exist at which [`Path`] allows each of these steps.
-//! The search for them is Wing's and Gong's with Lowe's memory, and none of it is ours.
-//! What the calls were is read from the history as for the checker, in `ops`.
+//! The library searches for them with Wing and Gong's algorithm, with Lowe's memoization.
+//! The calls are read from the history as for the checker, in `ops`.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -17,7 +17,7 @@ use todc_utils::specifications::Specification;
 use crate::history::{Entry, Kind, Time};
 use crate::ops::gather;
 
-/// How many holds are judged together, at least, where a path has so many.
+/// How many holds are judged together at least, if a path has that many.
 const WINDOW: usize = 32;
 /// How many grants away from its own moment a step is looked for.
 const NEAR: usize = 4;
@@ -106,9 +106,9 @@ fn holds(entries: &[Entry]) -> BTreeMap<String, Vec<Hold>> {
 /// Cuts the holds of a path at moments when none is known to be valid.
 ///
 /// The search is exponential in how many steps may be taken at a time, so it is bounded here
-/// and in [`is_linearizable`]. This changes no verdict: shorter holds are in nobody's way,
-/// so if there is any order, there is one in which each hold acquires at its grant and ends
-/// at its last check, and these moments are never cut off.
+/// and in [`is_linearizable`]. This changes no verdict: a shorter hold excludes no more than a
+/// longer one, so if there is any order, there is one in which each hold acquires at its grant
+/// and ends at its last check, and these moments are never cut off.
 fn windows(holds: Vec<Hold>) -> Vec<Vec<Hold>> {
     let mut windows = Vec::new();
     let (mut window, mut begin, mut end) = (Vec::new(), 0, 0);

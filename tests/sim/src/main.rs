@@ -1,10 +1,10 @@
-//! The client that ships, under a seed: threads, clock, network and servers in one process
-//! that a seed repeats.
+//! The client that ships, in a simulation: its threads, clock, network and servers are in one
+//! process, and a seed repeats a run.
 //!
 //! A [`Plan`](plan::Plan) is made from a seed, [`play`] carries it out in the simulation, and
 //! the checker of the chaos runs judges the history, with the run's exact times, and so does
-//! a [`judge`] of another make. The library
-//! is compiled with `--cfg zklock_sim` for it; `tests/sim.sh` runs it.
+//! an independent [`judge`]. The library is compiled with `--cfg zklock_sim` for it;
+//! `tests/sim.sh` runs it.
 
 #[allow(dead_code)]
 #[path = "../../chaos/checker.rs"]
@@ -51,25 +51,25 @@ use crate::shrink::shrink;
 /// Runs the client in a simulation, and sees whether every promise is kept.
 #[derive(Parser)]
 struct Args {
-    /// Play so many fresh seeds.
+    /// Play this many fresh seeds.
     #[arg(long, default_value_t = 2000)]
     seeds: u64,
-    /// Play fresh seeds for so long.
+    /// Play fresh seeds for this many minutes.
     #[arg(long, conflicts_with = "seeds")]
     minutes: Option<u64>,
-    /// Begin with this seed rather than with one of chance.
+    /// Begin with this seed rather than with a random one.
     #[arg(long)]
     first: Option<u64>,
-    /// Play every so manyth seed: those of one remainder by 16 may be of one kind, see `plan`.
+    /// Play every nth seed: those of one remainder modulo 16 may be of one kind, see `plan`.
     #[arg(long, default_value_t = 1)]
     every: u64,
     /// Play one seed, and tell its story.
     #[arg(long)]
     seed: Option<u64>,
-    /// Tell of a failing seed as it is, without looking for a smaller plan.
+    /// Report a failing seed as it is, without looking for a smaller plan.
     #[arg(long)]
     unshrunk: bool,
-    /// How many runs are in progress at the same time; one for each core if this is missing.
+    /// How many runs are in progress at the same time; defaults to one for each core.
     #[arg(long)]
     jobs: Option<u64>,
 }
@@ -133,7 +133,7 @@ fn search(args: &Args) -> Option<(u64, Plan, String)> {
     Some((seed, plan, story))
 }
 
-/// A panic in a run is on purpose, or is told by the run's failure.
+/// A panic in a run is on purpose, or the run's failure reports it.
 fn be_quiet() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! Judges who was told of an abandoned lock, by what the servers have carried out.
+//! Judges which holders were told of an abandoned lock, by what the servers have carried out.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::troubles::ensemble;
 /// The lock whose holders leave marks.
 pub(crate) const LOCK: &str = "/sim/tracked";
 
-/// A holder's token, and that of the one of whom it was told that it went without releasing.
+/// A holder's token, and the token of the holder that it was told had not released the lock.
 pub(crate) type Heard = (i64, Option<i64>);
 
-/// Everybody is told of the mark that its own took the place of, and of no other.
+/// Every holder is told of the mark that its own replaced, and of no other.
 pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
-    // A leader that keeps a deleted node takes its holder for one.
+    // A leader that keeps a deleted node takes the node's owner for a holder.
     let differ = |trouble: &crate::plan::Trouble| matches!(trouble.what, Trouble::Ghost { .. });
     if plan.troubles.iter().any(differ) {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn judge(plan: &Plan, journal: &Journal) -> Result<(), String> {
     Ok(())
 }
 
-/// Of each mark that was set, the one that was there before.
+/// For each mark that was set, the mark that it replaced.
 fn replaced() -> HashMap<i64, Option<i64>> {
     let (mut now, mut replaced) = (None, HashMap::new());
     ensemble(|ensemble, _| {

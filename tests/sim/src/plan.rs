@@ -6,7 +6,7 @@ mod crowd;
 
 use fastrand::Rng;
 
-/// All of a run, but for the order in which threads go on, which `seed` decides.
+/// All of a run except the order in which threads go on, which `seed` decides.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) containers_vanish: bool,
     /// The sequence numbers of all queues begin near their end.
     pub(crate) counters_end: bool,
-    /// The clients' nodes are for those who know a password.
+    /// Only clients that know a password may use the clients' nodes.
     pub(crate) private: bool,
     pub(crate) threads: Threads,
     pub(crate) link: LinkPlan,
@@ -82,7 +82,7 @@ pub(crate) enum Lock {
     Permit,
     Several(u8, u8),
     Once(Once),
-    /// So many terms as the active one.
+    /// This many terms as the active one.
     Standby(u8),
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Release {
     Unlock,
     Drop,
     Panic,
-    /// In another thread, where the guard may go there.
+    /// In another thread, if the guard may go there.
     Sent,
 }
 
@@ -234,7 +234,7 @@ impl ClientPlan {
 
 #[cfg(test)]
 impl Step {
-    /// Takes a lock at this time of the thread's, for so long as it takes, and holds it.
+    /// Rests, takes a lock without a limit, and holds it.
     pub(crate) fn of(rest: u64, lock: Lock, hold: u64) -> Self {
         Self {
             rest,
@@ -270,7 +270,7 @@ impl Plan {
         plan
     }
 
-    /// A leader that stood still, and whose next ping is late, is more than is promised: see
+    /// The promises do not cover a leader that stood still and whose next ping is late: see
     /// `docs/guarantees.md`.
     fn keep_the_preconditions(&mut self) {
         let pauses = |trouble: &Trouble| matches!(trouble.what, What::PauseServer { .. });
@@ -280,7 +280,7 @@ impl Plan {
         }
     }
 
-    /// A few holders of one lock, to whom answers come late, when the server that gave them has
+    /// A few holders of one lock whose answers come late, when the server that gave them has
     /// already lost its leader.
     fn late(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x1a7e);
@@ -314,7 +314,7 @@ impl Plan {
         for _ in 0..rng.usize(1..4) {
             let at = rng.u64(0..8 * timeout);
             let lasts = rng.u64(timeout + 1..4 * timeout);
-            // The last client is in time for what the others lose.
+            // The last client is not slow: it takes what the others lose.
             for client in 0..plan.clients.len() - 1 {
                 let most = timeout * rng.u64(30..65) / 100;
                 let what = What::Slow { client, most };
@@ -332,7 +332,7 @@ impl Plan {
         plan
     }
 
-    /// A few holders of one lock that live by short proofs, while servers are cut off.
+    /// A few holders of one lock with a short session timeout, while servers are cut off.
     fn hard(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x4a4d);
         let mut plan = Self::mixed(seed);
@@ -373,8 +373,8 @@ impl Plan {
         plan
     }
 
-    /// A few clients that take one lock with marks in turn, and go from server to server while one
-    /// of these is behind the others.
+    /// A few clients that take one lock with marks in turn, and go from server to server while a
+    /// server lags.
     fn marks(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x3a4c);
         let mut plan = Self::mixed(seed);
@@ -414,7 +414,7 @@ impl Plan {
         plan
     }
 
-    /// Everybody wants the slots of one job, more or less in their order.
+    /// All threads want the slots of one job, more or less in order.
     fn jobs(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x10b5);
         let mut plan = Self::mixed(seed);
@@ -450,7 +450,7 @@ impl Plan {
         plan
     }
 
-    /// Some stand by where others take the lock.
+    /// Some threads stand by where others take the lock.
     fn standbys(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x57b);
         let mut plan = Self::mixed(seed);

@@ -6,7 +6,7 @@ use crate::play::play;
 /// How many runs a search may take.
 const RUNS: usize = 300;
 
-/// Returns the smallest plan that was found to fail, and how it does.
+/// Returns the smallest plan that was found to fail, and how it fails.
 pub(crate) fn shrink(plan: &Plan, story: String) -> (Plan, String) {
     let (mut plan, mut story) = (plan.clone(), story);
     let mut left = RUNS;

@@ -11,10 +11,10 @@ use crate::ops::{Op, TIMEOUT, gather};
 use crate::plan::Plan;
 use crate::troubles::ensemble;
 
-/// A holder's node into which somebody wrote, and when.
+/// A holder's node that was written into, and when.
 pub(crate) type Revoked = (Process, usize, Time);
 
-/// How long a holder's node has no watch, and the time that the rest takes.
+/// How long a holder's node may have no watch, and what else takes time.
 const UNWATCHED: Duration = Duration::from_millis(100);
 
 /// Finds the nodes of holders that were asked to release the lock.
@@ -75,7 +75,7 @@ fn nothing_is_lost(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// A holder whose lock was confirmed since hears of it.
+/// A holder whose lock was confirmed after the request hears of the request.
 fn a_request_is_heard(plan: &Plan, entries: &[Entry], op: &Op, at: Time) -> Result<(), String> {
     let (Some(grant), Some(valid)) = (&op.granted, op.last_valid) else {
         return Ok(());

@@ -55,7 +55,7 @@ fn a_holder_whose_server_stops_knows_before_the_next_one_holds() {
 /// Ten minutes without a resolver, and three resets.
 #[test]
 fn resets_while_no_name_is_resolved_cost_no_guard() {
-    // As long as a system asks a server that does not answer, before it gives up.
+    // As long as a system asks a name server that does not answer, before it gives up.
     let slow = What::SlowNames { by: 30_000 };
     let gone = (0..3).map(|server| What::Unknown { server }).collect();
     for outage in [vec![slow], gone] {
@@ -86,9 +86,9 @@ fn resets_while_no_name_is_resolved_cost_no_guard() {
     }
 }
 
-// What seeds have found. Each is a plan, which outlives the way in which plans are made of seeds.
+// Failures found by seeds. Each is kept as a plan, since a seed may come to mean another plan.
 
-/// A `sync` at the leader did not wait for the create (seed 20810).
+/// Fails if a `sync` at the leader does not wait for the create (seed 20810).
 #[test]
 fn a_create_that_is_carried_out_late_is_found_by_the_client_that_looks_for_it() {
     let steps = vec![
@@ -102,9 +102,9 @@ fn a_create_that_is_carried_out_late_is_found_by_the_client_that_looks_for_it() 
     under_many_seeds(&plan);
 }
 
-/// One refusal came before the replies to earlier requests, was taken for a broken
-/// connection, and all of it began again (seed 20057). The test of the connection,
-/// `a_refusal_that_comes_before_earlier_replies_is_learned_from`, fails for sure.
+/// Fails if a refusal that comes before the replies to earlier requests is taken for a broken
+/// connection (seed 20057). In that case the test of the connection,
+/// `a_refusal_that_comes_before_earlier_replies_is_learned_from`, always fails.
 #[test]
 fn threads_that_begin_together_get_on_with_servers_of_version_3_4() {
     let threads = vec![
@@ -125,7 +125,7 @@ fn threads_that_begin_together_get_on_with_servers_of_version_3_4() {
     under_many_seeds(&plan.with(1125, 1, What::Expire { nth: 0 }));
 }
 
-/// The pause after a failed request did not look at the limit (seed 4414).
+/// Fails if the pause after a failed request ignores the limit (seed 4414).
 #[test]
 fn a_connection_that_breaks_just_before_the_limit_does_not_make_a_call_late() {
     let steps = (0..30).map(|_| Step::of(1, Lock::Permit, 2).within(21));
@@ -138,7 +138,7 @@ fn a_connection_that_breaks_just_before_the_limit_does_not_make_a_call_late() {
     under_many_seeds(&plan.with(160, 154, What::PauseServer { server: 0 }));
 }
 
-/// A run for this slot, which may be begun once.
+/// A run for slot 0, which may be begun once.
 fn last_attempt(rest: u64, hold: u64) -> Step {
     let once = Once {
         slot: 0,
@@ -148,8 +148,8 @@ fn last_attempt(rest: u64, hold: u64) -> Step {
     Step::of(rest, Lock::Once(once), hold)
 }
 
-/// The successor heard that the run's node had gone, and read from a server that lagged that it
-/// had begun: its last attempt had failed, it said, when it was done.
+/// Fails if the successor, which knows that the run's node is gone, believes a server that lags
+/// and shows the run as begun: it would take a run that is done for a failed last attempt.
 #[test]
 fn a_run_that_is_done_is_not_taken_for_failed_by_a_server_that_lags() {
     let holder = ClientPlan::of(vec![vec![last_attempt(0, 100)]]);
@@ -166,7 +166,7 @@ fn a_run_that_is_done_is_not_taken_for_failed_by_a_server_that_lags() {
     under_many_seeds(&plan);
 }
 
-/// It came after what was sent later, and a server read half a frame (seed 200436971).
+/// Otherwise a server reads half a frame (seed 200436971).
 #[test]
 fn what_a_link_has_held_comes_before_what_was_sent_later() {
     let once = |slot| Once {
@@ -201,8 +201,8 @@ fn what_a_link_has_held_comes_before_what_was_sent_later() {
     under_many_seeds(&plan);
 }
 
-/// Whoever waits at a server whose data have diverged waits for as long as they have: it shows a node ahead
-/// that is not there. So three of six processes waited for ever in a soak.
+/// A client at a server whose data have diverged waits until the server is mended: the server
+/// shows a node ahead that is not there.
 #[test]
 fn waiters_at_a_server_whose_data_diverged_wait_until_it_is_mended() {
     const DIVERGED: u64 = 60_000;

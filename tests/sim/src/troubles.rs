@@ -8,7 +8,7 @@ use zklock::sim::{self, Network};
 use crate::client::ms;
 use crate::plan::{GARBAGE, Plan, Trouble, What};
 
-/// Where a trouble concerns a process that has a number of its own in the run.
+/// The number in the run of each client's process.
 pub(crate) type Processes = Vec<usize>;
 
 pub(crate) fn ensemble<R>(run: impl FnOnce(&mut Ensemble, Duration) -> R) -> R {
@@ -24,7 +24,7 @@ fn fault(fault: Fault) {
     ensemble(|ensemble, now| ensemble.fault(now, fault));
 }
 
-/// A nanosecond of the run's clock at which something begins or ends.
+/// Begins a trouble.
 pub(crate) fn begin(plan: &Plan, trouble: &Trouble, processes: &Processes) {
     let all = 0..plan.servers;
     match trouble.what {
@@ -150,7 +150,7 @@ fn unknown(server: usize, on: bool) {
     sim::network(|network, _| network.make_unknown(&host, on));
 }
 
-/// The nodes of those that hold or wait.
+/// The nodes of holders and waiters.
 pub(crate) fn contenders() -> Vec<String> {
     ensemble(|ensemble, _| {
         use zklock::sim::ensemble::What::{Created, Deleted};

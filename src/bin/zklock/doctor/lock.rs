@@ -42,7 +42,7 @@ pub(super) fn look(
             path,
             "it may not be read with these credentials",
         );
-        return vec![finding.advice("say ZKLOCK_AUTH")];
+        return vec![finding.advice("set ZKLOCK_AUTH")];
     }
     let Some(queue) = queues.iter().find(|queue| queue.path() == path) else {
         return vec![Finding::good(path, "nobody holds it or waits for it")];

@@ -30,7 +30,7 @@ pub(super) fn go_through(client: &Client, path: Option<&str>) -> Vec<Finding> {
             let what = format!("no right to {path}");
             vec![
                 Finding::new(Level::Warning, about, what)
-                    .advice("say ZKLOCK_AUTH, or a PATH below which locks are taken"),
+                    .advice("set ZKLOCK_AUTH, or a PATH below which locks are taken"),
             ]
         }
         Err(error) => vec![Finding::new(

@@ -64,7 +64,7 @@ impl Hard {
         }
     }
 
-    /// Plays it; returns the client, when each message was answered, and its start.
+    /// Plays the case; returns the client, when each message was answered, and the start.
     fn play(&self, lab: &mut Lab, server: usize) -> (Client, Vec<Option<Duration>>, Duration) {
         let start = lab.now;
         lab.run_to(start + self.arrivals[0]);
@@ -97,8 +97,8 @@ impl Hard {
     }
 }
 
-/// When a guard stops to trust its lock, with the rule of `validity`: the client relies on the
-/// last message that was answered a quarter of the timeout before the last check was sent.
+/// When a guard stops trusting its lock, by the rule of `validity`: the client relies on the last
+/// message that was answered at least a quarter of the timeout before the last check was sent.
 fn deadline(
     hard: &Hard,
     answered: &[Option<Duration>],
@@ -133,7 +133,7 @@ fn setting(hop: Duration) -> EnsembleConfig {
     }
 }
 
-/// What became of many hard cases.
+/// The results of many hard cases.
 #[derive(Debug, Default)]
 struct Verdict {
     judged: usize,
@@ -209,7 +209,7 @@ fn expected_end(hard: &Hard, start: Duration, first_ping: Duration, phase: Durat
     let stop = start + hard.stop;
     let (mut end, mut before, mut ping) = (ends(arrivals[0]), Duration::ZERO, first_ping);
     while ping < stop && ping < end {
-        // The beginning of a session counts as something heard of it.
+        // The beginning of a session counts as something heard from it.
         if arrivals
             .iter()
             .any(|a| before < *a && *a <= ping && *a < stop)

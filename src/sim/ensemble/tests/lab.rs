@@ -83,7 +83,7 @@ impl Lab {
         self.run_to(self.now + time);
     }
 
-    /// Runs until something has come about, at most for a minute.
+    /// Runs until `done`, for at most a minute.
     pub(super) fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let limit = self.now + Duration::from_secs(60);
         self.listen();
@@ -197,7 +197,7 @@ impl Lab {
         answer(self).flatten()
     }
 
-    /// As `call`, for the code of the answer.
+    /// As `call`; returns the code of the answer.
     pub(super) fn code(&mut self, connection: ConnectionNo, request: &Request) -> ErrorCode {
         let answer = self.call(connection, request);
         answer.map_or(ErrorCode::CONNECTION_LOSS, |(header, _)| header.code)

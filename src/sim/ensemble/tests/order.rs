@@ -112,7 +112,7 @@ fn a_ghost_is_seen_through_its_server_alone() {
         lab.code(blind.connection, &Request::exists(&path)),
         ErrorCode::OK
     );
-    // The leader decides what a change comes to.
+    // The leader decides the result of a change.
     assert_eq!(
         lab.code(blind.connection, &delete(&path)),
         ErrorCode::NO_NODE

@@ -1,4 +1,4 @@
-//! What single requests come to, well formed or not.
+//! The answers to single requests, well formed or not.
 
 use super::lab::{Heard, Lab, check, config, create, delete, ms, new_session, sync};
 use crate::jute::{CreateMode, ErrorCode, OpCode, Reply, Request, Secret};

@@ -93,7 +93,7 @@ fn an_administrator_ends_a_session_at_once() {
 
 #[test]
 fn commits_by_a_follower_touch_only_with_its_answer_to_a_ping() {
-    // With a tick of 2 s, half a tick is long against all else.
+    // With a tick of 2 s, half a tick is long compared with everything else.
     let slow = EnsembleConfig {
         tick: ms(2000),
         ..EnsembleConfig::default()
@@ -113,7 +113,7 @@ fn commits_by_a_follower_touch_only_with_its_answer_to_a_ping() {
         lab.until("it ends", |lab| !lab.is_alive(client.session()));
         early += usize::from(lab.now < committed + ms(4000));
     }
-    // The touch that the commit did not bring was cut off in most runs.
+    // In most runs the follower was cut off before its answer to a ping could touch the session.
     assert!(30 < early, "{early}");
 }
 

@@ -198,7 +198,7 @@ fn random_bytes_end_at_most_their_connection() {
         lab.ensemble.run_until(lab.now);
         lab.now += ms(1);
         lab.ensemble.hang_up(lab.now, connection);
-        // Not looked into: they may be anything.
+        // Ignored: it may be anything.
         lab.ensemble.take_output();
         if round % 100 == 0 {
             lab.ask(client.connection, &Request::Ping);

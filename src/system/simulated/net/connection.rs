@@ -11,7 +11,7 @@ pub(super) struct Connection {
     pub(super) server: usize,
     pub(super) key: Key,
     pub(super) stage: Stage,
-    /// What the peer calls it.
+    /// The peer's number for it.
     pub(super) number: Option<u64>,
     pub(super) inbound: VecDeque<u8>,
     pub(super) end: Option<End>,

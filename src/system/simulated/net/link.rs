@@ -1,10 +1,10 @@
-//! The servers' side of the network, and the way between them and a process.
+//! The servers' side of the network, and the link between them and a process.
 
 use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What the servers do: told what arrives and when, it says what leaves.
+/// The servers: told what arrives and when, they say what leaves.
 pub trait Peer: Send {
     /// A client connects; `None` if the server does not listen.
     fn accept(&mut self, now: Duration, server: usize) -> Option<u64>;
@@ -12,7 +12,7 @@ pub trait Peer: Send {
     fn receive(&mut self, now: Duration, connection: u64, bytes: &[u8]);
     /// A client's side of a connection has ended.
     fn hang_up(&mut self, now: Duration, connection: u64);
-    /// When there is next something to do without a client.
+    /// When the servers next have something to do by themselves.
     fn next_at(&self) -> Option<Duration>;
     /// Does all that is due.
     fn run_until(&mut self, now: Duration);
@@ -31,12 +31,12 @@ pub enum Output {
     Closed,
 }
 
-/// The way between a process and a server.
+/// The link between a process and a server.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// How long a message takes.
     pub latency: Range<Duration>,
-    /// Nothing arrives at the server; it is sent again once this ends.
+    /// Nothing arrives at the server until this ends, and then what was sent does.
     pub holds_up: bool,
     /// Nothing arrives at the client.
     pub holds_down: bool,
@@ -46,11 +46,11 @@ pub struct Link {
     pub window: usize,
     /// The most bytes that a client reads or writes at once.
     pub piece: usize,
-    /// A connection is cut once so many bytes have gone up.
+    /// A connection is cut once this many bytes have gone up.
     pub cut_up_after: Option<u64>,
-    /// A connection is cut once so many bytes have come down.
+    /// A connection is cut once this many bytes have come down.
     pub cut_down_after: Option<u64>,
-    /// Comes down in the place of what a server sends next.
+    /// Arrives at the client in place of what a server sends next.
     pub garbage: Option<Vec<u8>>,
 }
 

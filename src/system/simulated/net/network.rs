@@ -59,7 +59,7 @@ impl Network {
         self.collect(now);
     }
 
-    /// Changes the way between a process and a server. What was held goes on.
+    /// Changes the link between a process and a server. What it no longer holds up goes on.
     pub fn change_link(
         &mut self,
         process: usize,
@@ -82,7 +82,7 @@ impl Network {
                 }
             }
         }
-        // Ahead of what was sent later and is on its way.
+        // They arrive before what was sent later and is already on its way.
         for arrival in released {
             self.sequence += 1;
             self.queue.push(Reverse((now, self.sequence, arrival)));
@@ -110,7 +110,7 @@ impl Network {
         };
     }
 
-    /// From here on every name takes so long to be resolved.
+    /// From here on every name takes `by` to be resolved.
     pub fn slow_names(&mut self, by: Duration) {
         self.slow_names = by;
     }
@@ -243,7 +243,7 @@ impl Network {
         }
     }
 
-    /// A cut after so many bytes happens to one connection.
+    /// A cut after a number of bytes happens to one connection only.
     fn forget_cuts(&mut self, id: u64) {
         if let Some(link) = self.own_link(id) {
             link.cut_down_after = None;
@@ -282,7 +282,7 @@ impl Network {
 
     fn cut_one(&mut self, id: u64, now: u64) {
         let all = std::mem::take(&mut self.queue);
-        // In each direction, what comes after a point of chance is lost.
+        // In each direction, everything after a random point is lost.
         let (mut up, mut down) = (true, true);
         let mut all: Vec<_> = all.into_sorted_vec();
         all.reverse();

@@ -21,12 +21,12 @@ pub fn build(network: Network) {
     here().state().outside = Some(Box::new(network));
 }
 
-/// Does something with the network, at the time that it is told.
+/// Runs a function on the network, with the current time.
 pub fn network<R>(run: impl FnOnce(&mut Network, u64) -> R) -> R {
     with(&here(), run)
 }
 
-/// Uses the network, and wakes whom that concerns.
+/// Runs a function on the network, and wakes the threads that this concerns.
 fn with<R>(here: &Here, run: impl FnOnce(&mut Network, u64) -> R) -> R {
     let mut state = here.state();
     let now = state.now;

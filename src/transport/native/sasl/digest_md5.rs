@@ -1,7 +1,7 @@
-//! DIGEST-MD5 (RFC 2831), as ZooKeeper's servers have it: without a security layer.
+//! DIGEST-MD5 (RFC 2831), as ZooKeeper's servers implement it: without a security layer.
 //!
-//! It proves the password without sending it. Whoever reads the connection can try passwords
-//! against the proof, and MD5 is fast: over networks that others share it needs TLS.
+//! It proves the password without sending it. An eavesdropper can try passwords against the
+//! proof, and MD5 is fast: on a shared network it needs TLS.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 use super::directives::{read, write, write_quoted};
 use super::mechanism::{LoginFailure, Mechanism, NOT_CONFIGURED, Step};
 
-/// The service and the name that all of ZooKeeper's servers go by.
+/// The service and the host name that all ZooKeeper servers use.
 const URI: &str = "zookeeper/zk-sasl-md5";
 /// The number of this use of a nonce: the only one.
 const COUNT: &str = "00000001";
@@ -28,7 +28,7 @@ pub(crate) struct Digest {
 pub(super) struct DigestLogin {
     digest: Digest,
     uri: &'static str,
-    /// The client's part of what is only used once.
+    /// The client's nonce.
     nonce: String,
     stage: Stage,
 }
@@ -36,12 +36,12 @@ pub(super) struct DigestLogin {
 enum Stage {
     Start,
     Challenge,
-    /// The client has given its proof, and waits for this one of the server.
+    /// The client has given its proof, and waits for this proof of the server.
     Proof(String),
     Over,
 }
 
-/// What the server says of itself.
+/// The server's first message.
 struct Challenge {
     realm: Option<String>,
     nonce: Vec<u8>,
@@ -194,7 +194,7 @@ fn offers_auth(offered: &[u8]) -> bool {
 /// Checks the server's proof.
 fn check(token: &[u8], proof: &str) -> Result<(), LoginFailure> {
     if token.is_empty() {
-        // As servers do that go on with a client whose login has failed.
+        // A server that keeps a client whose login has failed sends this.
         let reason = "the server does not say that the login succeeded".to_owned();
         return Err(LoginFailure::Credentials(reason));
     }
@@ -229,7 +229,7 @@ impl Charset {
     }
 }
 
-/// A text as it is hashed: in ISO 8859-1 if it can be, whatever it is sent in.
+/// A text as it is hashed: in ISO 8859-1 if possible, whatever charset it is sent in.
 fn hashed(text: &str) -> Vec<u8> {
     latin1(text).unwrap_or_else(|| text.as_bytes().to_vec())
 }
@@ -243,7 +243,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// The password and what is made of it are in no output.
+// `Debug` shows neither the password nor anything derived from it.
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -49,7 +49,7 @@ pub(super) fn write(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Takes a quoted text, whose first quote is gone; returns what follows it too.
+/// Reads a quoted text from behind its first quote; returns it, and what follows it.
 fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut value = Vec::new();
     let mut rest = text;

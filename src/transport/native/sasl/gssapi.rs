@@ -1,4 +1,4 @@
-//! GSSAPI with Kerberos (RFC 4752), by the library of the system, without a security layer.
+//! GSSAPI with Kerberos (RFC 4752), by the system's library, without a security layer.
 //!
 //! ```text
 //!  Start ──► Context ──► Layer ──► Sent
@@ -21,19 +21,19 @@ use crate::system::channel::bounded;
 use crate::system::thread;
 use crate::time::clock::Moment;
 
-/// Among the layers that a server offers: none.
+/// The bit for "no security layer" among the layers that a server offers.
 const NO_LAYER: u8 = 1;
 
 /// How many threads of one client may wait for the library, which may never answer.
 ///
-/// MIT's gives up after about 25 s: some of them do within each second or two.
+/// MIT's gives up after about 25 s, so that one of the threads ends every second or two.
 const MOST_WAITERS: usize = 16;
 
 /// Whose tickets to use, and what the servers are called.
 #[derive(Clone, Debug)]
 pub(crate) struct Kerberos {
     pub(crate) service: String,
-    /// Absent if each server has the name that the list of servers has for it.
+    /// Absent if each server has the name that the connect string has for it.
     pub(crate) host: Option<String>,
     /// Absent for the one that the system has tickets for.
     pub(crate) principal: Option<String>,
@@ -87,7 +87,7 @@ impl Mechanism for KerberosLogin {
             Stage::Start => {
                 let (ctx, token, principal) = self.ticket()?;
                 self.principal = Some(principal);
-                // A server refuses it too if its own key is another.
+                // No proof yet: a server with a wrong key of its own refuses this token, too.
                 (Step::Ask(token), Stage::Context(ctx))
             }
             Stage::Context(_) | Stage::Layer(_) if token.is_empty() => {
@@ -137,12 +137,12 @@ impl KerberosLogin {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters(Arc<AtomicUsize>);
 
-/// One of them.
+/// One of those threads.
 struct Waiter(Arc<AtomicUsize>);
 
 impl Waiters {
-    /// Asks the library, which asks the key distribution centre and waits for it as long as it
-    /// likes: in a thread of its own, which is left alone if it takes too long.
+    /// Asks the library, which waits for the key distribution centre without a limit, in a
+    /// thread of its own. A thread that takes too long is abandoned.
     fn wait<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -158,7 +158,7 @@ impl Waiters {
         let (to, come) = bounded(1);
         let asking = thread::spawn("zklock-ticket", move || {
             let _waiter = waiter;
-            // Nobody waits any more for one that comes too late.
+            // Fails if the answer comes too late.
             drop(to.send(ask()));
         });
         asking.map_err(|error| error.to_string())?;
@@ -184,7 +184,7 @@ fn first_token(
     let cred = Cred::acquire(own.as_ref(), None, CredUsage::Initiate, Some(&kerberos))?;
     let name = cred.name()?.display_name()?;
     let name = String::from_utf8_lossy(&name).into_owned();
-    // The server proves who it is too. The tickets are not passed on.
+    // The server proves its identity, too. The client's tickets are not delegated.
     let flags = CtxFlags::GSS_C_MUTUAL_FLAG | CtxFlags::GSS_C_INTEG_FLAG;
     let mut ctx = ClientCtx::new(Some(cred), target, flags, Some(GSS_MECH_KRB5));
     let token = ctx.step(None, None)?;

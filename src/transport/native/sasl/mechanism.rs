@@ -1,14 +1,14 @@
-//! What a SASL mechanism does, whichever it is.
+//! What every SASL mechanism does.
 
 /// One login over one connection.
 pub(super) trait Mechanism {
-    /// The name that SASL has for it.
+    /// Its name in SASL.
     fn name(&self) -> &'static str;
 
-    /// Who the client says to be.
+    /// Who the client claims to be.
     fn principal(&self) -> String;
 
-    /// Takes the server's token, empty at the beginning or if the server sent none, and says
+    /// Takes the server's token, empty at the beginning or if the server sent none, and returns
     /// what comes next.
     fn step(&mut self, token: &[u8]) -> Result<Step, LoginFailure>;
 }
@@ -16,21 +16,21 @@ pub(super) trait Mechanism {
 /// What comes next in a login.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Step {
-    /// This token is sent; it says nothing of the credentials.
+    /// Send this token; a refusal of it says nothing about the credentials.
     Ask(Vec<u8>),
-    /// This token is sent, by which the server judges the credentials.
+    /// Send this token, by which the server judges the credentials.
     Prove(Vec<u8>),
     /// The client is logged in.
     Done,
 }
 
-/// Why a server is not used that answers the first token with nothing.
+/// Why a server that answers the first token with nothing is not used.
 pub(super) const NOT_CONFIGURED: &str = "it has no SASL login: it is not configured for one";
 
 /// Why a login failed.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum LoginFailure {
-    /// This server lets nobody in, or is not one to trust; another server may be.
+    /// This server cannot log clients in, or cannot be trusted; another server may do.
     Server(String),
     /// The server refused the credentials.
     Credentials(String),

@@ -1,6 +1,6 @@
 //! The SASL login, on a connection whose session is granted and before any request.
 //!
-//! What the first token takes, such as a ticket, is there before a session is asked for.
+//! The first token, for which a ticket may be fetched, is made before a session is asked for.
 //!
 //! ```text
 //!  client                                        server
@@ -12,8 +12,8 @@
 //!    │ ◄────────────────────────────────────────── │ the proof of the server
 //! ```
 //!
-//! ZooKeeper names no mechanism: the server has one, and takes a token of another for a
-//! login that fails.
+//! ZooKeeper's protocol names no mechanism: the server has one, and to it a token of another
+//! is a failed login.
 
 mod digest_md5;
 mod directives;
@@ -46,7 +46,7 @@ pub(crate) enum Login {
 /// A login that failed.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// Who the client said to be.
+    /// Who the client claimed to be.
     pub(super) principal: String,
     pub(super) failure: LoginFailure,
 }
@@ -58,7 +58,7 @@ pub(super) struct Begun {
 }
 
 impl Login {
-    /// Makes the first token for the server at `host`, which hears nothing of it.
+    /// Makes the first token for the server at `host`, without contacting that server.
     pub(super) fn begin(&self, host: &str, deadline: Moment) -> Result<Begun, LoginFailure> {
         let mut mechanism = self.mechanism(host, deadline);
         let first = mechanism.step(&[])?;
@@ -94,7 +94,7 @@ impl Begun {
     }
 }
 
-/// Passes tokens between the mechanism and the server, until one of them has enough.
+/// Passes tokens between the mechanism and the server until one of them ends the login.
 fn run(
     mechanism: &mut dyn Mechanism,
     mut step: Step,

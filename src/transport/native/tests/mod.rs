@@ -93,7 +93,7 @@ impl Rig {
         one(&self.send(vec![request]))
     }
 
-    /// As `ask`, with a watch.
+    /// Like `ask`, with a watch.
     fn watch(&self, request: Request, id: u64) -> (Outcome, Receiver<Fired>) {
         let (to, fired) = bounded(1);
         let watch = Watch::new(WatchId(id), to);

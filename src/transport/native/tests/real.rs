@@ -174,7 +174,7 @@ fn one_watch_at_the_server_serves_all_who_wait_and_is_removed_after_the_last() {
     assert_eq!(fires(&third), (3, EventKind::Deleted));
     assert!(first.try_recv().is_err());
 
-    // A watch that was not set is not kept, one for a missing node is.
+    // A watch that was not set is not kept; one for a missing node is.
     let (missing, nothing) = rig.watch(data(&path, true), 4);
     assert_eq!(missing, NO_NODE);
     let (missing, comes) = rig.watch(exists(&path, true), 5);

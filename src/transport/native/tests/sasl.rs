@@ -10,7 +10,7 @@ use super::*;
 use crate::jute::OpCode;
 use crate::transport::native::{Digest, Login};
 
-/// What the servers may say in time.
+/// The session timeout, which limits the login, too.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
 /// A reply to the login, in its frame.
@@ -25,11 +25,11 @@ fn reply(xid: i32, code: i32, token: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a server does when it is asked for the first time, the second and so on.
+/// What a server does at the first request, the second, and so on.
 type Reaction = fn(usize) -> Act;
 
-/// Connects with a login and with other credentials to a server that reacts in this way,
-/// until it has something to say about that; returns that, and what was asked for.
+/// Connects with a login and with other credentials to a server that reacts in this way, until
+/// the status names a trouble; returns that, and the requests that the server got.
 fn attempt(react: Reaction) -> (String, Vec<OpCode>) {
     let seen: Arc<Mutex<Vec<OpCode>>> = Arc::default();
     let asked = Arc::clone(&seen);

@@ -15,7 +15,7 @@ use crate::transport::{Call, Capabilities, Transport, WatchId};
 /// What arrives on the connection.
 #[derive(Debug)]
 enum Frame {
-    /// The reply to one who asked.
+    /// The reply to a call.
     Reply(Slot<Reply>, u32),
     /// A calling thread that reads this panics.
     Mine,
@@ -31,7 +31,7 @@ enum Reply {
     Gone,
     /// The limit was reached.
     Late,
-    /// It read, and that panicked.
+    /// The calling thread panicked while it read.
     Panicked,
 }
 
@@ -121,7 +121,7 @@ impl Transport for Rig {
 }
 
 impl Rig {
-    /// Starts the I/O thread, which reads and at the end answers who was not answered.
+    /// Starts the I/O thread, which reads, and at the end answers the calls that are left.
     fn start() -> (Self, JoinHandle<End>) {
         let (wire, from) = unbounded();
         let reading = Arc::<LeaderFollowers<Wire>>::default();
@@ -166,7 +166,7 @@ impl Rig {
         spawn("calls", move || rig.call(value)).expect("a thread")
     }
 
-    /// A call whose reply somebody else sends, to whom its slot goes.
+    /// A call whose slot goes to `server`, which sends the reply.
     fn asks(&self, server: &Sender<Slot<Reply>>) -> JoinHandle<Reply> {
         let (rig, server) = (self.clone(), server.clone());
         let ask = move || {
@@ -177,7 +177,7 @@ impl Rig {
         spawn("asks", ask).expect("a thread")
     }
 
-    /// Something for nobody, after which the I/O thread may make room and fall asleep.
+    /// A reply to no call, after which the I/O thread may make room and fall asleep.
     fn ping(&self) {
         self.reply(Mailbox::new().slot(), 0);
     }
@@ -214,7 +214,7 @@ fn two_calls_are_answered_whoever_reads() {
         let other = rig.calls(2);
         rig.ping();
         let replies = [rig.call(1), joined(other)];
-        // Not one of them waited for the I/O thread to miss the leader.
+        // Neither waited until the I/O thread reclaimed the lead.
         assert!(elapsed() < LULL, "a reply was not read for {:?}", elapsed());
         let turns = rig.reading.lead.lock().turns;
         assert_eq!(rig.end(io), End::HungUp);

@@ -1,4 +1,4 @@
-//! Who reads, and who is called when the reader leaves.
+//! Which thread reads, and which is called when the reader leaves.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

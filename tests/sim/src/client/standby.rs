@@ -15,7 +15,7 @@ use crate::history::{Kind, What};
 use crate::ops::TIMEOUT;
 use crate::plan::{Release, Step};
 
-/// Where others take the lock, too.
+/// Other clients take the lock at this path, too.
 const PATH: &str = "/sim/m0";
 
 /// A call of `run_until`.
@@ -26,7 +26,7 @@ struct Call<'a> {
     op: Arc<AtomicUsize>,
     terms: u64,
     is_limited: bool,
-    /// When the last term ended, which was the last one.
+    /// When the last term ended.
     over: Option<Duration>,
 }
 
@@ -34,7 +34,7 @@ impl Actor {
     pub(super) fn standby(&self, terms: u8, step: &Step) {
         let limit = step.limit.into_iter().chain(step.cancel).min().map(ms);
         let (cancel, cancelled) = channel::bounded(1);
-        // Without a sender it would be cancelled at once.
+        // Without a sender the call would be cancelled at once.
         let kept = cancel.clone();
         if let Some(after) = limit {
             let thread = sim::spawn("cancels", move || {
@@ -76,7 +76,7 @@ impl Actor {
 }
 
 impl Call<'_> {
-    /// A wait for a term begins; one after a term waits until that is released, whatever its limit.
+    /// Begins a wait for a term. After a term, it waits for the release, whatever the limit.
     fn ask(&self, limit: Option<Duration>) {
         let (actor, op) = (self.actor, self.actor.ops.fetch_add(1, Ordering::Relaxed));
         self.op.store(op, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Call<'_> {
         }
         actor.journal.note(actor.who, op, What::Release);
         if !is_over {
-            // When the release has ended, nobody sees from here.
+            // The end of the release cannot be seen from here.
             actor
                 .journal
                 .note(actor.who, op, What::Released { well: true });
@@ -119,7 +119,7 @@ impl Call<'_> {
         let (actor, op) = (self.actor, self.op.load(Ordering::Relaxed));
         let what = match ended {
             _ if self.over.is_some() => What::Released { well: true },
-            // Whatever else happens, it stands in line again.
+            // After any other error, it stands in line again.
             Some(Err(Error::Closed)) => What::Refused {
                 why: Error::Closed.to_string(),
             },

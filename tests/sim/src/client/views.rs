@@ -1,4 +1,4 @@
-//! What is lent to a function is looked at as a guard is.
+//! Views of what is lent to a function, which are checked as guards are.
 
 use std::time::Duration;
 
