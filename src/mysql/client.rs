@@ -40,7 +40,8 @@ impl Client {
     /// The documentation of the `mysql` crate lists the parameters of the URL. With
     /// `?root_cert_path=ca.pem`, for example, connections use TLS and nothing else: the
     /// server's certificate must be valid for the host in the URL, and issued by an authority
-    /// in that file or by a public one. Waits for the connection for at most 15 seconds.
+    /// in that file or by a public one. A loopback address is not exchanged for the server's
+    /// socket, which the driver by itself prefers. Waits for the connection for at most 15 seconds.
     ///
     /// # Errors
     ///
@@ -58,7 +59,8 @@ impl Client {
     ///
     /// Give the pool timeouts for connecting, reading and writing: without them, a connection
     /// into a dead network is occupied until the kernel gives it up. No call hangs because of
-    /// that, but later calls may find no connection.
+    /// that, but later calls may find no connection. Where the address is a tunnel's or a proxy's
+    /// on this machine, give it `prefer_socket(false)` as well.
     ///
     /// # Errors
     ///

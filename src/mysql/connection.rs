@@ -12,8 +12,8 @@ use ::mysql::{ChangeUserOpts, Conn, DriverError, Error, Opts, OptsBuilder, Poole
 use log::debug;
 use parking_lot::Mutex;
 
-use crate::mysql::lock_table::{self, Destination};
 use crate::mysql::source::{Purpose, Source};
+use crate::mysql::sql_session::{self, Destination};
 use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
 
 /// A connection that was unused for this long is pinged first, because servers and firewalls
@@ -22,6 +22,11 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// How many connections beyond the number of workers may wait for the server.
 const MOST_UNANSWERED: usize = 3;
+
+/// How long to wait for the server to end what was sent on a connection that is given up.
+///
+/// A proxy may swallow everything. Without a bound, such connections would use up the count.
+const LONGEST_END: Duration = Duration::from_secs(600);
 
 /// More answers than one packet of statements gets.
 const MOST_ANSWERS: u32 = 100;
@@ -190,7 +195,7 @@ impl DatabaseConnection {
     fn prepare(&self, open: &mut OpenConnection) -> Result<()> {
         let is_pooled = matches!(open.conn, Connected::Pooled(_));
         if is_pooled {
-            if !lock_table::answers(open.conn())? {
+            if !sql_session::answers(open.conn())? {
                 return Err(io::Error::other(OTHER_ANSWER).into());
             }
             // This fails in an XA transaction. MariaDB 10.11 carries out no write in a
@@ -204,7 +209,7 @@ impl DatabaseConnection {
             // This runs the pool's first statements.
             open.conn().reset()?;
         }
-        let to = lock_table::prepare(open.conn())?;
+        let to = sql_session::prepare(open.conn())?;
         open.can_reset = can_reset(open.conn(), &to);
         match &*self.source {
             Source::Pool(shared) if !shared.is_same(&to.schema) => {
@@ -304,8 +309,8 @@ impl OpenConnection {
     /// A pool must not get it back: the pool could take the outstanding answer for the answer
     /// to its next statement.
     fn end(mut self) {
-        let mut answers = 0;
-        while answers < MOST_ANSWERS {
+        let (mut answers, begun) = (0, Instant::now());
+        while answers < MOST_ANSWERS && begun.elapsed() < LONGEST_END {
             let asked = match answers {
                 // The outstanding answer may belong to a login. The driver would take it for the
                 // beginning of rows, and panic. It does not look into what comes after a ping.
@@ -322,7 +327,7 @@ impl OpenConnection {
                 Ok(()) | Err(_) => answers += 1,
             }
         }
-        // A proxy that does not carry out KILL.
+        // A proxy that does not carry out KILL, or does not answer at all.
         self.close();
     }
 }
@@ -350,6 +355,9 @@ fn with_timeouts(opts: &Opts, limit: Duration) -> Opts {
     #[cfg(target_os = "linux")]
     let builder = builder.tcp_user_timeout_ms(opts.get_tcp_user_timeout_ms().or(Some(30_000)));
     builder
+        // For a loopback address the driver would go on over the socket whose path the server
+        // names. Behind a tunnel or a proxy, that socket belongs to another server on this machine.
+        .prefer_socket(false)
         .tcp_connect_timeout(at_most(opts.get_tcp_connect_timeout()))
         .read_timeout(at_most(opts.get_read_timeout().copied()))
         .write_timeout(at_most(opts.get_write_timeout().copied()))

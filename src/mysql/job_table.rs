@@ -7,7 +7,7 @@
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
-use crate::mysql::lock_table::{Key, text};
+use crate::mysql::lock_table::{Key, changes_on_primary, text};
 use crate::recipe::journal::Journal;
 
 /// What a database knows of a job.
@@ -72,14 +72,14 @@ pub(super) fn write(
     version: i32,
 ) -> Result<Written> {
     // The lock's row is also written, unchanged, so that it is locked first and for writing.
-    conn.query_drop(format!(
+    let update = format!(
         "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
          SET `l`.`lease_end` = `l`.`lease_end`, {} \
          WHERE {} AND `l`.`lease_end` > UTC_TIMESTAMP(6) AND `j`.`version` = {version}",
         set(journal),
         ours(key, token),
-    ))?;
-    if conn.affected_rows() > 0 {
+    );
+    if changes_on_primary(conn, &update)? {
         return Ok(Written::Yes);
     }
     Ok(match read(conn, key)? {
@@ -96,13 +96,13 @@ pub(super) fn end(
     key: Key<'_>,
     (token, journal): &(i64, Vec<u8>),
 ) -> Result<bool> {
-    conn.query_drop(format!(
+    let update = format!(
         "UPDATE `database_lock` AS `l` STRAIGHT_JOIN `database_lock_job` AS `j` \
          SET `l`.`lease_end` = '2000-01-01', {} WHERE {}",
         set(journal),
         ours(key, *token),
-    ))?;
-    Ok(conn.affected_rows() > 0)
+    );
+    changes_on_primary(conn, &update)
 }
 
 /// Returns whether the acquisition with this token still has the lock.

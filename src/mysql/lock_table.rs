@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Error, Result, from_row_opt};
+use ::mysql::{Conn, Error, MySqlError, Result};
 
 use crate::owner::Owner;
 
@@ -27,31 +27,16 @@ const TAKE: usize = 1;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
-/// Sets what the locks rely on, whatever the server or a pool's first statements have set.
-///
-/// Every statement is a transaction of its own, and waits for only one second, the shortest
-/// time that can be set, for a row or a table that another program has locked. No statement
-/// is too long, too big or too unsafe. A transaction whose client falls silent ends after a
-/// second (except on MySQL, which cannot do that). Transactions may write, in a way that
-/// every format of the binary log takes. Answers are text that the driver can read. Comments
-/// are for MariaDB (`M!`) and MySQL.
-///
-/// A session's clock that was stopped runs again. A server that lets nobody stop it refuses
-/// that setting, so it comes last.
-const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
-                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
-                       unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
-                       sql_safe_updates = 0, sql_big_selects = 1, \
-                       sql_select_limit = 18446744073709551615, group_concat_max_len = 1024\
-                       /*M!100101 , max_statement_time = 0 */\
-                       /*M!100300 , idle_transaction_timeout = 1 */\
-                       /*!50708 , max_execution_time = 0 */; \
-                       SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
-                       SET NAMES utf8mb4";
-const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
+/// The server's error code for a write that it does not accept (`ER_OPTION_PREVENTS_STATEMENT`).
+const READ_ONLY: u16 = 1290;
 
-/// The server's error code for a variable that must not be set.
-const MUST_NOT_BE_SET: u16 = 1290;
+/// Whether the server is read-only, for an account that may write nevertheless: a primary that
+/// was replaced by another server. As a condition of a write, it would be unsafe for some formats
+/// of the binary log.
+const IS_READ_ONLY: &str = "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')";
+
+/// What is selected instead of a token then.
+const NOT_GRANTED: i64 = -1;
 
 /// A prefix of a statement; a comment for MySQL.
 const NO_WAIT: &str = "/*M!100300 SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ ";
@@ -70,14 +55,6 @@ pub(super) enum Wait {
     /// Does not wait on MariaDB from 10.3 and MySQL from 8.0.1; older servers always wait.
     No,
     Yes,
-}
-
-/// What a connection leads to.
-#[derive(Debug)]
-pub(super) struct Destination {
-    /// The database; empty if none is selected.
-    pub(super) schema: String,
-    pub(super) version: String,
 }
 
 /// The state of a lock's row.
@@ -99,36 +76,6 @@ pub(super) struct Holder {
     /// What is left of its lease; a program that uses the plain form has none.
     pub(super) left: Option<Duration>,
     pub(super) owner: Owner,
-}
-
-/// Returns whether a connection of a pool answers what it is asked.
-///
-/// The driver also gives a connection back to its pool if an answer came too late. Whoever
-/// asks next would take that answer for its own. This ends no transaction.
-pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
-    let number = fastrand::u32(..);
-    let sql = format!(
-        "SET SESSION sql_select_limit = DEFAULT, character_set_results = utf8mb4; SELECT {number}"
-    );
-    let answer = run(conn, &sql, &mut Vec::new())?;
-    Ok(answer == Some(i64::from(number)))
-}
-
-/// Prepares a new connection; returns what it leads to.
-pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
-    let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
-    let mut results = conn.query_iter(sql)?;
-    let mut destination = None;
-    while let Some(rows) = results.iter() {
-        for row in rows {
-            match row {
-                Err(Error::MySqlError(error)) if error.code == MUST_NOT_BE_SET => {}
-                row => destination = from_row_opt(row?).ok(),
-            }
-        }
-    }
-    let (schema, version) = destination.ok_or_else(|| in_doubt("the server names no version"))?;
-    Ok(Destination { schema, version })
 }
 
 /// Takes a lock that has no row; returns its token, or `None` if it has a row.
@@ -200,20 +147,32 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
          ON DUPLICATE KEY UPDATE `token` = LAST_INSERT_ID(`database_lock_token`.`token` + 1); \
          UPDATE `database_lock` SET `token` = LAST_INSERT_ID() WHERE {taken}; \
          COMMIT; \
-         SELECT `token` FROM `database_lock` WHERE {ours}"
+         SELECT IF({IS_READ_ONLY}, {NOT_GRANTED}, `token`) FROM `database_lock` WHERE {ours}"
     );
     let mut changed = Vec::new();
     let token = run(conn, &sql, &mut changed);
     let taken = [TAKE, WRITE_TOKEN].map(|place| changed.get(place) == Some(&true)) == [true; 2];
     match token {
         Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
+        Ok(Some(NOT_GRANTED)) => {
+            delete(conn, key)?;
+            Err(read_only())
+        }
         Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
         token => Ok(token?.filter(|_| taken)),
     }
 }
 
+fn read_only() -> Error {
+    Error::MySqlError(MySqlError {
+        state: "HY000".to_owned(),
+        message: "the server is read-only, although this account may write".to_owned(),
+        code: READ_ONLY,
+    })
+}
+
 /// An error that leaves the outcome of the statements open.
-fn in_doubt(message: &str) -> Error {
+pub(super) fn in_doubt(message: &str) -> Error {
     io::Error::other(message).into()
 }
 
@@ -276,9 +235,28 @@ pub(super) fn renew(
             text(key.owner),
         );
     }
-    let mut changed = Vec::with_capacity(keys.len());
-    let done = run(conn, &sql, &mut changed).map(|_| ());
+    let mut changed = Vec::with_capacity(keys.len() + 1);
+    let done = run_on_primary(conn, &sql, &mut changed);
+    changed.truncate(keys.len());
     (changed, done)
+}
+
+/// Runs a statement; returns whether it changed a row.
+pub(super) fn changes_on_primary(conn: &mut Conn, sql: &str) -> Result<bool> {
+    let mut changed = Vec::with_capacity(2);
+    run_on_primary(conn, sql, &mut changed)?;
+    Ok(changed.first() == Some(&true))
+}
+
+/// Runs a packet of statements, and notes which of them changed a row. Fails if the server is
+/// read-only, and notes nothing then.
+fn run_on_primary(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<()> {
+    let sql = format!("{sql}; SELECT {IS_READ_ONLY}");
+    if run(conn, &sql, changed)? == Some(0) {
+        return Ok(());
+    }
+    changed.clear();
+    Err(read_only())
 }
 
 /// A condition that fails with an error on MySQL if another transaction has locked the row.
@@ -294,12 +272,15 @@ fn is_free(key: Key<'_>) -> String {
 /// Returns the token of the row, if the row exists and has one.
 pub(super) fn token(conn: &mut Conn, key: Key<'_>) -> Result<Option<i64>> {
     let sql = format!(
-        "SELECT `token` FROM `database_lock` WHERE `lock` = {} AND `owner` = {} AND `token` > 0 \
-         LOCK IN SHARE MODE",
+        "SELECT IF({IS_READ_ONLY}, {NOT_GRANTED}, `token`) FROM `database_lock` \
+         WHERE `lock` = {} AND `owner` = {} AND `token` > 0 LOCK IN SHARE MODE",
         text(key.name),
         text(key.owner),
     );
-    conn.query_first(sql)
+    match conn.query_first(sql)? {
+        Some(NOT_GRANTED) => Err(read_only()),
+        token => Ok(token),
+    }
 }
 
 /// Deletes the row; returns whether it existed.
@@ -312,8 +293,7 @@ pub(super) fn delete(conn: &mut Conn, key: Key<'_>) -> Result<bool> {
         text(key.name),
         text(key.owner),
     );
-    conn.query_drop(format!("DELETE {ours}"))?;
-    if conn.affected_rows() > 0 {
+    if changes_on_primary(conn, &format!("DELETE {ours}"))? {
         return Ok(true);
     }
     match conn.query_first::<u8, _>(format!("SELECT 1 {ours}"))? {
@@ -364,7 +344,7 @@ pub(super) fn text(text: &str) -> String {
 
 /// Runs a packet of statements, notes which of them changed a row, and returns the value that
 /// one of them selects.
-fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
+pub(super) fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
     let mut results = conn.query_iter(sql)?;
     let mut selected = None;
     while let Some(rows) = results.iter() {

@@ -46,6 +46,7 @@ mod connection;
 mod lock_table;
 mod schema;
 mod source;
+mod sql_session;
 mod statement_error;
 mod worker;
 

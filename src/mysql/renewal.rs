@@ -75,6 +75,26 @@ enum Done {
     Deleted(Option<Box<Retry>>),
 }
 
+/// Reports what a job has done; if the job panicked or never ran, what it was set up with.
+struct Report {
+    done: Option<Done>,
+    to: Sender<Done>,
+}
+
+impl Report {
+    fn tell(mut self, done: Done) {
+        self.done = Some(done);
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            let _ = self.to.send(done);
+        }
+    }
+}
+
 /// Starts the thread. It ends when every sender of commands is gone and all work is done.
 pub(super) fn start(
     lease: Duration,
@@ -100,8 +120,9 @@ pub(super) fn start(
         renewals: 0,
         failing: false,
         renew_at: now,
-        // Random, so that clients that start together do not clean together.
-        clean_at: now + clean_every.mul_f64(0.5 + fastrand::f64()),
+        // Random, so that clients that start together do not clean together, and that among many
+        // short-lived clients some clean.
+        clean_at: now + clean_every.mul_f64(fastrand::f64()),
         to_self,
         done,
     };
@@ -157,10 +178,11 @@ impl Renewal {
         }
         self.renewals += 1;
         self.renewing = Some((self.renewals, now));
-        let (to, number, lease) = (self.to_self.clone(), self.renewals, self.lease);
+        let (number, lease) = (self.renewals, self.lease);
+        let report = self.report(Done::Renewed(number, Err(StatementError::no_answer())));
         self.renewer.submit(move |connection| {
             let renewed = renew_all(connection, &due, lease);
-            let _ = to.send(Done::Renewed(number, renewed));
+            report.tell(Done::Renewed(number, renewed));
         });
     }
 
@@ -187,11 +209,18 @@ impl Renewal {
         self.deletions = later;
         for (_, deletion) in due {
             self.deleting += 1;
-            let to = self.to_self.clone();
+            let report = self.report(Done::Deleted(None));
             self.workers.submit(move |connection| {
                 let retry = deletion.run(connection).map(Box::new);
-                let _ = to.send(Done::Deleted(retry));
+                report.tell(Done::Deleted(retry));
             });
+        }
+    }
+
+    fn report(&self, done: Done) -> Report {
+        Report {
+            done: Some(done),
+            to: self.to_self.clone(),
         }
     }
 
@@ -360,5 +389,33 @@ fn key(lease: &RowLease) -> Key<'_> {
     Key {
         name: &lease.name,
         owner: &lease.owner,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_never_ran_or_panicked_is_reported_all_the_same() {
+        let (to, done) = unbounded();
+        let none = Err(StatementError::no_answer());
+        drop(Report {
+            done: Some(Done::Renewed(7, none)),
+            to: to.clone(),
+        });
+        let report = Report {
+            done: Some(Done::Deleted(None)),
+            to,
+        };
+        report.tell(Done::Renewed(8, Ok(())));
+        let told: Vec<_> = done.iter().collect();
+        assert!(
+            matches!(
+                told[..],
+                [Done::Renewed(7, Err(_)), Done::Renewed(8, Ok(()))]
+            ),
+            "{told:?}"
+        );
     }
 }

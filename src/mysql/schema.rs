@@ -48,6 +48,7 @@ CREATE TABLE IF NOT EXISTS `database_lock_job` (
 /// use the plain form wait while it runs, and then continue.
 pub const ALTER_TABLE: &str = "\
 ALTER TABLE `database_lock`
+  MODIFY `id` BIGINT NOT NULL AUTO_INCREMENT,
   MODIFY `lock` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   MODIFY `description` VARCHAR(1024) CHARACTER SET utf8mb4 NOT NULL DEFAULT '',
   ADD COLUMN `owner` CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NULL DEFAULT NULL,
@@ -65,19 +66,24 @@ SELECT TABLE_NAME, COALESCE(ENGINE, '') FROM information_schema.TABLES \
 WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job')";
 
-/// Whether a commit survives a failure of the server, whether other servers have it too, and
-/// how long a packet of statements may be.
+/// Whether a commit survives a failure of the server, and how long a packet of statements may
+/// be.
 const VARIABLES: &str = "\
 SHOW GLOBAL VARIABLES WHERE Variable_name IN \
-('innodb_flush_log_at_trx_commit', 'wsrep_on', 'max_allowed_packet')";
+('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'max_allowed_packet')";
+
+/// Whether other servers have each commit too. The variable `wsrep_on` may be ON without them.
+const CLUSTER: &str = "\
+SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_size')";
 
 /// More bytes than a packet of renewals has.
 const PACKET: u64 = 128 * 1024;
 
-/// The table and the columns of each unique key; a column that is compared only by its prefix
-/// has no name here. A key USING HASH is not an index in MariaDB's InnoDB.
+/// The table and the columns of each unique key; an expression, and a column that is compared
+/// only by its prefix, have no name here. A key USING HASH is not an index in MariaDB's InnoDB.
 const KEYS: &str = "\
-SELECT LOWER(TABLE_NAME), GROUP_CONCAT(IF(SUB_PART IS NULL, LOWER(COLUMN_NAME), '')) \
+SELECT LOWER(TABLE_NAME), \
+GROUP_CONCAT(IF(SUB_PART IS NULL, COALESCE(LOWER(COLUMN_NAME), ''), '')) \
 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job') \
 AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
@@ -86,7 +92,7 @@ AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Schema {
     Good,
-    /// The tables do not exist yet.
+    /// Tables do not exist yet.
     Missing,
     /// What is wrong with the tables, and what to do.
     Wrong(&'static str),
@@ -97,7 +103,7 @@ impl Schema {
     pub(super) fn usable(self) -> crate::error::Result<()> {
         let message = match self {
             Self::Good => return Ok(()),
-            Self::Missing => "there is no table database_lock: run CREATE_TABLE",
+            Self::Missing => "tables are missing: run CREATE_TABLE",
             Self::Wrong(message) => message,
         };
         Err(Error::Database {
@@ -117,8 +123,7 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     if conn.query_first::<Option<String>, _>("SELECT DATABASE()")? == Some(None) {
         return Ok(Schema::Wrong("no database is chosen: name it in the URL"));
     }
-    let variables: Vec<(String, String)> = conn.query(VARIABLES)?;
-    let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    let variables: Variables = conn.query(VARIABLES)?;
     let mut packet = variables
         .iter()
         .filter(|(name, _)| name == "max_allowed_packet");
@@ -127,30 +132,60 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
             "statements are too long for this server: SET GLOBAL max_allowed_packet = 1048576",
         ));
     }
-    if !is("wsrep_on", "ON") {
-        if is("innodb_flush_log_at_trx_commit", "0") {
-            return Ok(Schema::Wrong(
-                "a crash of this server loses locks: SET GLOBAL innodb_flush_log_at_trx_commit = 1",
-            ));
-        }
-        if is("innodb_flush_log_at_trx_commit", "2") {
-            warn!(
-                "a crash of the database's machine loses locks: innodb_flush_log_at_trx_commit is 2"
-            );
-        }
+    if let Some(wrong) = forgets(&variables, is_in_cluster(conn)?) {
+        return Ok(Schema::Wrong(wrong));
     }
     let engines: Vec<(String, String)> = conn.query(ENGINES)?;
-    if engines.is_empty() {
-        return Ok(Schema::Missing);
-    }
-    let columns: Vec<Column> = conn.query(format!("{COLUMNS} 'database_lock'"))?;
-    let of_jobs: Vec<Column> = conn.query(format!("{COLUMNS} 'database_lock_job'"))?;
+    let mut columns = |table: &str| conn.query(format!("{COLUMNS} '{table}'"));
+    let (locks, tokens): (Vec<Column>, Vec<Column>) =
+        (columns("database_lock")?, columns("database_lock_token")?);
+    let jobs: Vec<Column> = columns("database_lock_job")?;
     let keys: Vec<(String, String)> = conn.query(KEYS)?;
-    Ok(match verdict(&engines, &columns, &keys) {
-        Schema::Good if !of_jobs.is_empty() => verdict_on_jobs(&of_jobs, &keys),
-        found => found,
+    let wrong = wrong_locks(&locks, &keys)
+        .or_else(|| wrong_tokens(&tokens, &keys))
+        .or_else(|| wrong_jobs(&jobs, &keys))
+        .or_else(|| wrong_engine(&engines));
+    Ok(match wrong {
+        Some(wrong) => Schema::Wrong(wrong),
+        None if locks.is_empty() || tokens.is_empty() => Schema::Missing,
+        None => Schema::Good,
     })
 }
+
+fn is_in_cluster(conn: &mut Conn) -> Result<bool> {
+    let status: Variables = conn.query(CLUSTER)?;
+    let is = |name: &str, good: &dyn Fn(&str) -> bool| {
+        let mut named = status.iter().filter(|(other, _)| other == name);
+        named.any(|(_, value)| good(value))
+    };
+    let several = |size: &str| size.parse().is_ok_and(|size: u32| 1 < size);
+    Ok(is("wsrep_ready", &|ready| ready == "ON") && is("wsrep_cluster_size", &several))
+}
+
+/// What makes a crash lose locks; logs a warning if only a crash of the whole machine does.
+fn forgets(variables: &Variables, in_cluster: bool) -> Option<&'static str> {
+    let is = |name: &str, value: &str| variables.contains(&(name.to_owned(), value.to_owned()));
+    let flush = |value: &str| is("innodb_flush_log_at_trx_commit", value);
+    if in_cluster {
+        return None;
+    }
+    if flush("0") {
+        return Some(
+            "a crash of this server loses locks: SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+        );
+    }
+    if flush("2") {
+        warn!("a crash of the database's machine loses locks: innodb_flush_log_at_trx_commit is 2");
+    } else if is("log_bin", "ON") && !is("sync_binlog", "1") && !flush("3") {
+        // The binary log decides then which transactions a server that starts again has.
+        warn!(
+            "a crash of the database's machine loses locks: sync_binlog is not 1, and there is a binary log"
+        );
+    }
+    None
+}
+
+type Variables = Vec<(String, String)>;
 
 /// Name, type, collation, length in characters, fractional digits, and what else there is to say.
 type Column = (String, String, String, u64, u64, String);
@@ -161,16 +196,12 @@ const LONGEST_NAME: u64 = 255;
 /// The length of a UUID.
 const OWNER: u64 = 36;
 
-fn verdict(engines: &[(String, String)], columns: &[Column], keys: &[(String, String)]) -> Schema {
-    let wrong = wrong_column(columns).or_else(|| wrong_key(engines, keys));
-    wrong.map_or(Schema::Good, Schema::Wrong)
-}
-
-fn wrong_column(columns: &[Column]) -> Option<&'static str> {
+/// What is wrong with the table of the locks, if there is one.
+fn wrong_locks(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
     if columns.is_empty() {
-        return Some("there is no table database_lock: run CREATE_TABLE");
+        return None;
     }
     let Some((_, data_type, collation, length, ..)) = column("lock") else {
         return Some("database_lock has no column `lock`: it is some other table");
@@ -190,51 +221,66 @@ fn wrong_column(columns: &[Column]) -> Option<&'static str> {
     if !is("lease_end", "datetime") || column("lease_end").is_some_and(|column| column.4 != 6) {
         return Some("`lease_end` must be a DATETIME(6): run ALTER_TABLE");
     }
-    // A second row with the same `id` would be taken for a second one with the same `lock`.
-    if !column("id").is_some_and(|id| id.5.contains("auto_increment")) {
-        return Some("`id` must be AUTO_INCREMENT, as in CREATE_TABLE");
+    // A second row with the same `id` would be taken for a second one with the same `lock`. Each
+    // try uses up a number.
+    let counts = column("id").is_some_and(|id| id.5.contains("auto_increment"));
+    if !counts || !is("id", "bigint") {
+        return Some("`id` must be a BIGINT that is AUTO_INCREMENT, as in ALTER_TABLE");
     }
-    None
-}
-
-fn wrong_key(engines: &[(String, String)], keys: &[(String, String)]) -> Option<&'static str> {
     if !is_unique(keys, "database_lock", "lock") {
         return Some("`lock` has no unique key of its own, so nothing excludes: add it");
     }
-    if !admits_all(keys, "database_lock", &["id", "lock"]) {
-        return Some("database_lock has one more unique key, so free locks seem taken: drop it");
+    let admits = admits_all(keys, "database_lock", &["id", "lock"]);
+    (!admits).then_some("database_lock has one more unique key, so free locks seem taken: drop it")
+}
+
+/// What is wrong with the table of the counters, if there is one.
+fn wrong_tokens(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
+    let column = |name: &str| columns.iter().find(|column| column.0 == name);
+    if columns.is_empty() {
+        return None;
     }
-    if !engines.iter().any(|table| table.0 == "database_lock_token") {
-        return Some("there is no table database_lock_token: run CREATE_TABLE");
+    // Other types round what is counted, or end sooner.
+    if column("token").is_none_or(|token| token.1 != "bigint") {
+        return Some("`token` of database_lock_token must be a BIGINT, as in CREATE_TABLE");
     }
     if !is_unique(keys, "database_lock_token", "slot") {
         return Some(
             "`slot` of database_lock_token has no unique key of its own, so tokens repeat: add it",
         );
     }
+    let admits = admits_all(keys, "database_lock_token", &["slot"]);
+    (!admits).then_some("database_lock_token has one more unique key, so tokens repeat: drop it")
+}
+
+fn wrong_engine(engines: &[(String, String)]) -> Option<&'static str> {
     let is_innodb = |table: &(String, String)| table.1.eq_ignore_ascii_case("innodb");
     let all_are = engines.iter().all(is_innodb);
     (!all_are).then_some("the tables must be InnoDB: ALTER TABLE .. ENGINE = InnoDB")
 }
 
-/// Whether the existing table of jobs has a row for each name and room for its journal.
-fn verdict_on_jobs(columns: &[Column], keys: &[(String, String)]) -> Schema {
+/// What keeps the table of the jobs, if there is one, from having a row for each name and room
+/// for its journal.
+fn wrong_jobs(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
+    if columns.is_empty() {
+        return None;
+    }
     let names_jobs = |(_, data_type, collation, length, ..): &Column| {
         tells_names_apart(data_type, collation, *length)
     };
     if !column("lock").is_some_and(names_jobs) {
-        return Schema::Wrong(
+        return Some(
             "`lock` of database_lock_job must be a VARCHAR(255) of utf8mb4 that compares as _bin, as in CREATE_TABLE",
         );
     }
     if !is_unique(keys, "database_lock_job", "lock") {
-        return Schema::Wrong(
+        return Some(
             "`lock` of database_lock_job has no unique key of its own, so jobs repeat: add it",
         );
     }
     if !admits_all(keys, "database_lock_job", &["lock"]) {
-        return Schema::Wrong(
+        return Some(
             "database_lock_job has one more unique key, so some jobs have no row: drop it",
         );
     }
@@ -248,12 +294,9 @@ fn verdict_on_jobs(columns: &[Column], keys: &[(String, String)]) -> Schema {
     let is_good = column("journal").is_some_and(keeps_journals)
         && column("version").is_some_and(counts)
         && column("changed").is_some_and(tells_time);
-    match is_good {
-        true => Schema::Good,
-        false => Schema::Wrong(
-            "`journal`, `version` and `changed` of database_lock_job must be a MEDIUMTEXT of utf8mb4, an INT and a DATETIME(6), as in CREATE_TABLE",
-        ),
-    }
+    (!is_good).then_some(
+        "`journal`, `version` and `changed` of database_lock_job must be a MEDIUMTEXT of utf8mb4, an INT and a DATETIME(6), as in CREATE_TABLE",
+    )
 }
 
 /// Otherwise names that differ only in case, in characters that the column cannot store, or

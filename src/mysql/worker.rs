@@ -38,7 +38,8 @@ pub(super) struct WorkerPool {
 #[derive(Debug, Default)]
 struct ThreadCount {
     started: usize,
-    busy: usize,
+    /// Jobs that wait or run.
+    open: usize,
 }
 
 impl WorkerPool {
@@ -79,6 +80,7 @@ impl WorkerPool {
 
     /// Has a worker do the job as soon as one is free.
     pub(super) fn submit(&self, job: impl FnOnce(&mut DatabaseConnection) + Send + 'static) {
+        self.threads.lock().open += 1;
         // The pool owns a receiver, so sending cannot fail.
         let _ = self.to.send(Box::new(job));
         self.start_thread();
@@ -92,10 +94,10 @@ impl WorkerPool {
         }
     }
 
-    /// Starts a thread if there are more jobs than idle threads.
+    /// Starts a thread if there are more jobs than threads.
     fn start_thread(&self) {
         let mut count = self.threads.lock();
-        if count.started == self.max || self.jobs.len() <= count.started - count.busy {
+        if count.started == self.max || count.open <= count.started {
             return;
         }
         let (source, connections) = (self.source.clone(), self.connections.clone());
@@ -116,16 +118,27 @@ fn work(
     threads: &Mutex<ThreadCount>,
 ) {
     // A thread without a connection leaves the jobs to a thread that has one.
-    while is_alone(threads) || connection.is_to_be_had() || !leave(threads) {
+    while is_alone(threads)
+        || survive(&mut connection, DatabaseConnection::is_to_be_had) == Some(true)
+        || !leave(threads)
+    {
         let Ok(job) = jobs.recv() else { return };
-        threads.lock().busy += 1;
-        // A panic would come from the driver; this thread has more to do.
-        if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
-            connection.discard();
-        }
-        connection.give_way();
-        threads.lock().busy -= 1;
+        survive(&mut connection, job);
+        survive(&mut connection, DatabaseConnection::give_way);
+        threads.lock().open -= 1;
     }
+}
+
+/// A panic would come from the driver; this thread has more to do.
+fn survive<R>(
+    connection: &mut DatabaseConnection,
+    what: impl FnOnce(&mut DatabaseConnection) -> R,
+) -> Option<R> {
+    let done = catch_unwind(AssertUnwindSafe(|| what(connection)));
+    if done.is_err() {
+        connection.discard();
+    }
+    done.ok()
 }
 
 fn is_alone(threads: &Mutex<ThreadCount>) -> bool {

@@ -150,7 +150,8 @@ impl Server {
 
     fn url(&self, user: &str, database: &str) -> String {
         let port = self.port;
-        format!("mysql://{user}@127.0.0.1:{port}/{database}?prefer_socket=false")
+        // The default, so that others can follow it.
+        format!("mysql://{user}@127.0.0.1:{port}/{database}?stmt_cache_size=32")
     }
 }
 
@@ -208,8 +209,10 @@ fn copy_template(to: &Path) {
     assert!(status.expect("cp").success());
 }
 
+/// Options for connections of a test's own, which like the library's stay with the address.
 pub(crate) fn opts(url: &str) -> Opts {
-    Opts::from_url(url).expect("a good URL")
+    let opts = Opts::from_url(url).expect("a good URL");
+    OptsBuilder::from_opts(opts).prefer_socket(false).into()
 }
 
 /// A database of one test, with the tables in it.

@@ -455,6 +455,46 @@ fn a_server_that_forgets_commits_is_refused() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn a_server_that_is_in_a_cluster_by_name_only_is_refused_if_it_forgets_commits() {
+    let options = ["--wsrep-on=ON", "--innodb-flush-log-at-trx-commit=0"];
+    let database = Database::empty_on(Arc::new(Server::start(&options)));
+    let refused = Client::connect(&database.url());
+    let refused = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        refused.contains("innodb_flush_log_at_trx_commit"),
+        "{refused}"
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_replaced_primary_grants_and_renews_nothing_for_an_account_that_may_write() {
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    let builder = Client::builder(&database.url()).lease(seconds(3));
+    let client = builder.connect_timeout(seconds(1)).connect().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| client.mutex(name).unwrap());
+    let (guard, another) = (a.lock().unwrap(), c.lock().unwrap());
+    guard.verify().unwrap();
+    // For all but accounts with this right.
+    root.query_drop("SET GLOBAL read_only = 1").unwrap();
+    root.query_drop("CREATE TABLE app (i INT)").unwrap();
+    assert!(guard.verify().is_err());
+    let released = another.unlock();
+    assert!(released.is_err(), "{released:?}");
+    let error = b.lock().unwrap_err().to_string();
+    assert!(error.contains("read-only"), "{error}");
+    assert_eq!(database.rows(), 1, "the row of `a` alone");
+    eventually("the guard is lost", || guard.state() == GuardState::Lost);
+    root.query_drop("SET GLOBAL read_only = 0").unwrap();
+    drop(guard);
+    a.lock().unwrap().verify().unwrap();
+    b.lock().unwrap().verify().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn try_lock_ends_in_time_where_a_release_is_not_answered() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);

@@ -14,7 +14,7 @@ use fork::{Fork, fork, waitpid_nohang};
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable;
 use mysql::{OptsBuilder, Pool};
-use zklock::mysql::{Client, Job};
+use zklock::mysql::{CREATE_TABLE, Client, Job};
 use zklock::{Error, JobOptions, Once, Outcome, Owner};
 
 use crate::database::{Database, Server, opts};
@@ -296,7 +296,7 @@ fn sessions_of_any_kind_run_a_job_once() {
     ]));
     let database = Database::empty_on(server);
     let mut conn = database.conn();
-    conn.query_drop(zklock::mysql::CREATE_TABLE).unwrap();
+    conn.query_drop(CREATE_TABLE).unwrap();
     conn.query_drop("ALTER TABLE database_lock MODIFY `lock` VARBINARY(255) NOT NULL")
         .unwrap();
     let found_rows = OptsBuilder::from_opts(opts(&database.url()))
@@ -561,6 +561,27 @@ fn an_end_that_cannot_be_read_is_told_as_unconfirmed() {
     });
     assert!(proxy.has_refused());
     assert!(matches!(ran, Err(Error::Unconfirmed { .. })), "{ran:?}");
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_run_that_begins_or_ends_on_a_replaced_primary_is_not_told_as_done() {
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    let builder = Client::builder(&database.url()).lease(seconds(3));
+    let client = builder.connect_timeout(seconds(1)).connect().unwrap();
+    let nightly = client.job("nightly").unwrap();
+    // For all but accounts with this right.
+    let ended = nightly.once("a", |_| root.query_drop("SET GLOBAL read_only = 1"));
+    assert!(
+        matches!(ended, Err(Error::Lost { .. } | Error::Unconfirmed { .. })),
+        "{ended:?}"
+    );
+    let begun = nightly.once("b", |_| done()).unwrap_err().to_string();
+    assert!(begun.contains("read-only"), "{begun}");
+    root.query_drop("SET GLOBAL read_only = 0").unwrap();
+    assert!(is_done(nightly.once("b", |_| done())));
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
         ),
         // Of two locks held at a time, the second would be reported as taken.
         ("MODIFY `id` BIGINT NOT NULL DEFAULT 0", "AUTO_INCREMENT"),
+        // Each try uses up a number; after the last one a free lock seems taken.
+        ("MODIFY `id` SMALLINT NOT NULL AUTO_INCREMENT", "BIGINT"),
     ];
     for (change, why) in wrong {
         let database = Database::new();
@@ -118,13 +120,19 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
             "{refused}"
         );
     }
-    // Every grant would have the same token.
-    let database = Database::new();
-    let alter = "ALTER TABLE database_lock_token DROP PRIMARY KEY";
-    database.conn().query_drop(alter).unwrap();
-    let refused = Client::connect(&database.url()).map(|_| ());
-    let refused = refused.expect_err(alter).to_string();
-    assert!(refused.contains("`slot`"), "{refused}");
+    // Grants would have the same token.
+    for (change, why) in [
+        ("DROP PRIMARY KEY", "`slot`"),
+        ("MODIFY `token` FLOAT NOT NULL", "BIGINT"),
+        ("ADD UNIQUE KEY (`token`)", "unique"),
+    ] {
+        let database = Database::new();
+        let alter = format!("ALTER TABLE database_lock_token {change}");
+        database.conn().query_drop(alter).unwrap();
+        let refused = Client::connect(&database.url()).map(|_| ());
+        let refused = refused.expect_err(change).to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
     for change in [
         "MODIFY `lock` VARCHAR(300) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL",
         "MODIFY `lock` VARBINARY(255) NOT NULL",
@@ -195,4 +203,40 @@ fn credentials_are_refused_by_name_and_never_shown() {
     let client = Client::connect(&database.url()).unwrap();
     let guard = client.mutex("a").unwrap().lock().unwrap();
     assert!(!format!("{client:?} {guard:?}").contains("127.0.0.1"));
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn tables_that_are_missing_are_created_beside_those_that_exist() {
+    let statements: Vec<_> = CREATE_TABLE.split(";\n").collect();
+    let [locks, tokens, _] = statements[..] else {
+        panic!("three tables");
+    };
+    for exists in [locks, tokens] {
+        let database = Database::empty_on(Server::shared());
+        database.conn().query_drop(exists).unwrap();
+        let client = Client::connect(&database.url()).unwrap();
+        let mutex = client.mutex("a").unwrap();
+        let missing = mutex.try_lock().unwrap_err().to_string();
+        assert!(missing.contains("CREATE_TABLE"), "{missing}");
+        client.create_table().unwrap();
+        assert!(try_lock(&mutex).is_some());
+    }
+}
+
+/// The driver goes from a loopback address to the socket that the server names, and behind a
+/// tunnel that is another server's.
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_loopback_address_is_not_exchanged_for_a_socket() {
+    let database = Database::new();
+    let client = Client::connect(&database.url()).unwrap();
+    let guard = client.mutex("a").unwrap().lock().unwrap();
+    guard.verify().unwrap();
+    let all = "SELECT HOST FROM information_schema.PROCESSLIST \
+               WHERE DB = DATABASE() AND ID <> CONNECTION_ID()";
+    let hosts: Vec<String> = database.conn().query(all).unwrap();
+    assert!(!hosts.is_empty());
+    let is_by_address = |host: &String| host.starts_with("127.0.0.1:");
+    assert!(hosts.iter().all(is_by_address), "{hosts:?}");
 }

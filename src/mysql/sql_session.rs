@@ -1,0 +1,73 @@
+//! The session of a connection: the settings that the locks rely on.
+//!
+//! A connection may come from a pool whose application has left anything in it, and a server may
+//! begin sessions with anything. The statements on the tables are in `lock_table` and `job_table`.
+
+use ::mysql::prelude::Queryable;
+use ::mysql::{Conn, Error, Result, from_row_opt};
+
+use crate::mysql::lock_table::{in_doubt, run};
+
+/// Sets what the locks rely on, whatever the server or a pool's first statements have set.
+///
+/// Every statement is a transaction of its own, and waits for only one second, the shortest
+/// time that can be set, for a row or a table that another program has locked. No statement
+/// is too long, too big or too unsafe. A transaction whose client falls silent ends after a
+/// second (except on MySQL, which cannot do that). Transactions may write, in a way that
+/// every format of the binary log takes. Answers are text that the driver can read. Comments
+/// are for MariaDB (`M!`) and MySQL.
+///
+/// A session's clock that was stopped runs again. A server that lets nobody stop it refuses
+/// that setting, so it comes last.
+const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
+                       innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
+                       unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
+                       sql_safe_updates = 0, sql_big_selects = 1, \
+                       sql_select_limit = 18446744073709551615, group_concat_max_len = 1024\
+                       /*M!100101 , max_statement_time = 0 */\
+                       /*M!100300 , idle_transaction_timeout = 1 */\
+                       /*!50708 , max_execution_time = 0 */; \
+                       SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
+                       SET NAMES utf8mb4";
+const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
+
+/// The server's error code for a variable that must not be set (`ER_OPTION_PREVENTS_STATEMENT`).
+const MUST_NOT_BE_SET: u16 = 1290;
+
+/// What a connection leads to.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// The database; empty if none is selected.
+    pub(super) schema: String,
+    pub(super) version: String,
+}
+
+/// Returns whether a connection of a pool answers what it is asked.
+///
+/// The driver also gives a connection back to its pool if an answer came too late. Whoever
+/// asks next would take that answer for its own. This ends no transaction.
+pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
+    let number = fastrand::u32(..);
+    let sql = format!(
+        "SET SESSION sql_select_limit = DEFAULT, character_set_results = utf8mb4; SELECT {number}"
+    );
+    let answer = run(conn, &sql, &mut Vec::new())?;
+    Ok(answer == Some(i64::from(number)))
+}
+
+/// Prepares a new connection; returns what it leads to.
+pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
+    let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
+    let mut results = conn.query_iter(sql)?;
+    let mut destination = None;
+    while let Some(rows) = results.iter() {
+        for row in rows {
+            match row {
+                Err(Error::MySqlError(error)) if error.code == MUST_NOT_BE_SET => {}
+                row => destination = from_row_opt(row?).ok(),
+            }
+        }
+    }
+    let (schema, version) = destination.ok_or_else(|| in_doubt("the server names no version"))?;
+    Ok(Destination { schema, version })
+}
