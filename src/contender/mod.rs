@@ -180,7 +180,7 @@ impl Contender {
     /// The node is checked first: it must be the same node of the same session. **A holder may
     /// go on for a moment**: its guard fails as soon as its client learns of the deletion, and
     /// at its deadline if that client is paused or cut off. Ask first, with
-    /// [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for two
+    /// [`revoke`](Self::revoke), and evict only a contender that does not react. Blocks for three
     /// round trips, at most 15 s each, also when the connection is lost.
     ///
     /// # Errors
@@ -192,6 +192,8 @@ impl Contender {
         let same = |stat: &Stat| {
             stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
         };
+        // A server that lags may show a node that had the same name before.
+        self.session.catch_up(path::parent(&self.node))?;
         match self.session.read(&look, &self.node)? {
             Some(Reply::Stat(stat)) if same(&stat) => {}
             _ => return Ok(()),

@@ -5,9 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use zklock::embedded::Server;
 use zklock::{Client, Contender, Error, GuardEvent, LockGuard, LockOptions};
 
-use crate::support::raw::assert_nothing_left;
+use crate::support::raw::{EPHEMERAL, Raw, assert_nothing_left};
 use crate::support::{aside, eventually, fresh_path};
 use crate::transport::{Place, SOON, in_every_place, on_every_server, wait_for, wait_for_queue};
 
@@ -105,6 +106,23 @@ fn a_contender_that_went_is_not_evicted_in_place_of_another(place: Place) {
     seen.evict().unwrap();
     seen.revoke().unwrap();
     guard.verify().unwrap();
+}
+
+/// Other libraries' names recur, and a server that lags shows the node that had the name before.
+#[test]
+fn a_contender_whose_name_recurs_is_not_evicted_by_a_client_of_a_server_that_lags() {
+    let server = Server::start().unwrap();
+    let client = Client::connect(server.hosts()).unwrap();
+    let mut other = Raw::connect(server.hosts());
+    other.create_all("/lock");
+    let node = other.create("/lock/lock-0000000000", b"", EPHEMERAL);
+    let node = node.unwrap();
+    let seen = queue(&client, "/lock", 1).remove(0);
+    server.hide_next_create();
+    other.replace(&node).unwrap();
+    let recurred = other.stat(&node).unwrap().czxid;
+    seen.evict().unwrap();
+    assert_eq!(other.stat(&node).map(|stat| stat.czxid), Some(recurred));
 }
 
 fn an_overdue_holder_is_asked_and_then_evicted(place: Place) {

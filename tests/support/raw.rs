@@ -74,8 +74,8 @@ pub(crate) fn owner(hosts: &str, node: &str) -> i64 {
     stat.unwrap_or_else(|| panic!("there is no {node}")).owner
 }
 
-/// Ends a session of a real server's, which for its client is as if it had expired: takes
-/// it over, closes it, and does so again until the server does not know it any more.
+/// Ends a session of a real server, which to its client is an expiry: takes it over, closes
+/// it, and does so again until the server does not know it any more.
 #[track_caller]
 pub(crate) fn expire(hosts: &str, session: i64) {
     let expired = within(PATIENCE, || match Raw::attach(hosts, session) {
@@ -241,7 +241,22 @@ impl Raw {
         self.call(op::DELETE, &body.0).map(drop)
     }
 
-    /// Leaves everybody all rights to a node but that of creating others under it.
+    /// Deletes a node and creates it again, ephemeral, in one transaction.
+    pub(crate) fn replace(&mut self, path: &str) -> Result<(), i32> {
+        const ALL: i32 = 31;
+        let path = self.full(path);
+        let mut body = Encoder::default();
+        body.int(op::DELETE).0.push(0);
+        body.int(-1).string(&path).int(-1);
+        body.int(op::CREATE).0.push(0);
+        body.int(-1).string(&path).buffer(b"").int(1).int(ALL);
+        body.string("world").string("anyone").int(EPHEMERAL);
+        body.int(-1).0.push(1);
+        body.int(-1);
+        self.call(op::MULTI, &body.0).map(drop)
+    }
+
+    /// Leaves everybody all rights to a node except that of creating others under it.
     pub(crate) fn forbid_creates(&mut self, path: &str) -> Result<(), i32> {
         const ALL_BUT_CREATE: i32 = 27;
         let mut body = Encoder::default();
