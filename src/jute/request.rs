@@ -6,6 +6,7 @@ use super::multi::{
     write_set_data,
 };
 use super::op_code::OpCode;
+use super::reply::Reply;
 use super::types::{Access, CreateMode, Data, Secret, WatchLists};
 
 /// A request after the connection is made.
@@ -151,12 +152,28 @@ impl Request {
         }
     }
 
-    /// Whether an answer tells that a quorum has committed it.
+    /// Whether an answer proves that a quorum has committed the request.
     pub(crate) fn commits(&self) -> bool {
         matches!(
             self,
             Self::Create { .. } | Self::Delete { .. } | Self::SetData { .. } | Self::Multi(_)
         )
+    }
+
+    /// Reads the body of the reply to this request.
+    pub(crate) fn reply(&self, body: &[u8]) -> Result<Reply, Malformed> {
+        let reply = Reply::decode(self.op(), body)?;
+        let parts = match self {
+            Self::Multi(ops) => Some(ops.len()),
+            Self::MultiRead(ops) => Some(ops.len()),
+            _ => None,
+        };
+        match &reply {
+            Reply::Multi(results) if parts.is_some_and(|parts| results.len() != parts) => {
+                Err(Malformed("a transaction of another length"))
+            }
+            _ => Ok(reply),
+        }
     }
 
     /// Appends the frame, with its length.

@@ -76,8 +76,8 @@ impl Read for ConnectionReader {
         self.act()
     }
 
-    /// Waits for bytes, at most until then and no longer than the connection allows, and acts
-    /// on them.
+    /// Waits for bytes, at most until `until` and no longer than the connection allows, and
+    /// acts on them.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), End> {
         let until = self.connection.shared.next_write(until);
         self.connection.set_patience(until)?;
@@ -312,7 +312,7 @@ impl Connection {
             }
             // Some servers say in the header that a multi failed, and in the body why.
             code if pending.request.op() == OpCode::MULTI && !body.is_empty() => {
-                let reply = Reply::decode(OpCode::MULTI, body).ok();
+                let reply = pending.request.reply(body).ok();
                 let why = reply.filter(
                     |reply| matches!(reply, Reply::Multi(results) if failure(results).is_some()),
                 );
@@ -330,7 +330,7 @@ impl Connection {
     }
 
     fn deliver(&self, pending: Pending, body: &[u8]) -> Result<(), End> {
-        match Reply::decode(pending.request.op(), body) {
+        match pending.request.reply(body) {
             Ok(mut reply) => {
                 strip(self.root(), &mut reply);
                 pending.answer(Ok(reply));
@@ -350,10 +350,10 @@ impl Connection {
     }
 }
 
-/// ZooKeeper says in the body of a transaction that its session expired, where it says so of
-/// other requests in the header.
+/// ZooKeeper reports an expired session in the body of the reply to a transaction. In other
+/// replies the header reports it.
 fn is_expired(pending: &Pending, body: &[u8]) -> bool {
-    // All results of a transaction that failed begin so.
+    // The results of a failed transaction always begin so.
     let failed = body.starts_with(&(-1_i32).to_be_bytes());
     failed
         && pending.request.op() == OpCode::MULTI

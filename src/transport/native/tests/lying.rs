@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use crate::jute::{ConnectReply, Event, OpReply, ReplyHeader, xid};
+use crate::jute::{ConnectReply, Event, Op, OpReply, ReplyHeader, xid};
 use crate::support::{eventually, timed};
 use crate::time::limit::Limit;
 use crate::transport::mailbox::Mailbox;
@@ -18,7 +18,7 @@ fn framed(content: &[u8]) -> Vec<u8> {
     [&(content.len() as i32).to_be_bytes()[..], content].concat()
 }
 
-/// Answers every request with `bytes`; returns what the requests came to.
+/// Answers every request with `bytes`; returns the outcomes of the requests.
 fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
     let server = Fake::start(Script::new(move |_, request| match request {
         Request::Ping => Act::Ignore,
@@ -35,7 +35,7 @@ fn answered_with(bytes: Vec<u8>) -> Vec<Outcome> {
         call(children("/", false), None, &to),
     ]);
     let outcomes = (0..3).map(|_| one(&answers)).collect();
-    // Ends in time only if the I/O thread is well.
+    // Ends in time only if the I/O thread still works.
     let ((), took) = timed(|| rig.transport.close(PATIENCE));
     assert!(took < PATIENCE, "{took:?}");
     assert!(answers.try_recv().is_err(), "a request was answered twice");
@@ -182,6 +182,37 @@ fn a_transaction_that_was_refused_is_not_one_that_was_carried_out() {
         }));
         let rig = Rig::connect(&server.hosts(), TIMEOUT);
         assert_eq!(rig.ask(Request::Multi(Vec::new())), refused);
+    }
+}
+
+/// Whoever asked takes the results for those of its own parts.
+#[test]
+fn a_transaction_is_not_answered_with_another_number_of_results() {
+    let check = || Op::Check {
+        path: "/a".to_owned(),
+        version: -1,
+    };
+    let ok = || Ok(OpReply::Checked);
+    let gone = || Err(ErrorCode::NO_NODE);
+    for (results, lost) in [
+        (vec![], true),
+        (vec![ok()], true),
+        (vec![ok(), ok()], false),
+        (vec![ok(), ok(), ok()], true),
+        (vec![ok(), ok(), gone()], true),
+    ] {
+        let reply = Reply::Multi(results);
+        let answer = reply.clone();
+        let server = Fake::start(Script::new(move |_, request| match request {
+            Request::Multi(_) => Act::Reply(answer.clone()),
+            _ => Act::Ignore,
+        }));
+        let rig = Rig::connect(&server.hosts(), TIMEOUT);
+        let told = rig.ask(Request::Multi(vec![check(), check()]));
+        match lost {
+            true => assert_eq!(told, Err(Failure::Lost), "{reply:?}"),
+            false => assert_eq!(told, Ok(reply)),
+        }
     }
 }
 
@@ -432,7 +463,7 @@ fn guards_hear_of_the_end_of_a_session_before_the_server_does() {
     let _awake = rig.status.on_change(move |_| {
         // A guard looks at this.
         let over = bounds.terms().over;
-        // Longer than a server nearby takes to hear of it.
+        // Longer than a nearby server takes to hear of it.
         let told = heard.recv_timeout(Duration::from_millis(300)).is_ok();
         to.send((over, told)).unwrap();
     });

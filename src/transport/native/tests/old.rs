@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::fake::{Act, Fake, Script, greeting};
 use super::*;
-use crate::jute::{Op, OpCode};
+use crate::jute::{Op, OpCode, OpReply};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -26,7 +26,7 @@ fn reply_to(request: &Request) -> Act {
             data: Vec::new().into(),
             stat: Stat::default(),
         },
-        Request::Multi(_) => Reply::Multi(Vec::new()),
+        Request::Multi(ops) => Reply::Multi(ops.iter().map(|_| Ok(OpReply::Checked)).collect()),
         _ => Reply::Nothing,
     })
 }
@@ -70,7 +70,7 @@ fn created(path: &str) -> Reply {
     }
 }
 
-/// As ZooKeeper 3.4.
+/// Like ZooKeeper 3.4.
 #[test]
 fn a_server_that_says_unimplemented_and_hangs_up_gets_the_older_requests() {
     let (server, seen) = old_server(|| Act::RefuseAndClose(ErrorCode::UNIMPLEMENTED));
@@ -110,7 +110,7 @@ fn a_server_that_says_unimplemented_and_stays_is_asked_again_at_once() {
     assert_eq!(rig.status.snapshot().connects, 1);
 }
 
-/// As ZooKeeper 3.4: what it does not know is refused before earlier requests are answered.
+/// Like ZooKeeper 3.4, which refuses an unknown request before it answers earlier ones.
 #[test]
 fn a_refusal_that_comes_before_earlier_replies_is_learned_from() {
     let script = Script::new(|_, request| match request {
@@ -146,7 +146,7 @@ fn forgetful_server() -> (Fake, Seen) {
     (Fake::start(script), seen)
 }
 
-/// As ClickHouse Keeper.
+/// Like ClickHouse Keeper.
 #[test]
 fn a_server_that_just_hangs_up_is_found_out_after_two_attempts() {
     let (server, seen) = forgetful_server();
