@@ -16,7 +16,7 @@
 //! ends no earlier than T after it. [`Lifetime`] knows which message that is.
 //!
 //! T is the shortest timeout negotiated in this session: servers may differ, and a follower
-//! that served the session before may still report it with the timeout that it granted.
+//! that served the session earlier may still report it with the timeout that it granted.
 //!
 //! `docs/guarantees.md` derives this from ZooKeeper's source. Times are durations since one
 //! fixed moment, because nothing in here reads a clock.
@@ -37,10 +37,19 @@ fn reported_after(timeout: Duration) -> Duration {
     timeout / 4 + timeout / 10
 }
 
-/// After so many proofs a lock is granted on the strength of what there is.
+/// How much later a message counts if the session may have been due when the leader heard of it.
 ///
-/// On a slow link no proof is young enough when it comes, and whoever waited for one would
-/// stand at the head of the queue for ever.
+/// The leader takes out the sessions that are due and ends them one by one. A touch changes
+/// nothing in between (`ExpiryQueue.poll` in ZooKeeper 3.5 and later), and requests are still
+/// committed.
+fn ended_within(timeout: Duration) -> Duration {
+    timeout / 4
+}
+
+/// After this many proofs, a lock is granted on the strength of the last one.
+///
+/// On a slow link no proof is young enough when it arrives, and a contender that waited for one
+/// would stand at the head of the queue forever.
 const ENOUGH_PROOFS: u32 = 3;
 
 /// What a guard knows about its lock.
@@ -74,9 +83,9 @@ const ENOUGH_PROOFS: u32 = 3;
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum GuardState {
-    /// A quorum confirmed the lock lately, at most T/3 ago.
+    /// A quorum confirmed the lock recently, at most T/3 ago.
     Held,
-    /// No quorum confirmed it lately; until the deadline nobody else can have it.
+    /// No quorum confirmed it recently; until the deadline nobody else can have it.
     Suspect,
     /// Someone else may have it. This is final.
     Lost,
@@ -95,9 +104,8 @@ pub struct Validity {
 impl Validity {
     /// A lock that is kept by a lease, on the strength of a renewal that was sent at `sent`.
     ///
-    /// The server counts the lease from when it carries the renewal out, which is later. The
-    /// last quarter is for a clock of the server that is set forward, and for the holder to
-    /// come to a stop.
+    /// The server counts the lease from when it carries out the renewal, which is later. The
+    /// last quarter allows for a server's clock that is set forward, and for the holder to stop.
     pub fn of_lease(sent: Duration, lease: Duration) -> Self {
         Self {
             suspect_from: sent + lease / 3,
@@ -105,7 +113,7 @@ impl Validity {
         }
     }
 
-    /// What a guard is, if it is known to be neither lost nor `shaken` by a disconnect.
+    /// The state of a guard that is not known to be lost; a disconnect may have `shaken` it.
     pub fn state(self, shaken: bool, now: Duration) -> GuardState {
         if self.until <= now {
             GuardState::Lost
@@ -136,13 +144,13 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Says nothing: what rests on it is lost.
+    /// Proves nothing: what rests on it is lost.
     pub const NEVER: Self = Self {
         sent: Duration::ZERO,
         touched: Duration::ZERO,
     };
 
-    /// The older of two stamps in either respect.
+    /// Takes the older of each of the two times.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -179,8 +187,8 @@ impl Stamp {
 
     /// Whether a lock may be granted on the strength of this stamp.
     ///
-    /// The guard must live to see the proof that follows; after several `proofs` that did not
-    /// come to that, it must live at all.
+    /// The guard must live long enough to see the next proof. After several `proofs` that did
+    /// not allow this, it is enough that the guard is alive.
     pub fn supports_a_grant(
         self,
         better_at: Option<Duration>,
@@ -203,12 +211,12 @@ pub struct Terms {
     pub timeout: Duration,
     /// From this moment on nothing is known of the session unless a server answers.
     pub latest: Duration,
-    /// The session is over, or another one has taken its place.
+    /// The session has ended, or another one has taken its place.
     pub over: bool,
 }
 
 impl Terms {
-    /// How long a lock may be trusted that was proven by `stamp`.
+    /// How long a lock that was proven by `stamp` may be trusted.
     pub fn validity(self, stamp: Stamp) -> Validity {
         Validity {
             suspect_from: stamp.suspect_from(self.timeout),
@@ -231,31 +239,37 @@ pub struct Lifetime {
     timeout: Duration,
     /// What a connect request whose answer is awaited may shorten the session to.
     asked: Duration,
-    /// What those may have done whose answers never came.
+    /// The same for connect requests whose answers never came.
     unheard: Duration,
-    /// The messages of this connection that were answered, as far as they matter: when each
-    /// answer was in hand, and when its message was sent. Both grow.
+    /// When the last message was sent that the leader had heard of in time, as a later commit has
+    /// shown; zero if there is none.
+    heard_of: Duration,
+    /// The messages of this connection that were answered, as far as they matter. Both of their
+    /// times grow.
     answers: VecDeque<Answer>,
 }
 
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct Answer {
+    /// When the answer was in hand, or later if the session may have been due then.
     at: Duration,
+    /// When the message was sent.
     sent: Duration,
 }
 
 impl Lifetime {
-    /// Of a session that a server opened with this timeout, when asked at `sent`.
+    /// The lifetime of a session that a server opened with this timeout, when asked at `sent`.
     ///
-    /// Zero stands for a handshake whose time is not known.
+    /// Zero stands for a handshake whose time is not known, as of a session of another process.
     pub fn new(timeout: Duration, sent: Duration) -> Self {
         let mut new = Self {
             timeout,
             asked: Duration::MAX,
             unheard: Duration::MAX,
+            heard_of: sent,
             answers: VecDeque::new(),
         };
-        new.greeted(timeout, sent);
+        new.greeted(timeout, sent, sent);
         new
     }
 
@@ -269,7 +283,7 @@ impl Lifetime {
         self.asked.min(self.unheard)
     }
 
-    /// What guards have to know of it, while it is not over.
+    /// What guards have to know of the session, while it has not ended.
     pub fn terms(&self) -> Terms {
         Terms {
             timeout: self.timeout,
@@ -283,45 +297,61 @@ impl Lifetime {
         self.terms().until(stamp)
     }
 
-    /// A connect request for this session is sent. A server that receives it grants what its
-    /// own limits allow, `least` at least, and how much that is will be known from the answer only.
+    /// A connect request for this session is sent. A server that receives it grants what its own
+    /// limits allow, and no less than `least`; only the answer tells how much.
     pub fn greets(&mut self, sent: Duration, least: Duration) {
         self.unheard = self.latest();
         // As for any timeout: clocks do not run at the same speed.
         self.asked = sent + least - least / 100;
     }
 
-    /// A server has granted this timeout when asked at `sent`. The leader itself opens
-    /// sessions and lets them move, so it has heard of that.
+    /// A server has granted this timeout when asked at `sent`; the answer was in hand `at` this
+    /// moment. The leader itself opens and moves sessions, so it has heard of the request. That
+    /// counts at once if the session was not due yet.
     ///
-    /// It may have been deposed meanwhile, without knowing it: then what earlier connect requests
-    /// may have done goes on to count with the leader that there is.
-    pub fn greeted(&mut self, timeout: Duration, sent: Duration) {
-        let at = Duration::ZERO;
+    /// That leader may have been deposed without knowing it. Then what earlier connect requests
+    /// may have done still counts, with the present leader.
+    pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
+        let due = self.heard_of + self.timeout - self.timeout / 100;
+        let at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {
+            true => Duration::ZERO,
+            false => at,
+        };
         self.timeout = self.timeout.min(timeout);
         self.asked = Duration::MAX;
         self.answers = VecDeque::from([Answer { at, sent }]);
     }
 
-    /// A quorum has committed a request of this connection: the leader that heard of its
-    /// handshake led by then, and earlier connect requests came before that.
-    pub fn committed(&mut self) {
+    /// A quorum has committed a request of this connection, which was sent at `sent`: the leader
+    /// that heard of its handshake was the leader, and earlier connect requests came before the
+    /// handshake.
+    ///
+    /// Returns the earliest send time of a request whose commit adds something to this.
+    pub fn committed(&mut self, sent: Duration) -> Duration {
         self.unheard = Duration::MAX;
+        self.heard_of = self.heard_of.max(self.stamp(sent).touched);
+        sent + self.timeout / 64
     }
 
     /// The answer to a message that was sent at `sent` was in hand `at` this moment.
     ///
     /// Returns the earliest send time of a message that adds something to this.
     pub fn answered(&mut self, sent: Duration, at: Duration) -> Duration {
-        let last = self.answers.back().map_or(Duration::ZERO, |last| last.sent);
+        let last = self.answers.back().copied().unwrap_or_default();
         let step = self.timeout / 64;
-        if sent < last + step {
-            return last + step;
+        if sent < last.sent + step {
+            return last.sent + step;
         }
         let reported = at.saturating_sub(reported_after(self.timeout));
         while self.answers.get(1).is_some_and(|next| next.at <= reported) {
             self.answers.pop_front();
         }
+        // The leader may hear of this one up to `reported_after` later than `at`.
+        let may_be_due = !last.sent.is_zero() && last.sent + self.timeout * 3 / 5 <= at;
+        let at = match may_be_due {
+            true => at + ended_within(self.timeout),
+            false => last.at.max(at),
+        };
         self.answers.push_back(Answer { at, sent });
         sent + step
     }
@@ -347,7 +377,7 @@ impl Lifetime {
             .min()
     }
 
-    /// Whether a lock may be granted now on the strength of `stamp`, after so many proofs.
+    /// Whether a lock may be granted now on the strength of `stamp`, after this many proofs.
     pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
         stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
     }

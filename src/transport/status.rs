@@ -8,11 +8,12 @@ mod subscribers;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use self::subscribers::Subscribers;
 pub(crate) use self::subscribers::{Changes, Subscription};
+use super::session_key::SessionKey;
 use super::session_state::{SessionEvent, SessionState};
 use super::session_validity::SessionValidity;
 use crate::error::{Error, LostReason};
@@ -25,14 +26,14 @@ use crate::time::clock::{Moment, nanos};
 /// How many events a user's receiver keeps unread; later ones are dropped.
 const UNREAD_EVENTS: usize = 1024;
 
-/// After this long without an answer, what a server said before says nothing any more.
+/// After this long without an answer, a server's earlier complaint is outdated.
 const OLD_NEWS: Duration = Duration::from_secs(1);
 
 /// The connection at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: SessionState,
-    /// The current session, or the last one; 0 before the first.
+    /// The current session, or the last one of a closed client; 0 if there is none.
     pub(crate) session: i64,
     /// The shortest timeout that was negotiated in this session.
     pub(crate) timeout: Duration,
@@ -55,8 +56,8 @@ pub(crate) struct Status {
     inner: Mutex<Inner>,
     /// Answers to messages sent before this say nothing new about the session.
     worth: AtomicU64,
-    /// A connect request of this session was not answered, and nothing has been committed since.
-    doubted: AtomicBool,
+    /// Commits of requests sent before this say nothing new about the session.
+    commit_worth: AtomicU64,
     /// Whether a session may outlive its connection.
     resumes: bool,
 }
@@ -69,9 +70,9 @@ struct Inner {
     /// What bounds the life of that session.
     lifetime: Lifetime,
     bounds: Arc<SessionValidity>,
-    /// The last complaint of, or about, each server that gave no session.
+    /// The last complaint from or about each server that gave no session.
     trouble: BTreeMap<String, String>,
-    /// The server that is being asked for a session, how far that has come, and since when.
+    /// The server that is being asked for a session, the stage of that, and since when.
     asked: Option<(String, &'static str, Moment)>,
     subscribers: Subscribers<Snapshot>,
     expiries: u64,
@@ -80,8 +81,8 @@ struct Inner {
 }
 
 impl Status {
-    /// `timeout` holds until a server grants another. A transport that cannot tell whether a
-    /// session outlives its connection does not `resume`.
+    /// `timeout` holds until a server grants another. `resumes` is false for a transport that
+    /// cannot tell whether a session outlives its connection.
     pub(crate) fn new(timeout: Duration, resumes: bool) -> Self {
         let snapshot = Snapshot {
             state: SessionState::Connecting,
@@ -105,7 +106,7 @@ impl Status {
                 listeners: Vec::new(),
             }),
             worth: AtomicU64::new(0),
-            doubted: AtomicBool::new(false),
+            commit_worth: AtomicU64::new(0),
             resumes,
         }
     }
@@ -149,7 +150,7 @@ impl Status {
 
     /// Returns a channel that is filled after every change of the status.
     ///
-    /// A change may come before the first look: subscribe first, then look.
+    /// Subscribe first, then look: a change in between must not be missed.
     pub(crate) fn changes(&self) -> Changes {
         let (to, receiver) = bounded(1);
         let _subscription = self.on_change(move |_| {
@@ -162,7 +163,7 @@ impl Status {
         }
     }
 
-    /// Runs `notify` after every change of the status, until what this returns is dropped.
+    /// Runs `notify` after every change of the status, until the subscription is dropped.
     ///
     /// It runs on the transport's thread, and may do nothing but fill a channel.
     pub(crate) fn on_change(&self, notify: impl Fn(&Snapshot) + Send + 'static) -> Subscription {
@@ -176,7 +177,7 @@ impl Status {
         events
     }
 
-    /// Returns why each server gave no session, one line a server.
+    /// Returns why each server gave no session, one line per server.
     pub(crate) fn trouble(&self) -> Vec<String> {
         let inner = self.inner.lock();
         let mut trouble = inner.trouble.clone();
@@ -213,22 +214,27 @@ impl Status {
         inner.trouble.insert(host.to_owned(), reason.to_string());
     }
 
-    /// What was said of this host's name is no longer so.
+    /// The complaint about this host's name no longer holds.
     pub(crate) fn is_resolved(&self, host: &str) {
         self.inner.lock().trouble.remove(host);
     }
 
-    /// A server is being asked for a session, and has come so far.
+    /// A server is being asked for a session, and has reached this stage.
     pub(crate) fn asks(&self, host: impl fmt::Display, so_far: &'static str) {
         self.inner.lock().asked = Some((host.to_string(), so_far, Moment::now()));
     }
 
-    /// A connect request is about to be sent, for the current session if there is one; whoever
-    /// receives it grants `least` at least.
+    /// A connect request is about to be sent, for the current session if there is one. Any
+    /// server that receives it grants at least `least`.
     pub(crate) fn greets(&self, sent: Moment, least: Duration) {
         let mut inner = self.inner.lock();
         inner.lifetime.greets(sent.since_boot(), least);
         inner.bounds.follow(&inner.lifetime);
+    }
+
+    /// The first connect request is for this session of another process, if there is one.
+    pub(crate) fn continues(&self, session: Option<&SessionKey>) {
+        self.inner.lock().granted = session.map_or(0, |session| session.id);
     }
 
     /// A server granted `timeout` when asked at `sent`, and serves the session from now on;
@@ -236,7 +242,10 @@ impl Status {
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
         if inner.granted == session {
-            inner.lifetime.greeted(timeout, sent.since_boot());
+            let now = Moment::now();
+            inner
+                .lifetime
+                .greeted(timeout, sent.since_boot(), now.since_boot());
             inner.bounds.follow(&inner.lifetime);
         } else {
             inner.bounds.end(LostReason::SessionExpired);
@@ -245,19 +254,20 @@ impl Status {
             inner.bounds = SessionValidity::new(&inner.lifetime);
         }
         self.worth.store(0, Ordering::Release);
-        let is_doubted = inner.lifetime.latest() < Duration::MAX;
-        self.doubted.store(is_doubted, Ordering::Release);
+        self.commit_worth.store(0, Ordering::Release);
         inner.snapshot.timeout = inner.lifetime.timeout();
         inner.snapshot.timeout
     }
 
-    /// A request of this connection was committed through a quorum.
-    pub(crate) fn committed(&self) {
-        if self.doubted.swap(false, Ordering::AcqRel) {
-            let mut inner = self.inner.lock();
-            inner.lifetime.committed();
-            inner.bounds.follow(&inner.lifetime);
+    /// A request of this connection, which was sent at `sent`, was committed through a quorum.
+    pub(crate) fn committed(&self, sent: Moment) {
+        if sent.as_nanos() < self.commit_worth.load(Ordering::Acquire) {
+            return;
         }
+        let mut inner = self.inner.lock();
+        let worth = inner.lifetime.committed(sent.since_boot());
+        inner.bounds.follow(&inner.lifetime);
+        self.commit_worth.store(nanos(worth), Ordering::Release);
     }
 
     /// The answer to a message that was sent at `sent` arrived at `at`.

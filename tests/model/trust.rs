@@ -2,8 +2,8 @@
 //!
 //! Time is counted in steps of a sixth of the session timeout. The leader counts a session's
 //! end from the last message that it has heard of. It hears of a handshake at once, and of
-//! what a follower has answered when that reports, which is soon: until then a commit may come
-//! first. A follower that is cut off from the leader goes on answering pings.
+//! what a follower has answered when the follower soon reports it; a commit may come first.
+//! A follower that is cut off from the leader goes on answering pings.
 //!
 //! The machine is [`Belief`], fed by [`Lifetime`] as a client feeds it.
 
@@ -19,7 +19,7 @@ use super::property::{Property, Violation};
 
 /// The session timeout, in steps.
 const TIMEOUT: u8 = 6;
-/// One that another server grants.
+/// The timeout that another server grants.
 const SHORTER: u8 = 4;
 /// A step.
 const STEP: Duration = Duration::from_secs(4);
@@ -44,7 +44,7 @@ pub(crate) enum Doubt {
 /// How much happens.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Allowance {
-    /// So many steps of time.
+    /// Steps of time.
     pub(crate) time: u8,
     pub(crate) pings: u8,
     pub(crate) proofs: u8,
@@ -58,14 +58,14 @@ pub(crate) struct Trust {
     left: Allowance,
 
     // The servers.
-    /// When the leader last heard of a message of the session's; the session ends as much later
-    /// as the timeout is, or is over.
+    /// When the leader last heard of a message of the session. The session ends, or has ended, one
+    /// timeout later.
     touched: u8,
     timeout: u8,
     cut: bool,
     /// The node is there.
     there: bool,
-    /// The shortest timeout that was granted; reports are as frequent as that takes.
+    /// The shortest timeout that was granted; reports are as frequent as it demands.
     least: u8,
 
     // The connection.
@@ -114,7 +114,7 @@ pub(crate) enum Step {
     Reconnect {
         shorter: bool,
     },
-    /// The server says that the session is over; there is another one.
+    /// The server says that the session has ended; there is another one.
     Renew,
     /// Somebody deletes the node.
     Evict,
@@ -148,7 +148,7 @@ impl Trust {
         trust
     }
 
-    /// From here on the lock may be somebody else's.
+    /// Whether another client may hold the lock.
     fn is_free(&self) -> bool {
         !self.there || self.session != SESSIONS[0] || self.has_ended()
     }
@@ -157,7 +157,7 @@ impl Trust {
         self.touched + self.timeout <= self.now
     }
 
-    /// A follower has reported by this `time` what it answered so long before.
+    /// Whether the follower must report this letter by `time`, having answered it long before.
     fn is_due(&self, letter: &Letter, time: Duration) -> bool {
         let after = u32::from(self.least) * STEP * 35 / 100;
         let due = letter
@@ -190,9 +190,12 @@ impl Trust {
         let letter = &mut self.letters[nth];
         letter.answered = Some(self.now);
         let (sent, stamp) = (letter.sent, letter.stamp.take());
-        // Of a proof, too, the follower tells by and by that it came from a client.
+        // The follower reports of a proof, too, that it came from a client.
         letter.arrived &= stamp.is_none();
         self.lifetime.answered(at(sent), now);
+        if stamp.is_some() && self.there {
+            self.lifetime.committed(at(sent));
+        }
         match stamp {
             Some(stamp) if self.there => self.confirm(stamp),
             Some(_) => self.belief.stamp = None,
@@ -227,7 +230,7 @@ impl Trust {
         self.belief.confirm(stamp, terms, now);
     }
 
-    /// Of what was both answered and heard of, nothing is to come.
+    /// Forgets the letters that were both answered and heard of.
     fn forget(&mut self) {
         self.letters
             .retain(|letter| !(letter.arrived && letter.answered.is_some()));
@@ -253,7 +256,7 @@ impl Trust {
     fn break_connection(&mut self) {
         self.connected = false;
         self.proven = false;
-        // What was not answered never will be; what has come to the follower, it may report.
+        // What was not answered never will be; what was answered, the follower may report.
         self.letters.retain(|letter| letter.answered.is_some());
         self.hear(false);
     }
@@ -275,7 +278,7 @@ impl Trust {
             _ => granted,
         };
         self.lifetime.greets(now, LEAST_TIMEOUT);
-        self.lifetime.greeted(u32::from(believed) * STEP, now);
+        self.lifetime.greeted(u32::from(believed) * STEP, now, now);
         self.hear(true);
     }
 
@@ -336,7 +339,7 @@ impl Model for Trust {
         }
         for (nth, letter) in self.letters.iter().enumerate() {
             let arrives = !letter.arrived && !self.cut && alive;
-            // What was due before a proof was sent comes to the leader before it.
+            // A report that was due before a proof was sent comes to the leader before the proof.
             let mut others = self.letters.iter();
             let proves = letter.stamp.is_some();
             let waits = proves && others.any(|other| self.is_due(other, at(letter.sent)));
@@ -399,7 +402,7 @@ impl Model for Trust {
         let now = at(self.now);
         let state = self.belief.state(self.lifetime.terms(), now);
         let evicted = !self.there && self.session == SESSIONS[0] && !self.has_ended();
-        // Of an eviction, the guard hears from the next proof.
+        // The guard hears of an eviction from the next proof.
         if state != GuardState::Lost && self.is_free() && !evicted {
             self.violations.push(Violation {
                 property: Property::Exclusion,

@@ -28,7 +28,7 @@ UNMUTATED = "unmutated"
 # Name, what is broken, file, old text, new text; and, where one does not follow from these,
 # a text that has both, for `--together`.
 MUTANTS = [
-    # Who reads the socket.
+    # Which thread reads the socket.
     (
         "io-not-woken",
         "a reader that leaves does not wake the I/O thread, which sleeps",
@@ -200,6 +200,13 @@ MUTANTS = [
         "src/transport/session_validity.rs",
         "        self.over.settle(why);\n",
         "        let _ = why;\n",
+    ),
+    (
+        "handshake-of-due",
+        "a session that may have been due counts as resumed at once",
+        "src/recipe/validity.rs",
+        "            true => Duration::ZERO,\n            false => at,\n",
+        "            true | false => Duration::ZERO,\n",
     ),
     # The heartbeat and the leases.
     (
@@ -707,7 +714,7 @@ def examine(mutant, args):
         return Outcome("any", violation="as it does not compile")
     began = time.monotonic()
     played = 0
-    # In portions, so that it is known how many seeds were played when the time is over.
+    # In portions, so that it is known how many seeds were played when the time runs out.
     while played < args.seeds:
         left = args.seconds - (time.monotonic() - began)
         portion = min(PORTION, args.seeds - played)

@@ -1,13 +1,13 @@
-//! Tables for the rule, and a property: whatever ZooKeeper allows, a guard stops to pass its
+//! Tables for the rule, and a property: whatever ZooKeeper allows, a guard stops passing its
 //! check before its session can end.
 //!
-//! The histories are made by a model of the servers as their source has it. The leader alone
-//! expires sessions, in its ticks. A message to the leader touches when it arrives. A message
-//! to a follower is noted there, and told to the leader in the answer to its next ping; what
-//! the follower forwards is committed without a touch. A session that opens or moves is
-//! touched by the leader with what the server grants. A new leader gives every session the
-//! timeout of its creation; a follower of the one before may answer handshakes and pings for up
-//! to a tick more.
+//! A model of the servers, made after their source, produces the histories. Only the leader
+//! expires sessions, in its ticks. A message to the leader touches the session when it arrives.
+//! A follower notes a message and reports it to the leader in its answer to the next ping; what
+//! the follower forwards is committed without a touch. When a session opens or moves, the leader
+//! touches it with the timeout that the server grants. A new leader gives every session the
+//! timeout of its creation; a follower of the previous leader may answer handshakes and pings
+//! for up to a tick more.
 
 mod servers;
 
@@ -87,8 +87,8 @@ fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
     assert_eq!(lifetime.better_at(stamp), Some(seconds(145)));
     let stamp = lifetime.stamp(seconds(145));
     assert_eq!(lifetime.better_at(stamp), None);
-    // Another server serves the session, and the leader knows it at once.
-    lifetime.greeted(T, seconds(150));
+    // The session moves to another server, and the leader knows it at once.
+    lifetime.greeted(T, seconds(150), seconds(151));
     assert_eq!(lifetime.stamp(seconds(151)).touched, seconds(150));
 }
 
@@ -97,21 +97,65 @@ fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
     let mut lifetime = Lifetime::new(T, seconds(100));
     let stamp = lifetime.stamp(seconds(101));
     lifetime.greets(seconds(110), seconds(10));
-    // A hundredth is for the clocks.
+    // A hundredth is for clocks that do not run at the same speed.
     let least = seconds(110) + Duration::from_millis(9_900);
     assert_eq!(lifetime.until(stamp), least);
     lifetime.greets(seconds(112), seconds(10));
     assert_eq!(lifetime.until(stamp), least);
-    // Its leader may be deposed.
-    lifetime.greeted(T, seconds(112));
+    // The leader that greeted may have been deposed.
+    lifetime.greeted(T, seconds(112), seconds(113));
     assert_eq!(lifetime.until(stamp), least);
-    lifetime.committed();
+    lifetime.committed(seconds(114));
     assert_eq!(lifetime.until(stamp), seconds(131));
-    // The request that is answered leaves no doubt.
+    // A request that was answered leaves no doubt.
     lifetime.greets(seconds(120), seconds(5));
     assert!(lifetime.until(stamp) < seconds(125));
-    lifetime.greeted(T, seconds(120));
+    lifetime.greeted(T, seconds(120), seconds(121));
     assert_eq!(lifetime.until(stamp), seconds(131));
+}
+
+/// The leader may be about to end a session that it had not heard of for T, and answers as long
+/// as it has not come to it.
+#[test]
+fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_it() {
+    let counts_at = |lifetime: &mut Lifetime, sent, at| {
+        lifetime.greeted(T, seconds(sent), seconds(at));
+        let finds = |now: &u64| lifetime.stamp(seconds(*now)).touched >= seconds(sent);
+        (at..).find(finds)
+    };
+    let mut lifetime = Lifetime::new(T, seconds(100));
+    assert_eq!(counts_at(&mut lifetime, 150, 159), Some(159));
+    // Nothing was committed since the session began.
+    assert_eq!(counts_at(&mut lifetime, 158, 160), Some(181));
+    lifetime.committed(seconds(181));
+    assert_eq!(counts_at(&mut lifetime, 200, 217), Some(217));
+    assert_eq!(counts_at(&mut lifetime, 200, 218), Some(239));
+    // A connect request without an answer may have shortened the session.
+    lifetime.committed(seconds(239));
+    lifetime.greets(seconds(240), seconds(10));
+    lifetime.greets(seconds(241), seconds(10));
+    assert_eq!(counts_at(&mut lifetime, 241, 249), Some(249));
+    lifetime.committed(seconds(249));
+    lifetime.greets(seconds(250), seconds(10));
+    lifetime.greets(seconds(251), seconds(10));
+    assert_eq!(counts_at(&mut lifetime, 251, 260), Some(281));
+    // Of a session of another process, nothing is known.
+    let mut resumed = Lifetime::new(T, Duration::ZERO);
+    assert_eq!(counts_at(&mut resumed, 20, 21), Some(42));
+}
+
+#[test]
+fn a_message_after_a_silence_counts_when_the_leader_must_have_ended_the_session() {
+    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut counts_at = |sent, at| {
+        lifetime.answered(seconds(sent), seconds(at));
+        let finds = |now: &u64| lifetime.stamp(seconds(*now)).touched >= seconds(sent);
+        (at..).find(finds)
+    };
+    assert_eq!(counts_at(130, 135), Some(156));
+    assert_eq!(counts_at(160, 166), Some(202));
+    // The leader may come to the session after this one, too.
+    assert_eq!(counts_at(170, 171), Some(202));
 }
 
 #[test]
@@ -126,7 +170,7 @@ fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
     // After a silence the session may be about to end.
     let late = lifetime.stamp(seconds(155));
     assert!(!lifetime.supports_a_grant(late, 0, seconds(155)));
-    // It goes on, but who is granted the lock now loses it before that can be known.
+    // The session lives on, but a lock granted now would be lost before that can be known.
     lifetime.answered(seconds(155), seconds(156));
     let late = lifetime.stamp(seconds(157));
     assert!(!lifetime.supports_a_grant(late, 0, seconds(158)));
@@ -180,7 +224,7 @@ fn many_messages_are_remembered_in_little_space() {
     assert!(age < reported_after(T) + T / 32, "{age:?}");
 }
 
-/// How many histories; `ZKLOCK_HISTORIES` asks for more.
+/// How many histories to try; `ZKLOCK_HISTORIES` asks for more.
 fn histories() -> u64 {
     let asked = std::env::var("ZKLOCK_HISTORIES").ok();
     asked.and_then(|asked| asked.parse().ok()).unwrap_or(4_000)

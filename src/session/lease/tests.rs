@@ -73,7 +73,7 @@ fn a_look_at_a_steady_connection_does_not_undo_a_proof() {
         let undone = (0..200_000).any(|_| {
             lease.hear(BROKEN);
             lease.confirm(stamp(Duration::ZERO));
-            // The other thread may be between reading and writing.
+            // The other thread may be between its read and its write.
             (0..8).for_each(|_| std::hint::spin_loop());
             lease.state() != GuardState::Held
         });
@@ -104,7 +104,7 @@ fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
     let lease = lease(seconds(3));
     let mut lifetime = Lifetime::new(T, Duration::ZERO);
     for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
-        lifetime.greeted(seconds(granted), now());
+        lifetime.greeted(seconds(granted), now(), now());
         lease.life.bounds.follow(&lifetime);
         let valid = lease.valid_for();
         assert!(
@@ -122,7 +122,7 @@ fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
     lifetime.greets(now(), LEAST_TIMEOUT);
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() <= seconds(4));
-    lifetime.greeted(T, now());
+    lifetime.greeted(T, now(), now());
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() > seconds(20));
 }
@@ -135,7 +135,7 @@ fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
         let mut lifetime = Lifetime::new(T, Duration::ZERO);
         lifetime.greets(stamp.sent, LEAST_TIMEOUT);
         lease.life.bounds.follow(&lifetime);
-        lifetime.greeted(seconds(4), now());
+        lifetime.greeted(seconds(4), now(), now());
         let longest = thread::scope(|scope| {
             let looks = scope.spawn(|| {
                 let mut longest = Duration::ZERO;

@@ -24,13 +24,16 @@ pub struct EnsembleConfig {
     /// How long a server takes to find a leader, or the servers to elect one. Defaults to
     /// 200 ms to 1 s.
     pub election: RangeInclusive<Duration>,
-    /// Whether the servers are of version 3.4, without `create2`, containers and all that is
-    /// younger. Defaults to `false`.
+    /// Whether the servers are of version 3.4, without `create2`, containers and everything
+    /// newer. Defaults to `false`.
     pub old: bool,
     /// At which number the sequence of a directory starts. Defaults to none.
     pub counters: BTreeMap<String, i32>,
     /// How often containers that have lost their last child are removed. Defaults to 60 s.
     pub container_check: Duration,
+    /// How long the leader takes at most to end the sessions of a tick. Until it comes to a
+    /// session, that session is served, and its touches are lost. Defaults to zero.
+    pub expiry: Duration,
     /// The longest frame that a client may send, in bytes. Defaults to 1,048,575.
     pub max_frame: usize,
 }
@@ -48,6 +51,7 @@ impl Default for EnsembleConfig {
             old: false,
             counters: BTreeMap::new(),
             container_check: Duration::from_secs(60),
+            expiry: Duration::ZERO,
             max_frame: 0xf_ffff,
         }
     }

@@ -52,7 +52,7 @@ impl Ensemble {
                 leading.members.remove(&follower);
                 self.links.remove(&link);
             }
-            // The others go to followers.
+            // The other messages go to followers.
             _ => {}
         }
     }
@@ -73,7 +73,7 @@ impl Ensemble {
         })
     }
 
-    /// Puts what is asked for at the end of the log.
+    /// Appends what is asked for to the log.
     pub(super) fn propose(&mut self, leader: usize, asker: usize, mut ask: Ask) {
         let (ms, now_ms) = (self.epoch_ms(), self.leader_ms(leader));
         let Some(leading) = self.servers[leader].leading() else {
@@ -147,7 +147,7 @@ impl Ensemble {
         }
     }
 
-    /// Answers the syncs before which everything is committed.
+    /// Answers the syncs for which everything before them is committed.
     fn answer_syncs(&mut self, leader: usize) {
         let committed = self.servers[leader].committed;
         let Some(leading) = self.servers[leader].leading() else {
@@ -225,16 +225,36 @@ impl Ensemble {
         }
     }
 
-    /// Ends the sessions that are overdue.
+    /// Ends the sessions whose end has come, some of them later: there may be many others.
     pub(super) fn tick(&mut self, leader: usize) {
         let now_ms = self.leader_ms(leader);
         let Some(leading) = self.servers[leader].leading() else {
             return;
         };
-        for session in leading.tracker.overdue(now_ms) {
-            self.end_session(leader, session, SessionEnd::Expired);
+        for session in leading.tracker.poll(now_ms) {
+            let others = match self.chance.bool() {
+                true => self.config.expiry.mul_f64(self.chance.f64()),
+                false => Duration::ZERO,
+            };
+            if others.is_zero() {
+                self.expire(leader, session);
+                continue;
+            }
+            self.plan(leader, others, |server, life| Event::Expire {
+                server,
+                life,
+                session,
+            });
         }
         self.plan_tick(leader);
+    }
+
+    /// Ends a session that was taken out, if this server still leads.
+    pub(super) fn expire(&mut self, leader: usize, session: i64) {
+        let leading = self.servers[leader].leading();
+        if leading.is_some_and(|leading| leading.tracker.is_due(session)) {
+            self.end_session(leader, session, SessionEnd::Expired);
+        }
     }
 
     pub(super) fn plan_tick(&mut self, leader: usize) {

@@ -1,4 +1,4 @@
-//! What is due is done here, and messages are sent and delivered.
+//! Does what is due, and sends and delivers messages.
 
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ impl Ensemble {
             Event::Round { server, .. }
             | Event::Ping { server, .. }
             | Event::Tick { server, .. }
+            | Event::Expire { server, .. }
             | Event::CheckContainers { server, .. }
             | Event::Apply { server, .. }
             | Event::Limit { server, .. }
@@ -44,6 +45,11 @@ impl Ensemble {
             Event::Round { server, life } if self.is_life(server, life) => self.round(server),
             Event::Ping { server, link } => self.ping(server, link),
             Event::Tick { server, life } if self.is_life(server, life) => self.tick(server),
+            Event::Expire {
+                server,
+                life,
+                session,
+            } if self.is_life(server, life) => self.expire(server, session),
             Event::CheckContainers { server, life } if self.is_life(server, life) => {
                 self.check_containers(server);
             }
@@ -52,7 +58,7 @@ impl Ensemble {
             Event::Look { server, life } if self.is_life(server, life) => self.look(server),
             Event::Handshake { connection } => self.end_if_new(connection),
             Event::Input { connection, bytes } => self.input(connection, bytes),
-            // Of an earlier life.
+            // An event of an earlier life.
             _ => {}
         }
     }
@@ -89,7 +95,7 @@ impl Ensemble {
             return;
         };
         let queue = end.queue(towards);
-        // What was sent later does not come earlier.
+        // No message overtakes an earlier one.
         let arrival = queue.back().map_or(arrival, |(last, _)| arrival.max(*last));
         queue.push_back((arrival, message));
         self.agenda.add(arrival, Event::Deliver { link, towards });

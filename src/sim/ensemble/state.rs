@@ -35,9 +35,9 @@ pub struct Ensemble {
     pub(super) latest_link: LinkNo,
     pub(super) faults: Faults,
     pub(super) late_pings: Duration,
-    /// Whom to elect, if no other knows more.
+    /// The server to elect, if no other knows more.
     pub(super) favourite: Option<usize>,
-    /// When what of each session came to a server.
+    /// What came to a server from each session, and when.
     pub(super) arrivals: BTreeMap<i64, Vec<(Duration, Arrival)>>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Agenda {
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Something has arrived, or could not before.
+    /// A message has arrived, or could not be delivered before.
     Deliver {
         link: LinkNo,
         towards: Towards,
@@ -69,6 +69,12 @@ pub(super) enum Event {
     Tick {
         server: usize,
         life: u64,
+    },
+    /// The leader comes to a session whose end has come.
+    Expire {
+        server: usize,
+        life: u64,
+        session: i64,
     },
     CheckContainers {
         server: usize,
@@ -194,7 +200,7 @@ impl Ensemble {
         self.best_informed().sessions.keys().copied().collect()
     }
 
-    /// Returns when what of a session came to a server, whatever became of it.
+    /// Returns what came to a server from a session and when, whatever became of it.
     pub fn arrivals(&self, session: i64) -> &[(Duration, Arrival)] {
         self.arrivals.get(&session).map_or(&[], Vec::as_slice)
     }
@@ -209,7 +215,7 @@ impl Ensemble {
         (0..self.servers.len()).find(|server| self.may_lead(*server))
     }
 
-    /// Returns the server that clients of this connection talk to.
+    /// Returns the server of this connection.
     pub fn server_of(&self, connection: ConnectionNo) -> Option<usize> {
         let connection = self.connections.get(&connection)?;
         Some(connection.server)
@@ -246,7 +252,7 @@ impl Ensemble {
         self.draw(self.config.hop.clone())
     }
 
-    /// Plans an event for so much later.
+    /// Plans an event for `time` from now.
     pub(super) fn after(&mut self, time: Duration, event: Event) {
         self.agenda.add(self.now.saturating_add(time), event);
     }

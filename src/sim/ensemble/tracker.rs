@@ -1,8 +1,8 @@
 //! When each session ends, as its leader has it.
 //!
-//! As ZooKeeper's `SessionTrackerImpl`: a session ends at the first tick of the leader's clock
+//! As in ZooKeeper's `SessionTrackerImpl`, a session ends at the first tick of the leader's clock
 //! after its timeout, counted from when it was last touched. A touch brings the timeout of the
-//! connection it came from, and may put the end forward.
+//! connection it came from, so it may move the end to an earlier time.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,10 @@ struct Tracked {
     ends_ms: u64,
     /// The server that may change something for it, once one has.
     owner: Option<usize>,
-    /// Its end is in the log, if not committed.
+    /// Its end has come, and the leader will close it, although it answers until then and a touch
+    /// seems to succeed (`ExpiryQueue.poll`).
+    is_due: bool,
+    /// Its end is in the log, even if not committed yet.
     is_closing: bool,
 }
 
@@ -42,6 +45,7 @@ impl SessionTracker {
         let tracked = self.sessions.entry(session).or_insert(Tracked {
             ends_ms,
             owner: None,
+            is_due: false,
             is_closing: false,
         });
         tracked.ends_ms = ends_ms;
@@ -87,10 +91,21 @@ impl SessionTracker {
         self.sessions.remove(&session);
     }
 
-    /// Returns the sessions whose end has come, and that are not closing.
-    pub(super) fn overdue(&self, now_ms: u64) -> Vec<i64> {
-        let is_overdue = |tracked: &Tracked| !tracked.is_closing && tracked.ends_ms <= now_ms;
-        let overdue = self.sessions.iter().filter(|(_, each)| is_overdue(each));
-        overdue.map(|(session, _)| *session).collect()
+    /// Takes out the sessions whose end has come, and that are not closing.
+    pub(super) fn poll(&mut self, now_ms: u64) -> Vec<i64> {
+        let mut due = Vec::new();
+        for (session, tracked) in &mut self.sessions {
+            if !tracked.is_closing && !tracked.is_due && tracked.ends_ms <= now_ms {
+                tracked.is_due = true;
+                due.push(*session);
+            }
+        }
+        due
+    }
+
+    /// Whether the session was taken out, and is not closing.
+    pub(super) fn is_due(&self, session: i64) -> bool {
+        let tracked = self.sessions.get(&session);
+        tracked.is_some_and(|tracked| tracked.is_due && !tracked.is_closing)
     }
 }

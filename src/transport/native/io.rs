@@ -65,6 +65,7 @@ struct Io {
 pub(super) fn run(shared: Arc<Shared>, reading: Arc<LeaderFollowers<ConnectionReader>>) {
     let _exit = ExitGuard(Arc::clone(&shared));
     let session = shared.config.resume.clone();
+    shared.status.continues(session.as_ref());
     let mut io = Io {
         shared,
         reading,
@@ -118,7 +119,7 @@ impl Io {
             let target = candidate.target.to_string();
             match attempted {
                 Ok(round) => return round,
-                // The end of the connection was ours.
+                // The client itself ended the connection.
                 Err(_) if !self.shared.rest(Duration::ZERO) => return Round::Over,
                 Err(reason) if hung_up && self.may_lack_tls() => {
                     self.turned_away(&target, &format!("{reason}, {TLS_PORT}"));
@@ -132,13 +133,13 @@ impl Io {
         Round::Refused
     }
 
-    /// Whether perhaps no server will ever resume the session, to judge by the last round.
+    /// Whether, judging by the last round, perhaps no server ever resumes the session.
     ///
     /// A server whose data is older than what the client has seen hangs up without a reason.
     /// If it lags behind, another server resumes the session; if the ensemble was set up anew
     /// or restored, none ever does. A server without a quorum hangs up too, as does a proxy
-    /// whose server is down; once that passes, the session goes on. So a new session is
-    /// asked for only from a server that hung up just before.
+    /// whose server is down; once that passes, the session continues. So the client asks for a
+    /// new session only a server that hung up just before.
     fn may_be_forgotten(&mut self) -> bool {
         let hung_up = mem::take(&mut self.hung_up);
         let (until, timeout) = self.served;
@@ -151,7 +152,7 @@ impl Io {
         self.session.id != 0 || self.session.last_zxid != 0
     }
 
-    /// Whether it may be for want of TLS that no server has given a session.
+    /// Whether perhaps no server has given a session because the client lacks TLS.
     fn may_lack_tls(&self) -> bool {
         !self.has_past() && self.shared.config.tls.is_none()
     }
@@ -168,7 +169,7 @@ impl Io {
             unresolved,
         } = self.shared.look_up();
         if self.session.id == 0 {
-            // Whoever has the addresses by now may be of another ensemble, and grant its locks.
+            // The servers there may belong to another ensemble by now, and grant its locks.
             kept.clear();
         }
         let timeout = self.shared.status.snapshot().timeout;
@@ -295,7 +296,7 @@ impl Io {
         greeting(channel, inbox, limit)
     }
 
-    /// The session's password; servers want sixteen bytes even for none.
+    /// The session's password; servers expect sixteen bytes even without one.
     fn password(&self) -> Vec<u8> {
         if self.session.password.is_empty() {
             vec![0; 16]
@@ -340,7 +341,7 @@ impl Io {
         state.key = None;
         drop(state);
         self.shared.status.expired();
-        // The log may be slow: the guards have failed by now.
+        // Logged after the guards have failed: the log may be slow.
         log::warn!("session {:#x} expired", self.session.id);
         self.session.id = 0;
         self.session.password.clear();

@@ -253,7 +253,7 @@ impl Connection {
         if header.code == ErrorCode::OK {
             state.features.succeeded(&pending.request);
             if pending.request.commits() {
-                self.shared.status.committed();
+                self.shared.status.committed(pending.queued);
             }
         } else if state.features.refused(&pending.request, header.code) {
             let request = older(pending.request);

@@ -70,7 +70,7 @@ fn rules(plan: &Plan) -> Rules {
         },
         release: timeout + Duration::from_secs(3),
         settle: 3 * timeout + Duration::from_secs(15),
-        // Where nothing breaks, a client that comes out of a silence waits for a proof at most.
+        // Where nothing breaks, a client that was silent waits for a proof at most.
         patience: match plan.is_calm() {
             true => timeout + Duration::from_secs(1),
             false => Duration::from_secs(30),
@@ -102,7 +102,7 @@ fn carry_out(plan: &Plan) -> Seen {
     dead.iter().for_each(|number| sim::thaw(processes[*number]));
     await_return(mains.iter());
     for (number, main) in mains.into_iter().enumerate() {
-        // A dead process's words count for nothing.
+        // What a dead process says does not count.
         if let Err(panic) = main.join()
             && !crashed(number)
         {
@@ -117,7 +117,7 @@ fn carry_out(plan: &Plan) -> Seen {
     (entries, sight::revoked(&journal), jobs)
 }
 
-/// Nothing is broken any more: what waits for something that comes has to return.
+/// Nothing is broken any more, so every call has to return.
 fn await_return<'a>(mains: impl Iterator<Item = &'a sim::JoinHandle<()>>) {
     let until = sim::elapsed() + PATIENCE;
     for main in mains {
@@ -174,6 +174,8 @@ fn build(plan: &Plan) {
             false => Duration::from_secs(3600),
         },
         counters: counters(plan),
+        // Less than half a tick, and so than a quarter of every session timeout.
+        expiry: ms(plan.tick) * 9 / 20,
         hop: Duration::from_micros(50)..=Duration::from_micros(50 + 1000 * plan.tick / 100),
         election: ms(plan.tick / 10)..=ms(plan.tick / 2),
         ..EnsembleConfig::default()
@@ -241,7 +243,7 @@ fn break_and_mend(plan: &Plan, processes: &Processes, journal: &Journal) {
 
 fn note(trouble: &Trouble, journal: &Journal) {
     use crate::plan::What::{Freeze, Suspend};
-    // Of these the scheduler keeps a list.
+    // The scheduler keeps a list of these.
     if !matches!(trouble.what, Freeze { .. } | Suspend { .. }) {
         let text = format!("{:?} for {} ms", trouble.what, trouble.lasts);
         journal.note(NOBODY, 0, What::Fault { text });
@@ -316,12 +318,12 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
         .filter(|entry| entry.what == What::Died)
         .map(|entry| (entry.who, entry.at))
         .collect();
-    // A dead process's words count for nothing.
+    // What a dead process says does not count.
     entries.retain(|entry| {
         let counts = |died: &Time| entry.at <= *died || entry.what == What::Resumed;
         died.get(&entry.who).is_none_or(counts)
     });
-    // The order of a queue is no promise where threads hand on, or nodes are deleted.
+    // The order of a queue is not promised where threads hand on or nodes are deleted.
     if !plan.keeps_order() {
         entries.retain(|entry| !matches!(entry.what, What::Queued { .. }));
     }
@@ -334,7 +336,7 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
             Some(((who, op), *end))
         })
         .collect();
-    // Who takes a lock away by hand takes it from a holder who trusts it.
+    // An administrator who takes a lock away takes it from a holder that trusts it.
     entries.retain(|entry| {
         entry.what != What::Valid
             || taken
@@ -344,7 +346,7 @@ fn seen(plan: &Plan, processes: &Processes, journal: &Journal) -> Vec<Entry> {
     entries
 }
 
-/// The nodes that went by an administrator's hand, and when.
+/// The nodes that an administrator removed, themselves or with their sessions, and when.
 fn ends_by_hand() -> BTreeMap<String, Time> {
     ensemble(|ensemble, _| {
         let by_hand: Vec<i64> = ensemble

@@ -1,4 +1,4 @@
-//! An ensemble and one client, at random, in virtual time.
+//! Random histories of an ensemble and one client, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,10 +32,17 @@ pub(super) enum Broken {
     HandshakeAnswered,
     /// A proof, and with it what it rests on, counts from its answer.
     ProofAnswered,
+    /// A handshake counts at once, even if the session was due.
+    HandshakeOfDue,
+    /// A message after a silence counts as any other.
+    MessageOfDue,
+    /// A message that was answered, and after which nothing was committed, is enough for the next
+    /// handshake.
+    HeardWithoutCommit,
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
@@ -46,13 +53,16 @@ impl Broken {
         Self::StatedTooMuch,
         Self::HandshakeAnswered,
         Self::ProofAnswered,
+        Self::HandshakeOfDue,
+        Self::MessageOfDue,
+        Self::HeardWithoutCommit,
     ];
 }
 
-/// What came of a history.
+/// The outcome of a history.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// How long a check passed after the session had ended.
+    /// How long a check still passed after the session had ended.
     pub(super) late: Duration,
     /// The longest time for which the guard could be trusted.
     pub(super) trusted: Duration,
@@ -65,7 +75,7 @@ enum Message {
     Proof,
 }
 
-/// A message of the client's on its way, with the connection it belongs to.
+/// A message from the client on its way, and the connection it belongs to.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Letter {
     kind: Message,
@@ -73,7 +83,7 @@ struct Letter {
     server: usize,
     connection: u32,
     granted: Duration,
-    /// Asks for a session, not for the one that there is.
+    /// Asks for a new session, not for an existing one.
     opens: bool,
 }
 
@@ -91,11 +101,13 @@ enum Event {
     Reported(Duration),
     /// The client does what is due.
     Client,
-    /// The leader expires the session, unless it was touched since.
+    /// The leader takes out the sessions that are due, unless this one was touched since.
     Expiry(u32),
+    /// The leader comes to this session among those that it has taken out.
+    Closing(u32),
     /// Another leader takes over, and gives every session the timeout of its creation.
     NewLeader,
-    /// The leader before has noticed, and so have its followers.
+    /// The previous leader has noticed, and so have its followers.
     Resigned,
     /// The client loses its connection.
     HungUp,
@@ -117,19 +129,22 @@ struct History {
     offset: Duration,
     asked: Duration,
     limits: [Duration; SERVERS],
-    /// What every server grants at least, where the user says so.
+    /// What every server grants at least, if the user states it.
     stated: Option<Duration>,
 
     // The servers.
     touches: u32,
+    /// The leader has taken the session out to end it. Until then it answers as before, and
+    /// touches change nothing (`ExpiryQueue.poll`).
+    polled: bool,
     ended: bool,
     created: Duration,
     tables: [Option<Duration>; SERVERS],
     /// When each server falls silent for good.
     stops: [Duration; SERVERS],
-    /// A follower of the leader before, which answers handshakes and pings until then.
+    /// A follower of the previous leader, which answers handshakes and pings until this time.
     deposed: Option<(usize, Duration)>,
-    /// The server, and its last connection, that ended with the reign of that leader.
+    /// That follower after its leader has noticed, and the last connection that ended then.
     closed_at: usize,
     closed: u32,
     /// When the last message leaves each wire, which is first in, first out.
@@ -181,7 +196,8 @@ impl History {
         }
         let mut history = Self {
             broken,
-            now: Duration::ZERO,
+            // Zero stands for a time that is not known.
+            now: Duration::from_nanos(1),
             events: BinaryHeap::new(),
             count: 0,
             tick,
@@ -190,6 +206,7 @@ impl History {
             limits,
             stated: None,
             touches: 0,
+            polled: false,
             ended: false,
             created: Duration::ZERO,
             tables: [None; SERVERS],
@@ -236,7 +253,7 @@ impl History {
         self.asked.min(self.limits[server]).max(2 * self.tick)
     }
 
-    /// The shortest timeout that any server grants: what is late is late in terms of it.
+    /// The shortest timeout that any server grants; delays are fractions of it.
     fn shortest(&self) -> Duration {
         let granted = (0..SERVERS).map(|server| self.granted_by(server));
         granted.min().unwrap_or_default()
@@ -250,7 +267,7 @@ impl History {
         of.mul_f64(self.rng.f64())
     }
 
-    /// Most bytes are quick, and some are very late.
+    /// Most bytes arrive quickly, and some very late.
     fn delay(&mut self) -> Duration {
         let quick = self.part(Duration::from_millis(20));
         match self.one_in(8) {
@@ -269,7 +286,8 @@ impl History {
             Event::Pinged(server) => self.pinged(server),
             Event::Reported(granted) => self.touch(granted),
             Event::Client => self.client(),
-            Event::Expiry(touches) if touches == self.touches => self.ended = true,
+            Event::Expiry(touches) if touches == self.touches => self.expires(),
+            Event::Closing(touches) if touches == self.touches => self.ended = true,
             Event::NewLeader if self.created > Duration::ZERO => self.another_leads(),
             Event::Resigned => self.resigned(),
             Event::HungUp if self.paused_until <= self.now => self.move_on(),
@@ -279,8 +297,19 @@ impl History {
 
     // The servers.
 
+    /// Others may be due in the same tick. It is a precondition that the leader ends all of them
+    /// within a quarter of the timeout.
+    fn expires(&mut self) {
+        self.polled = true;
+        let others = match self.one_in(2) {
+            true => self.part(self.shortest() / 4 - HOP),
+            false => Duration::ZERO,
+        };
+        self.at(self.now + others, Event::Closing(self.touches));
+    }
+
     fn touch(&mut self, granted: Duration) {
-        if self.ended {
+        if self.ended || self.polled {
             return;
         }
         let after = (self.now + granted + self.tick).saturating_sub(self.offset);
@@ -290,8 +319,9 @@ impl History {
         self.at(ends, Event::Expiry(self.touches));
     }
 
-    /// The leader before learns of it at its next tick, and vouches for sessions until then.
+    /// The previous leader learns of it at its next tick, and vouches for sessions until then.
     fn another_leads(&mut self) {
+        self.polled = false;
         self.touch(self.created);
         if self.one_in(2) {
             let until = self.now + self.part(self.tick);
@@ -342,14 +372,14 @@ impl History {
         }
     }
 
-    /// On the one ordered connection of a follower to its leader.
+    /// Sends an event over the one ordered connection of a follower to its leader.
     fn forward(&mut self, server: usize, event: Event) {
         let at = self.to_leader[server].max(self.now + self.rng.u32(1..100) * HOP / 100);
         self.to_leader[server] = at;
         self.at(at, event);
     }
 
-    /// Touches what comes from a client, and what opens a session or moves it.
+    /// A message that comes straight from the client, opens a session or moves it is a touch.
     fn at_leader(&mut self, letter: Letter) {
         if letter.opens {
             if letter.connection != self.connection {
@@ -399,10 +429,10 @@ impl History {
         self.connection += 1;
         self.to_client = self.now;
         if self.lifetime.is_none() {
-            // Who has not heard of a session asks for another one.
+            // A client that has not heard of its session asks for another one.
             self.touches += 1;
             self.created = Duration::ZERO;
-            self.ended = false;
+            (self.polled, self.ended) = (false, false);
         }
         let heeds = self.broken != Broken::LostGreetings;
         let least = match self.broken {
@@ -467,7 +497,7 @@ impl History {
 
     fn answered(&mut self, letter: Letter) {
         if self.now < self.paused_until {
-            // It is read when the process goes on.
+            // It is read when the process continues.
             return self.at(self.paused_until, Event::Answered(letter));
         }
         match letter.kind {
@@ -483,6 +513,11 @@ impl History {
         };
         if let Some(lifetime) = &mut self.lifetime {
             lifetime.answered(letter.sent, at);
+            match self.broken {
+                Broken::MessageOfDue => lifetime.answers.back_mut().unwrap().at = at,
+                Broken::HeardWithoutCommit => lifetime.heard_of = letter.sent,
+                _ => {}
+            }
         }
     }
 
@@ -497,9 +532,11 @@ impl History {
                 *lifetime = Lifetime::new(letter.granted, sent);
             }
             Some(lifetime) => {
-                lifetime.greeted(letter.granted, sent);
-                if self.broken == Broken::AnswersVouch {
-                    lifetime.committed();
+                lifetime.greeted(letter.granted, sent, self.now);
+                match self.broken {
+                    Broken::AnswersVouch => lifetime.unheard = Duration::MAX,
+                    Broken::HandshakeOfDue => lifetime.answers[0].at = Duration::ZERO,
+                    _ => {}
                 }
             }
             None => self.lifetime = Some(Lifetime::new(letter.granted, sent)),
@@ -510,7 +547,7 @@ impl History {
         let Some(lifetime) = &mut self.lifetime else {
             return;
         };
-        lifetime.committed();
+        lifetime.committed(letter.sent);
         let sent = match self.broken {
             Broken::ProofAnswered => self.now,
             _ => letter.sent,
@@ -531,7 +568,7 @@ impl History {
         }
     }
 
-    /// Looks whether a check passes that must not.
+    /// Looks for a check that passes and must not.
     fn judge(&mut self) {
         let (Some(lifetime), Some(guard)) = (&self.lifetime, self.guard) else {
             return;
@@ -544,7 +581,7 @@ impl History {
         if self.ended {
             self.seen.late = self.seen.late.max(left);
         } else if left.is_zero() {
-            // Lost is lost; another one is granted later.
+            // A lost lock stays lost; another one is granted later.
             self.guard = None;
         } else {
             self.seen.trusted = self.seen.trusted.max(left);
