@@ -246,6 +246,7 @@ impl ClientBuilder {
         let config = native::Config {
             hosts: native::Hosts::parse(&self.hosts)?,
             session_timeout,
+            connect_timeout: self.connect_timeout,
             server_maximum: self.server_maximum,
             auth: self.auth,
             frame_limit: self.max_buffer,

@@ -1,5 +1,9 @@
 //! `zklock doctor`: what it reports, and what it leaves alone.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
 use zklock::{Acl, Client};
 
 use crate::program::{Log, Zklock, masked, on_every_server};
@@ -10,6 +14,7 @@ use crate::support::{eventually, free_port, fresh_path};
 on_every_server! {
     nothing_healthy_is_accused
     a_server_that_is_not_there_is_named
+    what_is_no_zookeeper_is_told_and_spoils_nothing
     sessions_of_another_length_are_a_warning
     contenders_that_do_not_wait_for_each_other_are_told
     a_node_of_no_session_at_the_head_of_a_queue_is_told
@@ -82,6 +87,30 @@ fn a_server_that_is_not_there_is_named(hosts: &str) {
         unnamed.out.contains("no address: ") && unnamed.out.contains("correct the name here"),
         "{unnamed:?}"
     );
+}
+
+fn what_is_no_zookeeper_is_told_and_spoils_nothing(hosts: &str) {
+    let mute = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let web = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let [mute_at, web_at] = [&mute, &web].map(|it| it.local_addr().expect("its port").to_string());
+    // It ends with the process.
+    thread::spawn(move || {
+        for mut client in web.incoming().flatten() {
+            let _ = client.read(&mut [0; 64]);
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let told = Zklock::run(&format!("{mute_at},{web_at},{hosts}"), "doctor", "");
+    assert_eq!(told.code, Some(2), "{told:?}");
+    let is_told = |level: &str, at: &str, what: &str| {
+        let is = |line: &str| line.starts_with(level) && line.contains(at) && line.contains(what);
+        assert!(told.out.lines().any(is), "{level} {at} {what}: {told:?}");
+    };
+    is_told("trouble", &mute_at, "no session");
+    is_told("trouble", &web_at, "no session");
+    is_told("warning", &web_at, "no ZooKeeper server's answer");
+    assert!(!told.out.contains("trouble  all servers"), "{told:?}");
+    drop(mute);
 }
 
 fn sessions_of_another_length_are_a_warning(hosts: &str) {

@@ -136,7 +136,8 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
     // It has learned that it is its turn.
     thread::sleep(Duration::from_millis(60));
     second.signal("TERM");
-    let in_time = begun.elapsed() < Duration::from_millis(230);
+    // A busy machine may take as long again to pass the signal on.
+    let in_time = begun.elapsed() < Duration::from_millis(125);
     let ended = second.end();
     await_queue(hosts, &path, 0);
     if in_time {

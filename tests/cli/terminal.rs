@@ -14,6 +14,7 @@ on_every_server! {
     ctrl_c_that_a_command_takes_for_itself_ends_nothing_else
     a_terminal_that_shows_nothing_does_not_delay_anything
     the_waiting_line_says_since_when_nobody_answers
+    a_line_says_that_no_server_has_answered_yet
     words_of_others_cannot_hide_anything
 }
 
@@ -159,6 +160,19 @@ fn the_waiting_line_says_since_when_nobody_answers(hosts: &str) {
         "{seen:?}"
     );
     holder.kill();
+}
+
+fn a_line_says_that_no_server_has_answered_yet(hosts: &str) {
+    let proxy = Proxy::start(hosts);
+    proxy.refuse();
+    let log = Log::new();
+    for what in ["run /shown -- true", "list /shown"] {
+        let run = format!("{} {what}", env!("CARGO_BIN_EXE_zklock"));
+        let terminal = start(&proxy.hosts(), &log, "@waiting 1s=^C", "bash", &run);
+        let seen = end(terminal);
+        let line = format!("waiting 1s for a server: {}", proxy.hosts());
+        assert!(seen.shown.contains(&line), "{seen:?}");
+    }
 }
 
 fn words_of_others_cannot_hide_anything(hosts: &str) {

@@ -23,6 +23,8 @@ fn bad_usage_and_absent_servers_have_statuses_of_their_own() {
         ("run a -- true", 64),
         ("run -n -w 3 /a -- true", 64),
         ("run --permits 0 /a -- true", 64),
+        ("--session-timeout 0 run /a -- true", 64),
+        ("--server-maximum 0 run /a -- true", 64),
         ("--hosts a:b:c run /a -- true", 64),
         ("--auth-file /no/such/file run /a -- true", 64),
         ("--connect-timeout 0.5 run /a -- true", 69),

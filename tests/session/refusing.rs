@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use zklock::Client;
+use zklock::embedded::Server;
+
 use super::{SOON, a_while, connect, logs};
 use crate::support::proxy::Proxy;
 use crate::support::raw::wait_for_children;
@@ -65,6 +68,24 @@ fn a_server_that_hangs_up_is_not_called_too_often() {
     let attempted = attempts as usize;
     assert!(attempted <= calls + 1 && calls <= 2 * attempted + 1);
     judge("hung up on", attempts, cpu);
+}
+
+#[test]
+fn servers_that_accept_and_never_greet_leave_the_time_to_ask_the_others() {
+    let server = Server::start().expect("a server");
+    let mute = [0; 3].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a free port"));
+    let mut hosts = mute
+        .each_ref()
+        .map(|mute| mute.local_addr().expect("its port").to_string())
+        .to_vec();
+    hosts.push(server.hosts().to_owned());
+    // The order in which they are asked is shuffled.
+    for _ in 0..4 {
+        Client::builder(&hosts.join(","))
+            .connect_timeout(TIMEOUT)
+            .connect()
+            .expect("a session");
+    }
 }
 
 /// Returns a process whose client has a lock and waits for another one.

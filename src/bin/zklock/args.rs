@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::about_others::{Check, Doctor, Forget, Last, List, Revoke, Why};
 use self::examples::{EXAMPLES, LIST_EXAMPLES, ONCE_EXAMPLES, RUN_EXAMPLES, STANDBY_EXAMPLES};
-use crate::values::{absolute, address, number, slot, status, time};
+use crate::values::{absolute, address, number, slot, status, time, time_above_zero};
 
 /// Stands before the name of a file that has the servers.
 pub(crate) const HOSTS_FILE: &str = "file:";
@@ -29,12 +29,12 @@ pub(crate) struct Args {
     pub(crate) hosts: Option<String>,
 
     /// How long the servers keep the lock of a client that has gone silent.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "20")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "20")]
     pub(crate) session_timeout: Duration,
 
     /// The servers' own maxSessionTimeout, 20 of their ticks if it is not configured: for so long a
     /// lock is relied on while a server that was asked to go on with the session has not answered.
-    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time, default_value = "4")]
+    #[arg(long, global = true, help_heading = SERVERS, value_name = "TIME", value_parser = time_above_zero, default_value = "4")]
     pub(crate) server_maximum: Duration,
 
     /// How long to wait for a server.

@@ -11,6 +11,7 @@ use zklock::{Acl, Client, ClientBuilder, Dialect, Error};
 
 use crate::args::{Args, HOSTS_FILE, LockDialect, Protection};
 use crate::failure::{Failure, NO_PERMISSION};
+use crate::status_line::ConnectingLine;
 use crate::stderr::say;
 
 const AUTH: &str = "ZKLOCK_AUTH";
@@ -24,9 +25,11 @@ pub(crate) fn connect(args: &Args, note: Option<&str>, limit: Duration) -> Resul
     if let Some(note) = note {
         builder = builder.note(note);
     }
+    let line = ConnectingLine::new(&hosts);
     let connected = builder
         .connect_timeout(args.connect_timeout.min(limit))
         .connect_and_look();
+    drop(line);
     let (client, lacks_chroot) = connected.map_err(|error| match error {
         Error::AuthFailed => Failure::new(
             NO_PERMISSION,

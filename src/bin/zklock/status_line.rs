@@ -1,5 +1,7 @@
-//! The line that a terminal shows during the wait for a lock, and what a log gets instead.
+//! The line that a terminal shows during the wait for a server and for a lock, and what a log
+//! gets instead.
 
+use std::convert::Infallible;
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,11 +14,15 @@ use crate::outage::Outage;
 use crate::sanitize::plain;
 use crate::stderr::say;
 use crate::table::{brief, who};
+use crate::terminal::Terminal;
 
 /// How often the line is drawn.
 const TICK: Duration = Duration::from_millis(100);
 /// How often the connection is checked for a log.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a server may take before the line says so.
+const SOON: Duration = Duration::from_secs(1);
 
 /// How long servers are silent before a log reports it, and before it reports it again.
 const SILENT: Duration = Duration::from_secs(10);
@@ -25,11 +31,18 @@ const STILL_SILENT: Duration = Duration::from_secs(60);
 /// Draws nothing unless stderr is a terminal, and this process is in its foreground. A log is
 /// told when no server answers.
 #[derive(Debug)]
-pub(crate) struct StatusLine(Option<Drawing>);
+pub(crate) struct StatusLine(Option<Drawing<Seen>>);
 
+/// Says on a terminal that no server has answered yet, if that takes long.
 #[derive(Debug)]
-struct Drawing {
-    to: Sender<Seen>,
+pub(crate) struct ConnectingLine {
+    _drawing: Option<Drawing<Infallible>>,
+}
+
+/// The thread that draws a line; it erases the line and ends when this is dropped.
+#[derive(Debug)]
+struct Drawing<T> {
+    to: Option<Sender<T>>,
     /// Disconnected when the line is erased.
     ended: Receiver<()>,
 }
@@ -52,35 +65,54 @@ impl StatusLine {
         if !is_shown && log::Level::Info <= log::max_level() {
             return Self(None);
         }
-        let (to, seen) = unbounded();
-        let (end, ended) = bounded::<()>(1);
         let (path, client) = (plain(path), client.clone());
-        let drawing = thread::Builder::new()
-            .name("zklock-line".into())
-            .spawn(move || {
-                match is_shown {
-                    true => draw(&path, &client, &seen),
-                    false => tell_of_silence(&path, &client, &seen),
-                }
-                drop(end);
-            });
-        Self(drawing.ok().map(|_| Drawing { to, ended }))
+        Self(Drawing::start(move |seen| match is_shown {
+            true => draw(&path, &client, seen),
+            false => tell_of_silence(&path, &client, seen),
+        }))
     }
 
     pub(crate) fn tell(&self, waiting: &Waiting) {
         let seen = Seen::new(waiting);
-        if let Some(drawing) = &self.0 {
-            drop(drawing.to.send(seen));
+        if let Some(to) = self.0.as_ref().and_then(|drawing| drawing.to.as_ref()) {
+            drop(to.send(seen));
         }
     }
 }
 
-impl Drop for StatusLine {
-    fn drop(&mut self) {
-        if let Some(Drawing { to, ended }) = self.0.take() {
-            drop(to);
-            let _ = ended.recv_timeout(ERASE);
+impl ConnectingLine {
+    pub(crate) fn new(hosts: &str) -> Self {
+        let foreground = Terminal::open().is_some_and(|terminal| terminal.is_ours());
+        let is_shown = foreground && io::stderr().is_terminal();
+        let is_shown = is_shown && log::max_level() < log::Level::Info;
+        let hosts = plain(hosts);
+        let drawing = is_shown.then(|| Drawing::start(move |seen| draw_connecting(&hosts, seen)));
+        Self {
+            _drawing: drawing.flatten(),
         }
+    }
+}
+
+impl<T: Send + 'static> Drawing<T> {
+    /// Runs `draw` in a thread, until what it receives from is disconnected.
+    fn start(draw: impl FnOnce(&Receiver<T>) + Send + 'static) -> Option<Self> {
+        let (to, seen) = unbounded();
+        let (end, ended) = bounded::<()>(1);
+        let drawing = thread::Builder::new()
+            .name("zklock-line".into())
+            .spawn(move || {
+                draw(&seen);
+                drop(end);
+            });
+        let to = Some(to);
+        drawing.ok().map(|_| Self { to, ended })
+    }
+}
+
+impl<T> Drop for Drawing<T> {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.ended.recv_timeout(ERASE);
     }
 }
 
@@ -114,6 +146,21 @@ fn draw(path: &str, client: &Client, seen: &Receiver<Seen>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+    }
+    bar.finish_and_clear();
+}
+
+/// Draws until the sender is gone.
+fn draw_connecting(hosts: &str, seen: &Receiver<Infallible>) {
+    let started = Instant::now();
+    if seen.recv_timeout(SOON) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let bar = bar();
+    while seen.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        let waited = brief(started.elapsed());
+        bar.set_message(format!("waiting {waited} for a server: {hosts}"));
+        bar.tick();
     }
     bar.finish_and_clear();
 }

@@ -54,6 +54,14 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     address.ok_or_else(|| "write an address and a port, such as 127.0.0.1:2181".to_owned())
 }
 
+/// Like [`time`], but refuses zero.
+pub(crate) fn time_above_zero(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("write a time above zero, such as 20 or 30s".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// Parses seconds, or a number with one of the units ms, s, m, h and d.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     /// In seconds; `ms` also ends with an `s`.

@@ -28,9 +28,11 @@ pub(super) struct Candidate {
     pub(super) wish: Resumption,
 }
 
-/// The time for one address, so that the session outlasts a round and the next.
-pub(super) fn dial_limit(timeout: Duration, addresses: usize) -> Duration {
-    let share = timeout * 2 / 3 / addresses.max(1) as u32;
+/// The time for one address, so that the session outlasts a round and the next. Without a
+/// session, so that a round fits into the time to make the `first` connection.
+pub(super) fn dial_limit(timeout: Duration, first: Option<Duration>, addresses: usize) -> Duration {
+    let whole = timeout.min(first.unwrap_or(Duration::MAX));
+    let share = whole * 2 / 3 / addresses.max(1) as u32;
     share.clamp(DIAL_LEAST, DIAL_LIMIT)
 }
 

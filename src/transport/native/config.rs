@@ -20,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) hosts: Hosts,
     /// The timeout to ask for; the server decides.
     pub(crate) session_timeout: Duration,
+    /// How long the user waits for the first connection.
+    pub(crate) connect_timeout: Duration,
     /// The least maximum session timeout of any server.
     pub(crate) server_maximum: Duration,
     pub(crate) auth: Vec<Credentials>,
@@ -41,6 +43,7 @@ impl Config {
         Self {
             hosts: Hosts::parse(hosts).unwrap(),
             session_timeout,
+            connect_timeout: Duration::MAX,
             server_maximum: Duration::from_secs(4),
             auth: Vec::new(),
             frame_limit: FRAME_LIMIT,

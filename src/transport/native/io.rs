@@ -173,7 +173,8 @@ impl Io {
             kept.clear();
         }
         let timeout = self.shared.status.snapshot().timeout;
-        let limit = dial_limit(timeout, targets.len() + kept.len());
+        let first = (!self.has_past()).then_some(self.shared.config.connect_timeout);
+        let limit = dial_limit(timeout, first, targets.len() + kept.len());
         let away = Moment::now().saturating_since(self.served.0);
         for Unresolved { server, .. } in &self.unresolved {
             self.shared.status.is_resolved(&server.to_string());

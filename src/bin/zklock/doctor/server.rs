@@ -116,6 +116,11 @@ fn role(server: &str, text: &str, view: &mut View) -> Finding {
         .and_then(|all| all.split([',', '-']).next());
     view.role = said.get("Mode").cloned();
     view.version = version.map(str::to_owned);
+    if view.role.is_none() && version.is_none() {
+        let what = "what it answers is no ZooKeeper server's answer";
+        let finding = Finding::new(Level::Warning, server, what);
+        return finding.advice("look whether this is ZooKeeper's client port");
+    }
     let role = view.role.as_deref().unwrap_or("of an unknown role");
     let version = version.unwrap_or("unknown");
     Finding::good(server, format!("{role}, version {version}"))
