@@ -9,6 +9,9 @@ use super::hosts::Target;
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
 /// The shortest such time, however short the session timeout.
 const DIAL_LEAST: Duration = Duration::from_millis(250);
+/// The shortest such time that a short wait for the first connection leaves: as long as a server
+/// on another continent takes.
+const FIRST_LEAST: Duration = Duration::from_millis(500);
 
 /// The session to ask a server for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,9 +34,14 @@ pub(super) struct Candidate {
 /// The time for one address, so that the session outlasts a round and the next. Without a
 /// session, so that a round fits into the time to make the `first` connection.
 pub(super) fn dial_limit(timeout: Duration, first: Option<Duration>, addresses: usize) -> Duration {
-    let whole = timeout.min(first.unwrap_or(Duration::MAX));
-    let share = whole * 2 / 3 / addresses.max(1) as u32;
-    share.clamp(DIAL_LEAST, DIAL_LIMIT)
+    let share = |whole: Duration| {
+        let share = whole * 2 / 3 / addresses.max(1) as u32;
+        share.clamp(DIAL_LEAST, DIAL_LIMIT)
+    };
+    let first = first.map_or(Duration::MAX, |first| {
+        share(first.min(timeout)).max(FIRST_LEAST)
+    });
+    share(timeout).min(first)
 }
 
 /// Puts the addresses of a round in order; the server that served last is the last of its kind.
@@ -77,6 +85,21 @@ mod tests {
     fn ports(candidates: &[Candidate]) -> Vec<u16> {
         let port = |candidate: &Candidate| candidate.target.server.port;
         candidates.iter().map(port).collect()
+    }
+
+    #[test]
+    fn a_round_fits_into_the_session_timeout_and_the_first_into_the_wait() {
+        let limit = |timeout, first: Option<u64>, addresses| {
+            let first = first.map(Duration::from_secs);
+            dial_limit(Duration::from_secs(timeout), first, addresses).as_millis()
+        };
+        assert_eq!(limit(20, None, 1), 5_000);
+        assert_eq!(limit(18, None, 3), 4_000);
+        assert_eq!(limit(18, Some(9), 3), 2_000);
+        assert_eq!(limit(18, Some(60), 3), 4_000);
+        assert_eq!(limit(18, Some(u64::MAX), 0), 5_000);
+        assert_eq!(limit(18, Some(1), 3), 500);
+        assert_eq!(limit(1, Some(1), 3), 250);
     }
 
     #[test]
