@@ -13,7 +13,7 @@ use crate::failure::{Failure, USAGE, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{CLEAR, brief, json, table};
+use crate::table::{json, table};
 use crate::values::absolute;
 
 /// How often the connection is checked and the times on a terminal are updated. This sends no
@@ -129,16 +129,7 @@ fn show(list: &List, present: &[Contender], outage: &Outage, screen: bool) -> io
         };
         return writeln!(to, "{}", plain_json(&text));
     }
-    if screen {
-        write!(to, "{CLEAR}")?;
-    }
-    if let Some(since) = outage.since() {
-        let silent = brief(since.elapsed().unwrap_or_default());
-        writeln!(
-            to,
-            "no server has answered for {silent}, and this is how it was then:"
-        )?;
-    }
+    outage.write_above(&mut to, screen)?;
     match present.is_empty() {
         true => writeln!(to, "nobody holds {} or waits for it", plain(list.path()))?,
         false => writeln!(to, "{}", table(present, outage.since()))?,

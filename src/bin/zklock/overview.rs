@@ -17,7 +17,7 @@ use crate::failure::{Failure, written};
 use crate::outage::Outage;
 use crate::sanitize::{plain, plain_json};
 use crate::stderr::say;
-use crate::table::{CLEAR, brief, millis, one, who};
+use crate::table::{brief, millis, one, who};
 
 const COLUMNS: [&str; 7] = [
     "LOCK", "KIND", "HOLDER", "SINCE", "WAITERS", "LONGEST", "NUMBERS",
@@ -134,14 +134,7 @@ fn show(list: &List, found: &Queues, outage: &Outage, screen: bool) -> io::Resul
         };
         return writeln!(to, "{}", plain_json(&text));
     }
-    if screen {
-        write!(to, "{CLEAR}")?;
-    }
-    if let Some(since) = outage.since() {
-        let silent = brief(since.elapsed().unwrap_or_default());
-        let what = "and this is how it was then:";
-        writeln!(to, "no server has answered for {silent}, {what}")?;
-    }
+    outage.write_above(&mut to, screen)?;
     match wanted.is_empty() {
         true => writeln!(to, "{}", nothing(list))?,
         false => writeln!(to, "{}", table(&wanted, now))?,
