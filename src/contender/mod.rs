@@ -188,20 +188,28 @@ impl Contender {
     /// Fails if the server refuses a request, if no server answers in time, and if the client
     /// is closed. A contender that has left meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        let look = Request::exists(&self.node);
-        let same = |stat: &Stat| {
-            stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
-        };
+        // If the answer is lost, another node may have the name before the deletion is repeated.
+        while self.is_there()? {
+            log::warn!("evicting {}", self.node);
+            if self.session.delete_once(&self.node)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_there(&self) -> Result<bool> {
         // A server that lags may show a node that had the same name before.
         self.session.catch_up(path::parent(&self.node))?;
-        match self.session.read(&look, &self.node)? {
-            Some(Reply::Stat(stat)) if same(&stat) => {}
-            _ => return Ok(()),
-        }
-        log::warn!("evicting {}", self.node);
-        let eviction = self.session.eviction(&self.node);
-        self.session.read(&eviction, &self.node)?;
-        Ok(())
+        let seen = self
+            .session
+            .read(&Request::exists(&self.node), &self.node)?;
+        Ok(match seen {
+            Some(Reply::Stat(stat)) => {
+                stat.czxid == self.stat.czxid && stat.ephemeral_owner == self.stat.ephemeral_owner
+            }
+            _ => false,
+        })
     }
 }
 

@@ -107,6 +107,20 @@ impl Session {
         }
     }
 
+    /// Deletes another client's node; returns whether there is an answer. Without one, the node may
+    /// be gone.
+    pub(crate) fn delete_once(&self, node: &str) -> Result<bool> {
+        let eviction = self.eviction(node);
+        match self
+            .caller()
+            .call_once(&eviction, node, &Self::query_limit())
+        {
+            Ok(answered) => Ok(answered.is_some()),
+            Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
+            Err(error) => Err(error.into_error(node, || self.unanswered())),
+        }
+    }
+
     /// Repeats a read until it is answered; `None` if the node does not exist.
     pub(crate) fn read(&self, request: &Request, path: &str) -> Result<Option<Reply>> {
         match self.caller().call(request, path, &Self::query_limit()) {

@@ -8,7 +8,8 @@ use crossbeam_channel::bounded;
 use zklock::embedded::Server;
 use zklock::{Client, Contender, Error, GuardEvent, LockGuard, LockOptions};
 
-use crate::support::raw::{EPHEMERAL, Raw, assert_nothing_left};
+use crate::support::proxy::Proxy;
+use crate::support::raw::{EPHEMERAL, Raw, assert_nothing_left, op};
 use crate::support::{aside, eventually, fresh_path};
 use crate::transport::{Place, SOON, in_every_place, on_every_server, wait_for, wait_for_queue};
 
@@ -123,6 +124,34 @@ fn a_contender_whose_name_recurs_is_not_evicted_by_a_client_of_a_server_that_lag
     let recurred = other.stat(&node).unwrap().czxid;
     seen.evict().unwrap();
     assert_eq!(other.stat(&node).map(|stat| stat.czxid), Some(recurred));
+}
+
+#[test]
+fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::connect(&proxy.hosts()).unwrap();
+    let mut other = Raw::connect(server.hosts());
+    other.create_all("/lock");
+    let mut create = || other.create("/lock/lock-0000000000", b"", EPHEMERAL);
+    create().unwrap();
+    let seen = queue(&client, "/lock", 1).remove(0);
+    // So that there is time between one request and the next.
+    proxy.delay(Duration::from_millis(50));
+    let looks = proxy.requests(op::EXISTS);
+    let node = thread::scope(|scope| {
+        let evicting = scope.spawn(|| seen.evict());
+        eventually("it looks", || looks < proxy.requests(op::EXISTS));
+        proxy.drop_next_reply_to(op::DELETE);
+        let mut node = None;
+        eventually("it is deleted", || {
+            node = create().ok();
+            node.is_some()
+        });
+        evicting.join().unwrap().unwrap();
+        node.unwrap()
+    });
+    assert!(proxy.fired() && other.stat(&node).is_some());
 }
 
 fn an_overdue_holder_is_asked_and_then_evicted(place: Place) {
