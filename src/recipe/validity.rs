@@ -244,6 +244,8 @@ pub struct Lifetime {
     /// When the last message was sent that the leader had heard of in time, as a later commit has
     /// shown; zero if there is none.
     heard_of: Duration,
+    /// When this connection's handshake was answered.
+    since: Duration,
     /// The messages of this connection that were answered, as far as they matter. Both of their
     /// times grow.
     answers: VecDeque<Answer>,
@@ -258,19 +260,23 @@ struct Answer {
 }
 
 impl Lifetime {
-    /// The lifetime of a session that a server opened with this timeout, when asked at `sent`.
+    /// The lifetime of a session that a server opened with this timeout, when asked at `sent`; the
+    /// answer was in hand `at` this moment.
     ///
     /// Zero stands for a handshake whose time is not known, as of a session of another process.
-    pub fn new(timeout: Duration, sent: Duration) -> Self {
-        let mut new = Self {
+    pub fn new(timeout: Duration, sent: Duration, at: Duration) -> Self {
+        let opened = Answer {
+            at: Duration::ZERO,
+            sent,
+        };
+        Self {
             timeout,
             asked: Duration::MAX,
             unheard: Duration::MAX,
             heard_of: sent,
-            answers: VecDeque::new(),
-        };
-        new.greeted(timeout, sent, sent);
-        new
+            since: at,
+            answers: VecDeque::from([opened]),
+        }
     }
 
     /// The shortest timeout that was negotiated in this session.
@@ -312,6 +318,7 @@ impl Lifetime {
     /// That leader may have been deposed without knowing it. Then what earlier connect requests
     /// may have done still counts, with the present leader.
     pub fn greeted(&mut self, timeout: Duration, sent: Duration, at: Duration) {
+        self.since = at;
         let due = self.heard_of + self.timeout - self.timeout / 100;
         let at = match !self.heard_of.is_zero() && at < due.min(self.unheard) {
             true => Duration::ZERO,
@@ -378,15 +385,14 @@ impl Lifetime {
     }
 
     /// Whether a lock may be granted now on the strength of `stamp`, after this many proofs.
+    ///
+    /// What an earlier connection was answered says nothing of the server that committed the
+    /// proof: the earlier one may have reported none of it.
     pub fn supports_a_grant(&self, stamp: Stamp, proofs: u32, now: Duration) -> bool {
-        stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
+        self.since <= stamp.sent
+            && stamp.supports_a_grant(self.better_at(stamp), proofs, self.timeout, now)
     }
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::disallowed_macros,
-    clippy::disallowed_methods,
-    reason = "whoever tests may ask for more histories, and is told what they show"
-)]
 mod tests;

@@ -163,7 +163,8 @@ mod tests {
             leases.next_look.store(next.as_nanos(), Ordering::Release);
             let sent = now.since_boot().saturating_sub(Duration::from_millis(age));
             let touched = sent.saturating_sub(SHORT / 100);
-            let bounds = SessionValidity::new(&Lifetime::new(SHORT, Duration::ZERO));
+            let bounds =
+                SessionValidity::new(&Lifetime::new(SHORT, Duration::ZERO, Duration::ZERO));
             let nodes = vec!["/m/n".to_owned()];
             let lease = Lease::new("/m", nodes, 1, bounds, Stamp { sent, touched });
             leases.begin(Arc::new(lease));

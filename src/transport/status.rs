@@ -91,7 +91,7 @@ impl Status {
             connects: 0,
             since: Moment::now(),
         };
-        let lifetime = Lifetime::new(timeout, Duration::ZERO);
+        let lifetime = Lifetime::new(timeout, Duration::ZERO, Duration::ZERO);
         Self {
             inner: Mutex::new(Inner {
                 snapshot,
@@ -241,16 +241,14 @@ impl Status {
     /// requests may be sent soon. Returns the timeout that counts.
     pub(crate) fn greeted(&self, session: i64, timeout: Duration, sent: Moment) -> Duration {
         let mut inner = self.inner.lock();
+        let (sent, at) = (sent.since_boot(), Moment::now().since_boot());
         if inner.granted == session {
-            let now = Moment::now();
-            inner
-                .lifetime
-                .greeted(timeout, sent.since_boot(), now.since_boot());
+            inner.lifetime.greeted(timeout, sent, at);
             inner.bounds.follow(&inner.lifetime);
         } else {
             inner.bounds.end(LostReason::SessionExpired);
             inner.granted = session;
-            inner.lifetime = Lifetime::new(timeout, sent.since_boot());
+            inner.lifetime = Lifetime::new(timeout, sent, at);
             inner.bounds = SessionValidity::new(&inner.lifetime);
         }
         self.worth.store(0, Ordering::Release);

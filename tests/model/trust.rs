@@ -122,7 +122,7 @@ pub(crate) enum Step {
 
 impl Trust {
     pub(crate) fn new(left: Allowance, doubt: Doubt) -> Self {
-        let lifetime = Lifetime::new(u32::from(TIMEOUT) * STEP, at(1));
+        let lifetime = Lifetime::new(u32::from(TIMEOUT) * STEP, at(1), at(1));
         let stamp = lifetime.stamp(at(1));
         let mut trust = Self {
             doubt,
@@ -291,7 +291,7 @@ impl Trust {
         self.cut = false;
         self.connected = true;
         self.letters.clear();
-        self.lifetime = Lifetime::new(u32::from(TIMEOUT) * STEP, now);
+        self.lifetime = Lifetime::new(u32::from(TIMEOUT) * STEP, now, now);
         self.hear(true);
     }
 

@@ -9,6 +9,12 @@
 //! timeout of its creation; a follower of the previous leader may answer handshakes and pings
 //! for up to a tick more.
 
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "whoever tests may ask for more histories, and is told what they show"
+)]
+
 mod servers;
 
 use super::*;
@@ -68,12 +74,12 @@ fn lost_is_final_and_the_next_change_is_known() {
 }
 
 fn terms() -> Terms {
-    Lifetime::new(T, Duration::ZERO).terms()
+    Lifetime::new(T, Duration::ZERO, Duration::ZERO).terms()
 }
 
 #[test]
 fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
-    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     assert_eq!(lifetime.stamp(seconds(101)).touched, seconds(100));
     lifetime.answered(seconds(120), seconds(124));
     for (now, touched) in [(124, 100), (144, 100), (145, 120), (200, 120)] {
@@ -94,7 +100,7 @@ fn a_message_counts_when_the_leader_must_have_heard_of_its_answer() {
 
 #[test]
 fn a_lost_answer_counts_until_something_is_committed_on_a_later_connection() {
-    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let stamp = lifetime.stamp(seconds(101));
     lifetime.greets(seconds(110), seconds(10));
     // A hundredth is for clocks that do not run at the same speed.
@@ -123,7 +129,7 @@ fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_i
         let finds = |now: &u64| lifetime.stamp(seconds(*now)).touched >= seconds(sent);
         (at..).find(finds)
     };
-    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     assert_eq!(counts_at(&mut lifetime, 150, 159), Some(159));
     // Nothing was committed since the session began.
     assert_eq!(counts_at(&mut lifetime, 158, 160), Some(181));
@@ -140,13 +146,13 @@ fn a_session_that_may_be_due_counts_as_resumed_when_the_leader_must_have_ended_i
     lifetime.greets(seconds(251), seconds(10));
     assert_eq!(counts_at(&mut lifetime, 251, 260), Some(281));
     // Of a session of another process, nothing is known.
-    let mut resumed = Lifetime::new(T, Duration::ZERO);
+    let mut resumed = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
     assert_eq!(counts_at(&mut resumed, 20, 21), Some(42));
 }
 
 #[test]
 fn a_message_after_a_silence_counts_when_the_leader_must_have_ended_the_session() {
-    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let mut counts_at = |sent, at| {
         lifetime.answered(seconds(sent), seconds(at));
         let finds = |now: &u64| lifetime.stamp(seconds(*now)).touched >= seconds(sent);
@@ -158,9 +164,26 @@ fn a_message_after_a_silence_counts_when_the_leader_must_have_ended_the_session(
     assert_eq!(counts_at(170, 171), Some(202));
 }
 
+/// A server that was cut off from the leader answered pings, and has reported none of them.
+#[test]
+fn a_lock_is_not_granted_on_what_an_earlier_connection_was_answered() {
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(101));
+    for at in (110..=160).step_by(10) {
+        lifetime.answered(seconds(at), seconds(at));
+    }
+    let stamp = lifetime.stamp(seconds(165));
+    assert!(lifetime.supports_a_grant(stamp, 0, seconds(166)));
+    lifetime.greets(seconds(165), T);
+    lifetime.greeted(T, seconds(165), seconds(166));
+    for proofs in [0, ENOUGH_PROOFS] {
+        assert!(!lifetime.supports_a_grant(stamp, proofs, seconds(166)));
+    }
+    assert_eq!(lifetime.stamp(seconds(166)).touched, Duration::ZERO);
+}
+
 #[test]
 fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
-    let mut lifetime = Lifetime::new(T, seconds(100));
+    let mut lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let early = lifetime.stamp(seconds(101));
     assert!(lifetime.supports_a_grant(early, 0, seconds(102)));
     assert!(
@@ -181,7 +204,7 @@ fn a_lock_is_granted_when_its_guard_will_see_another_proof() {
 
 #[test]
 fn on_a_slow_link_a_lock_is_granted_while_it_lives_at_all() {
-    let lifetime = Lifetime::new(T, seconds(100));
+    let lifetime = Lifetime::new(T, seconds(100), seconds(100));
     let stamp = lifetime.stamp(seconds(101));
     for (now, proofs, granted) in [
         (112, 0, false),
@@ -213,7 +236,7 @@ fn a_check_is_due_before_the_guard_is_suspect() {
 
 #[test]
 fn many_messages_are_remembered_in_little_space() {
-    let mut lifetime = Lifetime::new(T, seconds(0));
+    let mut lifetime = Lifetime::new(T, seconds(0), seconds(0));
     for milli in 0..600_000 {
         let sent = Duration::from_millis(milli);
         lifetime.answered(sent, sent + Duration::from_millis(1));

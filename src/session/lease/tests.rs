@@ -22,7 +22,7 @@ fn stamp(age: Duration) -> Stamp {
 
 fn lease(age: Duration) -> Lease {
     let nodes = vec!["/m/n".into()];
-    let bounds = SessionValidity::new(&Lifetime::new(T, Duration::ZERO));
+    let bounds = SessionValidity::new(&Lifetime::new(T, Duration::ZERO, Duration::ZERO));
     Lease::new("/m", nodes, 1, bounds, stamp(age))
 }
 
@@ -102,7 +102,7 @@ fn another_session_is_the_end_at_once() {
 #[test]
 fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
     let lease = lease(seconds(3));
-    let mut lifetime = Lifetime::new(T, Duration::ZERO);
+    let mut lifetime = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
     for (granted, least, most) in [(120, 20, 27), (8, 0, 1), (60, 0, 1), (4, 0, 0)] {
         lifetime.greeted(seconds(granted), now(), now());
         lease.life.bounds.follow(&lifetime);
@@ -118,7 +118,7 @@ fn a_shorter_timeout_counts_at_once_and_a_longer_one_never() {
 #[test]
 fn a_connect_request_without_an_answer_may_have_shortened_the_session() {
     let lease = lease(seconds(3));
-    let mut lifetime = Lifetime::new(T, Duration::ZERO);
+    let mut lifetime = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
     lifetime.greets(now(), LEAST_TIMEOUT);
     lease.life.bounds.follow(&lifetime);
     assert!(lease.valid_for() <= seconds(4));
@@ -132,7 +132,7 @@ fn an_answer_that_shortens_the_session_gives_no_moment_of_trust() {
     for _ in 0..10_000 {
         let lease = lease(seconds(3));
         let stamp = lease.stamp().unwrap();
-        let mut lifetime = Lifetime::new(T, Duration::ZERO);
+        let mut lifetime = Lifetime::new(T, Duration::ZERO, Duration::ZERO);
         lifetime.greets(stamp.sent, LEAST_TIMEOUT);
         lease.life.bounds.follow(&lifetime);
         lifetime.greeted(seconds(4), now(), now());

@@ -25,11 +25,12 @@ impl Shared {
             path: "/".to_owned(),
             watch: false,
         };
+        let link = self.life.lock().link;
         let sent = Moment::now();
         let answer = calls::perform(handle, root, None, &self.watches);
         self.life.lock().probing = None;
         if answer != Err(Failure::Lost) {
-            self.status.answered(sent, Moment::now());
+            self.tell_answered(link, sent);
         }
         match answer {
             // Any session: another one may have begun during the probe.
@@ -53,7 +54,7 @@ impl Shared {
             let sent = Moment::now();
             let answer = calls::perform(handle, task.request, task.watch, &self.watches);
             if answer != Err(Failure::Lost) {
-                self.status.answered(sent, Moment::now());
+                self.tell_answered(Link::Up(session), sent);
             }
             lost = answer == Err(Failure::Lost);
             if lost {
@@ -61,6 +62,15 @@ impl Shared {
                 self.went_down(Some(session));
             }
             self.answer(task.id, answer);
+        }
+    }
+
+    /// Tells of an answer, unless it is one of a connection that has ended: the next one's server
+    /// need not know of it.
+    fn tell_answered(&self, link: Link, sent: Moment) {
+        let life = self.life.lock();
+        if matches!(link, Link::Up(_)) && life.link == link {
+            self.status.answered(sent, Moment::now());
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use crate::recipe::validity::{LEAST_TIMEOUT, Lifetime, Stamp};
+use crate::recipe::validity::{ENOUGH_PROOFS, LEAST_TIMEOUT, Lifetime, Stamp};
 
 /// What is wrong with the client's rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,10 +39,12 @@ pub(super) enum Broken {
     /// A message that was answered, and after which nothing was committed, is enough for the next
     /// handshake.
     HeardWithoutCommit,
+    /// What an earlier connection was answered vouches for a lock that is granted on this one.
+    StampOfAnother,
 }
 
 impl Broken {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::CommitsTouch,
         Self::UnansweredMessages,
         Self::ReportedAtOnce,
@@ -56,6 +58,7 @@ impl Broken {
         Self::HandshakeOfDue,
         Self::MessageOfDue,
         Self::HeardWithoutCommit,
+        Self::StampOfAnother,
     ];
 }
 
@@ -85,6 +88,8 @@ struct Letter {
     granted: Duration,
     /// Asks for a new session, not for an existing one.
     opens: bool,
+    /// What the client stamped a proof with: when, and what it rested on.
+    stamp: (Duration, Duration),
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -111,6 +116,10 @@ enum Event {
     Resigned,
     /// The client loses its connection.
     HungUp,
+    /// The follower that is cut off from the leader notices.
+    GivesUp,
+    /// The thread that made this stamp has the processor again, and sends its proof.
+    Goes(Duration, Duration),
 }
 
 const SERVERS: usize = 3;
@@ -147,6 +156,8 @@ struct History {
     /// That follower after its leader has noticed, and the last connection that ended then.
     closed_at: usize,
     closed: u32,
+    /// A follower that is cut off from the leader, and answers pings until it notices.
+    cut_off: Option<usize>,
     /// When the last message leaves each wire, which is first in, first out.
     to_server: [Duration; SERVERS],
     to_leader: [Duration; SERVERS],
@@ -155,6 +166,8 @@ struct History {
     half_ticks: [u32; SERVERS],
 
     // The client.
+    /// It is one of the `zookeeper` crate, which tells little of its handshakes.
+    is_handle: bool,
     lifetime: Option<Lifetime>,
     server: usize,
     connection: u32,
@@ -194,6 +207,10 @@ impl History {
             asked = tick * 20;
             limits = [asked, asked, tick * rng.u32(2..=5)];
         }
+        let is_handle = !is_reign && rng.u32(..4) == 0;
+        if is_handle && rng.u32(..2) == 0 {
+            asked = LEAST_TIMEOUT;
+        }
         let mut history = Self {
             broken,
             // Zero stands for a time that is not known.
@@ -214,10 +231,12 @@ impl History {
             deposed: None,
             closed_at: LEADER,
             closed: 0,
+            cut_off: None,
             to_server: [Duration::ZERO; SERVERS],
             to_leader: [Duration::ZERO; SERVERS],
             to_client: Duration::ZERO,
             half_ticks: [0; SERVERS],
+            is_handle,
             lifetime: None,
             server: rng.usize(..SERVERS),
             connection: 0,
@@ -253,10 +272,15 @@ impl History {
         self.asked.min(self.limits[server]).max(2 * self.tick)
     }
 
-    /// The shortest timeout that any server grants; delays are fractions of it.
+    /// The shortest timeout that any server grants, as far as the client can know; delays are
+    /// fractions of it.
     fn shortest(&self) -> Duration {
+        let believed = match self.is_handle {
+            true => LEAST_TIMEOUT,
+            false => Duration::MAX,
+        };
         let granted = (0..SERVERS).map(|server| self.granted_by(server));
-        granted.min().unwrap_or_default()
+        granted.fold(believed, Duration::min)
     }
 
     fn one_in(&mut self, many: u32) -> bool {
@@ -291,6 +315,10 @@ impl History {
             Event::NewLeader if self.created > Duration::ZERO => self.another_leads(),
             Event::Resigned => self.resigned(),
             Event::HungUp if self.paused_until <= self.now => self.move_on(),
+            Event::GivesUp => self.gives_up(),
+            Event::Goes(sent, touched) if self.connected && self.paused_until <= self.now => {
+                self.send(Message::Proof, (sent, touched));
+            }
             _ => {}
         }
     }
@@ -344,6 +372,19 @@ impl History {
         }
     }
 
+    /// What it has noted, it forgets.
+    fn gives_up(&mut self) {
+        let Some(server) = self.cut_off.take() else {
+            return;
+        };
+        self.tables[server] = None;
+        self.closed = self.connection;
+        self.closed_at = server;
+        if self.server == server && self.paused_until <= self.now {
+            self.move_on();
+        }
+    }
+
     fn arrives(&mut self, letter: Letter) {
         let server = letter.server;
         if server == self.closed_at && letter.connection <= self.closed {
@@ -359,6 +400,12 @@ impl History {
         if self.deposed.is_some_and(|(deposed, _)| deposed == server) {
             // It has no quorum to commit with.
             if letter.kind != Message::Proof && !letter.opens {
+                self.reply(letter);
+            }
+            return;
+        }
+        if self.cut_off == Some(server) {
+            if letter.kind == Message::Ping {
                 self.reply(letter);
             }
             return;
@@ -408,7 +455,8 @@ impl History {
     /// Pings come every half tick, and some are late, by T/10 in all with what follows.
     fn pinged(&mut self, server: usize) {
         let is_deposed = self.deposed.is_some_and(|(deposed, _)| deposed == server);
-        if self.now < self.stops[server] && !is_deposed {
+        let is_alone = is_deposed || self.cut_off == Some(server);
+        if self.now < self.stops[server] && !is_alone {
             if let Some(granted) = self.tables[server].take() {
                 self.forward(server, Event::Reported(granted));
             }
@@ -439,13 +487,15 @@ impl History {
             Broken::StatedTooMuch => self.asked,
             _ => self.stated.unwrap_or(LEAST_TIMEOUT),
         };
-        if let Some(lifetime) = self.lifetime.as_mut().filter(|_| heeds) {
+        if self.is_handle {
+            self.guard = None;
+        } else if let Some(lifetime) = self.lifetime.as_mut().filter(|_| heeds) {
             lifetime.greets(self.now, least);
         }
-        self.send(Message::Hello);
+        self.send(Message::Hello, Default::default());
     }
 
-    fn send(&mut self, kind: Message) {
+    fn send(&mut self, kind: Message, stamp: (Duration, Duration)) {
         let server = self.server;
         let letter = Letter {
             kind,
@@ -454,6 +504,7 @@ impl History {
             connection: self.connection,
             granted: self.granted_by(server),
             opens: kind == Message::Hello && self.lifetime.is_none(),
+            stamp,
         };
         let arrives = self.now + self.delay();
         self.to_server[server] = self.to_server[server].max(arrives);
@@ -466,13 +517,21 @@ impl History {
         if self.now < self.paused_until || self.ended {
             return;
         }
-        if self.one_in(60) {
+        // A precondition: a handle's first message comes soon after its handshake.
+        let is_new = self.is_handle && self.count_of_answers() < 2;
+        if self.one_in(60) && !is_new {
             self.paused_until = self.now + self.part(self.asked);
             return;
         }
         if self.one_in(120) {
             let stop = self.now + self.part(self.asked);
             self.stops[self.server] = self.stops[self.server].min(stop);
+        }
+        let may_be_cut = self.server != LEADER && self.cut_off.is_none() && self.deposed.is_none();
+        if may_be_cut && self.one_in(100) {
+            self.cut_off = Some(self.server);
+            let until = self.now + self.part(self.asked * 5 / 4);
+            self.at(until, Event::GivesUp);
         }
         if self.one_in(80) {
             return self.move_on();
@@ -481,12 +540,32 @@ impl History {
             return;
         };
         let silent = lifetime.timeout() / 6 <= self.now - self.last_sent;
+        let stamp = lifetime.stamp(self.now);
         let locks = self.guard.is_none() && self.one_in(30);
         if locks || (silent && self.guard.is_some()) {
-            self.send(Message::Proof);
+            self.prove(stamp);
         } else if silent {
-            self.send(Message::Ping);
+            self.send(Message::Ping, Default::default());
         }
+    }
+
+    /// A thread that has made its stamp may lose the processor, and the client its connection,
+    /// before it sends its proof.
+    fn prove(&mut self, Stamp { sent, touched }: Stamp) {
+        self.last_sent = self.now;
+        if !self.one_in(8) {
+            return self.send(Message::Proof, (sent, touched));
+        }
+        let later = self.part(Duration::from_millis(100));
+        self.at(self.now + later, Event::Goes(sent, touched));
+        if self.one_in(2) {
+            self.move_on();
+        }
+    }
+
+    fn count_of_answers(&self) -> usize {
+        let lifetime = self.lifetime.as_ref();
+        lifetime.map_or(0, |lifetime| lifetime.answers.len())
     }
 
     /// What was on its way to the old server still arrives.
@@ -522,14 +601,21 @@ impl History {
     }
 
     fn greeted(&mut self, letter: Letter) {
+        if self.is_handle && letter.sent + LEAST_TIMEOUT / 5 < self.now {
+            return self.move_on();
+        }
         self.connected = true;
         let sent = match self.broken {
             Broken::HandshakeAnswered => self.now,
             _ => letter.sent,
         };
         match &mut self.lifetime {
+            lifetime if self.is_handle => {
+                let believed = letter.granted.min(LEAST_TIMEOUT);
+                *lifetime = Some(Lifetime::new(believed, Duration::ZERO, self.now));
+            }
             Some(lifetime) if self.broken == Broken::LastTimeout => {
-                *lifetime = Lifetime::new(letter.granted, sent);
+                *lifetime = Lifetime::new(letter.granted, sent, self.now);
             }
             Some(lifetime) => {
                 lifetime.greeted(letter.granted, sent, self.now);
@@ -539,7 +625,7 @@ impl History {
                     _ => {}
                 }
             }
-            None => self.lifetime = Some(Lifetime::new(letter.granted, sent)),
+            None => self.lifetime = Some(Lifetime::new(letter.granted, sent, self.now)),
         }
     }
 
@@ -547,24 +633,31 @@ impl History {
         let Some(lifetime) = &mut self.lifetime else {
             return;
         };
-        lifetime.committed(letter.sent);
-        let sent = match self.broken {
-            Broken::ProofAnswered => self.now,
-            _ => letter.sent,
-        };
-        let mut stamp = lifetime.stamp(sent);
-        if self.broken == Broken::CommitsTouch {
-            stamp.touched = stamp.sent;
+        if !self.is_handle {
+            lifetime.committed(letter.sent);
         }
+        let (sent, touched) = letter.stamp;
+        let mut stamp = Stamp { sent, touched };
+        match self.broken {
+            Broken::ProofAnswered => stamp = lifetime.stamp(self.now),
+            Broken::CommitsTouch => stamp.touched = stamp.sent,
+            _ => {}
+        }
+        // After some proofs, it is enough that the guard is alive.
+        let is_granted = match self.broken {
+            Broken::StampOfAnother => true,
+            _ => lifetime.supports_a_grant(stamp, ENOUGH_PROOFS, self.now),
+        };
         match &mut self.guard {
             Some(guard) => {
                 guard.sent = guard.sent.max(stamp.sent);
                 guard.touched = guard.touched.max(stamp.touched);
             }
-            None => {
+            None if is_granted => {
                 self.at_grant = lifetime.timeout();
                 self.guard = Some(stamp);
             }
+            None => {}
         }
     }
 
