@@ -7,7 +7,8 @@
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Result};
 
-use crate::mysql::lock_table::{Key, changes_on_primary, text};
+use crate::mysql::lock_table::{Key, text};
+use crate::mysql::primary::{changes_on_primary, expect_primary};
 use crate::recipe::journal::Journal;
 
 /// What a database knows of a job.
@@ -54,14 +55,24 @@ pub(super) fn read(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
     }))
 }
 
+/// Like [`read`]; fails if the server is read-only.
+///
+/// A run may have been written down on a server that another one had replaced by then.
+pub(super) fn read_on_primary(conn: &mut Conn, key: Key<'_>) -> Result<Option<Found>> {
+    let found = read(conn, key)?;
+    expect_primary(conn)?;
+    Ok(found)
+}
+
 /// Creates the journal of a job that was never begun.
 pub(super) fn create(conn: &mut Conn, key: Key<'_>) -> Result<()> {
-    conn.query_drop(format!(
+    let insert = format!(
         "INSERT INTO `database_lock_job` (`lock`, `journal`, `version`, `changed`) \
          VALUES ({}, {}, 0, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `lock` = `lock`",
         text(key.name),
         literal(Journal::EMPTY),
-    ))
+    );
+    changes_on_primary(conn, &insert).map(drop)
 }
 
 /// Writes the journal if it has this version and our row exists, with a lease that has not ended.

@@ -7,12 +7,15 @@
 //! - Text travels as hexadecimal literals, which the server reads alike in every SQL mode.
 
 use std::fmt::Write as _;
-use std::io;
 use std::time::Duration;
 
 use ::mysql::prelude::Queryable;
-use ::mysql::{Conn, Error, MySqlError, Result};
+use ::mysql::{Conn, Result};
 
+use crate::mysql::primary::{
+    IS_READ_ONLY, changes_on_primary, read_only, run_on_primary, run_unless_read_only,
+};
+use crate::mysql::statement_error::in_doubt;
 use crate::owner::Owner;
 
 /// How many counters the locks share for their tokens.
@@ -27,15 +30,7 @@ const TAKE: usize = 1;
 const WRITE_TOKEN: usize = 3;
 const COMMIT: usize = 4;
 
-/// The server's error code for a write that it does not accept (`ER_OPTION_PREVENTS_STATEMENT`).
-const READ_ONLY: u16 = 1290;
-
-/// Whether the server is read-only, for an account that may write nevertheless: a primary that
-/// was replaced by another server. As a condition of a write, it would be unsafe for some formats
-/// of the binary log.
-const IS_READ_ONLY: &str = "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')";
-
-/// What is selected instead of a token then.
+/// What is selected instead of a token if the server is read-only.
 const NOT_GRANTED: i64 = -1;
 
 /// A prefix of a statement; a comment for MySQL.
@@ -150,30 +145,15 @@ fn take_and_draw(conn: &mut Conn, key: Key<'_>, take: &str) -> Result<Option<i64
          SELECT IF({IS_READ_ONLY}, {NOT_GRANTED}, `token`) FROM `database_lock` WHERE {ours}"
     );
     let mut changed = Vec::new();
-    let token = run(conn, &sql, &mut changed);
+    let token = run_unless_read_only(conn, &sql, &mut changed);
     let taken = [TAKE, WRITE_TOKEN].map(|place| changed.get(place) == Some(&true)) == [true; 2];
     match token {
         Ok(None) if taken => Err(in_doubt("the server has undone the transaction")),
-        Ok(Some(NOT_GRANTED)) => {
-            delete(conn, key)?;
-            Err(read_only())
-        }
+        // The row that this leaves is deleted as soon as a primary answers.
+        Ok(Some(NOT_GRANTED)) => Err(in_doubt("the server has become read-only")),
         Err(error) if changed.len() > COMMIT => Err(in_doubt(&error.to_string())),
         token => Ok(token?.filter(|_| taken)),
     }
-}
-
-fn read_only() -> Error {
-    Error::MySqlError(MySqlError {
-        state: "HY000".to_owned(),
-        message: "the server is read-only, although this account may write".to_owned(),
-        code: READ_ONLY,
-    })
-}
-
-/// An error that leaves the outcome of the statements open.
-pub(super) fn in_doubt(message: &str) -> Error {
-    io::Error::other(message).into()
 }
 
 /// Returns the state of the lock's row.
@@ -241,24 +221,6 @@ pub(super) fn renew(
     (changed, done)
 }
 
-/// Runs a statement; returns whether it changed a row.
-pub(super) fn changes_on_primary(conn: &mut Conn, sql: &str) -> Result<bool> {
-    let mut changed = Vec::with_capacity(2);
-    run_on_primary(conn, sql, &mut changed)?;
-    Ok(changed.first() == Some(&true))
-}
-
-/// Runs a packet of statements, and notes which of them changed a row. Fails if the server is
-/// read-only, and notes nothing then.
-fn run_on_primary(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<()> {
-    let sql = format!("{sql}; SELECT {IS_READ_ONLY}");
-    if run(conn, &sql, changed)? == Some(0) {
-        return Ok(());
-    }
-    changed.clear();
-    Err(read_only())
-}
-
 /// A condition that fails with an error on MySQL if another transaction has locked the row.
 /// It is tested before the statement locks a row itself. For MariaDB it is a comment.
 fn is_free(key: Key<'_>) -> String {
@@ -316,10 +278,8 @@ pub(super) fn clean(conn: &mut Conn, ago: Duration) -> Result<u64> {
     ))?;
     let mut deleted = 0;
     for id in ids {
-        conn.query_drop(format!(
-            "DELETE FROM `database_lock` WHERE `id` = {id} AND {ended}"
-        ))?;
-        deleted += conn.affected_rows();
+        let delete = format!("DELETE FROM `database_lock` WHERE `id` = {id} AND {ended}");
+        deleted += u64::from(changes_on_primary(conn, &delete)?);
     }
     Ok(deleted)
 }
@@ -340,21 +300,6 @@ pub(super) fn text(text: &str) -> String {
     }
     literal.push('\'');
     literal
-}
-
-/// Runs a packet of statements, notes which of them changed a row, and returns the value that
-/// one of them selects.
-pub(super) fn run(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>) -> Result<Option<i64>> {
-    let mut results = conn.query_iter(sql)?;
-    let mut selected = None;
-    while let Some(rows) = results.iter() {
-        let count = rows.affected_rows();
-        for row in rows {
-            selected = row?.get_opt(0).and_then(std::result::Result::ok);
-        }
-        changed.push(count > 0);
-    }
-    Ok(selected)
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod renewal;
 
 mod connection;
 mod lock_table;
+mod primary;
 mod schema;
 mod source;
 mod sql_session;

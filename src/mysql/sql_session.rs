@@ -6,7 +6,8 @@
 use ::mysql::prelude::Queryable;
 use ::mysql::{Conn, Error, Result, from_row_opt};
 
-use crate::mysql::lock_table::{in_doubt, run};
+use crate::mysql::primary::run;
+use crate::mysql::statement_error::in_doubt;
 
 /// Sets what the locks rely on, whatever the server or a pool's first statements have set.
 ///

@@ -185,6 +185,11 @@ impl fmt::Display for StatementError {
     }
 }
 
+/// An error that leaves the outcome of the statements open.
+pub(super) fn in_doubt(message: &str) -> DriverError {
+    io::Error::other(message).into()
+}
+
 /// Returns `true` if the server did not answer in time, on a connection that is still open.
 pub(super) fn is_silence(error: &DriverError) -> bool {
     io_error(error).is_some_and(is_timeout)

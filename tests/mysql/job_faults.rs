@@ -586,6 +586,73 @@ fn a_run_that_begins_or_ends_on_a_replaced_primary_is_not_told_as_done() {
 
 #[test]
 #[ignore = "needs MariaDB"]
+fn on_a_replaced_primary_no_journal_is_created_or_written() {
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    let proxy = Proxy::new(&database.server);
+    let builder = Client::builder(&database.url_through(&proxy)).lease(seconds(3));
+    let client = builder.connect_timeout(seconds(1)).connect().unwrap();
+    let nightly = client.job("nightly").unwrap();
+    let journals = "SELECT `lock`, `journal`, `version` FROM database_lock_job";
+    let journals =
+        |root: &mut mysql::Conn| -> Vec<(String, String, i32)> { root.query(journals).unwrap() };
+    proxy.hold("INSERT INTO `database_lock_job`");
+    thread::scope(|scope| {
+        let begun = scope.spawn(|| nightly.once("a", |_| done()));
+        eventually("the lock is taken", || proxy.is_holding());
+        root.query_drop("SET GLOBAL read_only = 1").unwrap();
+        proxy.release();
+        let refused = begun.join().unwrap().unwrap_err().to_string();
+        assert!(refused.contains("read-only"), "{refused}");
+    });
+    assert_eq!(journals(&mut root), []);
+    root.query_drop("SET GLOBAL read_only = 0").unwrap();
+    let mut begun = Vec::new();
+    let ended = nightly.once("a", |_| {
+        begun = journals(&mut root);
+        root.query_drop("SET GLOBAL read_only = 1")
+    });
+    assert!(ended.is_err(), "{ended:?}");
+    assert_eq!(begun.len(), 1);
+    assert_eq!(journals(&mut root), begun);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn what_a_replaced_primary_knows_of_the_end_of_a_run_confirms_it_to_nobody() {
+    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let mut root = database.conn();
+    root.query_drop(CREATE_TABLE).unwrap();
+    let proxy = Proxy::new(&database.server);
+    let nightly = client(&database.url_through(&proxy), T);
+    let nightly = nightly.job("nightly").unwrap();
+    let ended = thread::scope(|scope| {
+        nightly.once("a", |_| {
+            proxy.hold_answer_to(END);
+            scope.spawn(|| {
+                eventually("the end is written", || proxy.is_holding_answer());
+                root.query_drop("SET GLOBAL read_only = 1").unwrap();
+                // As a waiter would do when the lease has ended.
+                let delete = "DELETE FROM database_lock";
+                root.query_drop(delete).unwrap();
+                // It is not written again, so the client reads the journal.
+                proxy.refuse(END, 1142);
+                proxy.cut();
+                proxy.release_answer();
+            });
+            done()
+        })
+    });
+    assert!(proxy.has_refused());
+    assert!(
+        matches!(ended, Err(Error::Lost { .. } | Error::Unconfirmed { .. })),
+        "{ended:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
 fn a_call_that_ends_while_its_attempt_is_written_down_may_have_used_it() {
     let database = Database::new();
     let proxy = Proxy::new(&database.server);

@@ -32,6 +32,9 @@ struct Rules {
     /// The answer to a statement with this text is held back.
     hold_answer: Option<&'static str>,
     holding_answer: bool,
+    /// Of the answer to each statement with this text, what comes before the first rows or error
+    /// is passed on, and the connection is cut.
+    cut_before_rows: Option<&'static str>,
     open: Vec<TcpStream>,
 }
 
@@ -40,6 +43,7 @@ struct Rules {
 struct Answer {
     swallow: bool,
     hold: bool,
+    cut_before_rows: bool,
 }
 
 impl Proxy {
@@ -135,6 +139,12 @@ impl Proxy {
         (rules.hold_answer, rules.holding_answer) = (None, false);
     }
 
+    /// From now on all statements with this text are carried out, and of each answer all is lost
+    /// from the first rows, or the error, on.
+    pub(crate) fn cut_answers_before_rows(&self, text: &'static str) {
+        locked(&self.rules).cut_before_rows = Some(text);
+    }
+
     pub(crate) fn has_swallowed(&self) -> bool {
         locked(&self.rules).swallow_after.is_none()
     }
@@ -209,12 +219,22 @@ fn pump(
                 rules.hold_answer = None;
                 locked(answer).hold = true;
             }
+            if is_in(rules.cut_before_rows) {
+                locked(answer).cut_before_rows = true;
+            }
             if is_in(rules.hold_after) {
                 (rules.hold_after, hold_next) = (None, true);
             }
         }
         if !is_request && locked(answer).swallow {
             break;
+        }
+        if !is_request && locked(answer).cut_before_rows {
+            let passed = before_rows(bytes);
+            if to.write_all(&bytes[..passed]).is_err() || passed < length {
+                break;
+            }
+            continue;
         }
         if !is_request && std::mem::take(&mut locked(answer).hold) {
             locked(rules).holding_answer = true;
@@ -228,6 +248,15 @@ fn pump(
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Returns how many bytes the packets have that come before the first rows or error.
+fn before_rows(bytes: &[u8]) -> usize {
+    let mut length = 0;
+    while let [low, middle, high, _, 0, ..] = bytes[length..] {
+        length += 4 + u32::from_le_bytes([low, middle, high, 0]) as usize;
+    }
+    length
 }
 
 /// The answer to a statement that has changed no row.

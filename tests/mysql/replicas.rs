@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
-use zklock::mysql::CREATE_TABLE;
+use mysql::{Conn, Row};
+use zklock::mysql::{CREATE_TABLE, Client, MutexGuard};
 use zklock::{Error, GuardEvent, GuardState, Once};
 
 use crate::database::{Database, Server, opts};
@@ -18,7 +18,13 @@ use crate::{client, next, seconds};
 
 /// A primary, and a server that replicates it asynchronously.
 fn primary_and_replica() -> (Database, Database) {
-    let start = |id: &str| Arc::new(Server::start(&["--log-bin", id]));
+    primary_and_replica_by("MIXED")
+}
+
+/// Like [`primary_and_replica`], with a binary log of this format.
+fn primary_and_replica_by(format: &str) -> (Database, Database) {
+    let format = format!("--binlog-format={format}");
+    let start = |id: &str| Arc::new(Server::start(&["--log-bin", id, &format]));
     let (primary, replica) = (start("--server-id=1"), start("--server-id=2"));
     let port = primary.port;
     let database = Database::empty_on(primary);
@@ -101,6 +107,108 @@ fn a_replica_keeps_the_locks_that_it_knows_and_who_loses_one_is_told() {
     known.unlock().unwrap();
     other.unlock().unwrap();
     replica.wait_for_rows(0);
+}
+
+/// A lock that is held on a primary, and a read-only replica that knows of none of its renewals.
+struct Lagging {
+    guard: MutexGuard,
+    replica: Database,
+    known: (String, String, i64),
+    _primary: Database,
+}
+
+impl Lagging {
+    const T: Duration = Duration::from_secs(3);
+
+    fn new() -> Self {
+        let (primary, replica) = primary_and_replica();
+        let guard = client(&primary.url(), Self::T).mutex("a").unwrap().lock();
+        eventually("it is replicated", || replica.try_rows() == Some(1));
+        let mut root = replica.conn();
+        root.query_drop("SET GLOBAL read_only = 1; STOP SLAVE SQL_THREAD")
+            .unwrap();
+        let ended = "SELECT lease_end < UTC_TIMESTAMP(6) - INTERVAL 4 SECOND FROM database_lock";
+        eventually("the lease has ended there", || {
+            root.query_first(ended).unwrap() == Some(true)
+        });
+        Self {
+            guard: guard.unwrap(),
+            known: row(&replica).unwrap(),
+            replica,
+            _primary: primary,
+        }
+    }
+
+    /// The row is as it was, and the replica still follows the primary.
+    fn assert_untouched(self) {
+        assert_eq!(row(&self.replica), Some(self.known));
+        let start = "START SLAVE SQL_THREAD";
+        self.replica.conn().query_drop(start).unwrap();
+        self.guard.verify().unwrap();
+        self.guard.unlock().unwrap();
+        self.replica.wait_for_rows(0);
+    }
+}
+
+fn row(database: &Database) -> Option<(String, String, i64)> {
+    let row = "SELECT owner, CAST(lease_end AS CHAR), token FROM database_lock";
+    database.conn().query_first(row).unwrap()
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn on_a_replica_that_lags_no_row_is_taken_over() {
+    let lagging = Lagging::new();
+    // This account may write there.
+    let waiter = Client::builder(&lagging.replica.url()).lease(Lagging::T);
+    let waiter = waiter.connect_timeout(seconds(1)).connect().unwrap();
+    let refused = waiter.mutex("a").unwrap().try_lock();
+    let refused = refused.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("read-only"), "{refused}");
+    lagging.assert_untouched();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn on_a_replica_that_lags_no_row_is_cleaned_away() {
+    let lagging = Lagging::new();
+    let proxy = Proxy::new(&lagging.replica.server);
+    proxy.hold_answer_to("DELETE FROM `database_lock` WHERE `id`");
+    let cleaner = Client::builder(&lagging.replica.url_through(&proxy)).lease(Lagging::T);
+    let cleaner = cleaner.clean_interval(Duration::from_millis(100));
+    let cleaner = cleaner.connect().unwrap();
+    eventually("it cleans", || proxy.is_holding_answer());
+    lagging.assert_untouched();
+    drop(cleaner);
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_release_on_a_replaced_primary_does_not_stop_its_replication() {
+    let (primary, replaced) = primary_and_replica_by("ROW");
+    let proxy = Proxy::new(&primary.server);
+    let ours = client(&primary.url_through(&proxy), seconds(12));
+    let guard = ours.mutex("a").unwrap().lock().unwrap();
+    eventually("it is replicated", || replaced.try_rows() == Some(1));
+    let mut root = replaced.server.root();
+    root.query_drop("SET GLOBAL read_only = 1").unwrap();
+    proxy.lead_to(&replaced.server);
+    proxy.cut();
+    proxy.hold_answer_to("DELETE FROM `database_lock` WHERE `lock`");
+    drop(guard);
+    eventually("it is asked to delete the row", || {
+        proxy.is_holding_answer()
+    });
+    assert_eq!(replaced.rows(), 1);
+
+    proxy.lead_to(&primary.server);
+    proxy.cut();
+    proxy.release_answer();
+    primary.wait_for_rows(0);
+    replaced.wait_for_rows(0);
+    let status: Row = root.query_first("SHOW SLAVE STATUS").unwrap().unwrap();
+    let runs: Option<String> = status.get("Slave_SQL_Running");
+    assert_eq!(runs.as_deref(), Some("Yes"));
 }
 
 /// Two nodes of one cluster; the second alone is a majority. `None` if there is no Galera.

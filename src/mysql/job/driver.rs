@@ -254,7 +254,8 @@ impl<'a> JobDriver<'a> {
 
     /// After our row went, or may have gone, reads what is recorded.
     fn confirm(&self) -> Event {
-        let read = self.read().unwrap_or_else(|error| {
+        let read = self.ask_with_key(job_table::read_on_primary);
+        let read = read.unwrap_or_else(|error| {
             warn!("cannot learn how the run of {} ended: {error}", self.name);
             None
         });
