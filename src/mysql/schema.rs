@@ -80,13 +80,14 @@ SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_cluster_size')"
 const PACKET: u64 = 128 * 1024;
 
 /// The table and the columns of each unique key; an expression, and a column that is compared
-/// only by its prefix, have no name here. A key USING HASH is not an index in MariaDB's InnoDB.
+/// only by its prefix, have no name here. Last, whether it is an index: in MariaDB's InnoDB, a key
+/// USING HASH is not, and neither is one on a text too long for an index.
 const KEYS: &str = "\
 SELECT LOWER(TABLE_NAME), \
-GROUP_CONCAT(IF(SUB_PART IS NULL, COALESCE(LOWER(COLUMN_NAME), ''), '')) \
-FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
+GROUP_CONCAT(IF(SUB_PART IS NULL, COALESCE(LOWER(COLUMN_NAME), ''), '')), \
+MIN(INDEX_TYPE = 'BTREE') FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
 AND TABLE_NAME IN ('database_lock', 'database_lock_token', 'database_lock_job') \
-AND NON_UNIQUE = 0 AND INDEX_TYPE = 'BTREE' GROUP BY TABLE_NAME, INDEX_NAME";
+AND NON_UNIQUE = 0 GROUP BY TABLE_NAME, INDEX_NAME";
 
 /// What the database has under the names of the tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -140,7 +141,7 @@ pub(super) fn inspect(conn: &mut Conn) -> Result<Schema> {
     let (locks, tokens): (Vec<Column>, Vec<Column>) =
         (columns("database_lock")?, columns("database_lock_token")?);
     let jobs: Vec<Column> = columns("database_lock_job")?;
-    let keys: Vec<(String, String)> = conn.query(KEYS)?;
+    let keys: Vec<Key> = conn.query(KEYS)?;
     let wrong = wrong_locks(&locks, &keys)
         .or_else(|| wrong_tokens(&tokens, &keys))
         .or_else(|| wrong_jobs(&jobs, &keys))
@@ -190,6 +191,9 @@ type Variables = Vec<(String, String)>;
 /// Name, type, collation, length in characters, fractional digits, and what else there is to say.
 type Column = (String, String, String, u64, u64, String);
 
+/// The table and the columns of a unique key, and whether it is an index.
+type Key = (String, String, bool);
+
 /// The length of the longest name of a lock, in bytes; it has at most as many characters.
 const LONGEST_NAME: u64 = 255;
 
@@ -197,7 +201,7 @@ const LONGEST_NAME: u64 = 255;
 const OWNER: u64 = 36;
 
 /// What is wrong with the table of the locks, if there is one.
-fn wrong_locks(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
+fn wrong_locks(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     let is = |name, data_type| column(name).is_some_and(|column| column.1 == data_type);
     if columns.is_empty() {
@@ -235,7 +239,7 @@ fn wrong_locks(columns: &[Column], keys: &[(String, String)]) -> Option<&'static
 }
 
 /// What is wrong with the table of the counters, if there is one.
-fn wrong_tokens(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
+fn wrong_tokens(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     if columns.is_empty() {
         return None;
@@ -243,6 +247,12 @@ fn wrong_tokens(columns: &[Column], keys: &[(String, String)]) -> Option<&'stati
     // Other types round what is counted, or end sooner.
     if column("token").is_none_or(|token| token.1 != "bigint") {
         return Some("`token` of database_lock_token must be a BIGINT, as in CREATE_TABLE");
+    }
+    // The server would give a counter 0 another number.
+    if column("slot").is_some_and(|slot| slot.5.contains("auto_increment")) {
+        return Some(
+            "`slot` of database_lock_token must not be AUTO_INCREMENT, as in CREATE_TABLE",
+        );
     }
     if !is_unique(keys, "database_lock_token", "slot") {
         return Some(
@@ -261,7 +271,7 @@ fn wrong_engine(engines: &[(String, String)]) -> Option<&'static str> {
 
 /// What keeps the table of the jobs, if there is one, from having a row for each name and room
 /// for its journal.
-fn wrong_jobs(columns: &[Column], keys: &[(String, String)]) -> Option<&'static str> {
+fn wrong_jobs(columns: &[Column], keys: &[Key]) -> Option<&'static str> {
     let column = |name: &str| columns.iter().find(|column| column.0 == name);
     if columns.is_empty() {
         return None;
@@ -308,13 +318,14 @@ fn tells_names_apart(data_type: &str, collation: &str, length: u64) -> bool {
     (is_text || data_type == "varbinary") && LONGEST_NAME <= length
 }
 
-fn is_unique(keys: &[(String, String)], table: &str, column: &str) -> bool {
+fn is_unique(keys: &[Key], table: &str, column: &str) -> bool {
     let mut keys = keys.iter();
-    keys.any(|(name, columns)| name == table && columns == column)
+    keys.any(|(name, columns, is_index)| name == table && columns == column && *is_index)
 }
 
-/// Whether each unique key has one of these columns; otherwise a row may block another's.
-fn admits_all(keys: &[(String, String)], table: &str, columns: &[&str]) -> bool {
-    let mut keys = keys.iter().filter(|(name, _)| name == table);
-    keys.all(|(_, key)| key.split(',').any(|column| columns.contains(&column)))
+/// Whether each unique key, an index or not, has one of these columns; otherwise a row may block
+/// another's.
+fn admits_all(keys: &[Key], table: &str, columns: &[&str]) -> bool {
+    let mut keys = keys.iter().filter(|(name, ..)| name == table);
+    keys.all(|(_, key, _)| key.split(',').any(|column| columns.contains(&column)))
 }

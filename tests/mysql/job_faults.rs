@@ -213,6 +213,7 @@ fn a_table_of_jobs_that_cannot_keep_them_is_refused() {
         "MODIFY `changed` DATETIME NOT NULL",
         "MODIFY `version` TINYINT NOT NULL",
         "ADD UNIQUE KEY (`version`)",
+        "ADD UNIQUE KEY (`version`) USING HASH",
         "DROP COLUMN `changed`",
     ] {
         let database = Database::new();

@@ -97,6 +97,9 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
         // Names that begin alike would share a row, and so would locks with equal tokens.
         ("ADD UNIQUE KEY (`lock`(10))", "unique"),
         ("ADD UNIQUE KEY (`token`)", "unique"),
+        ("ADD UNIQUE KEY (`token`) USING HASH", "unique"),
+        // Too long for an index: MariaDB makes it USING HASH.
+        ("ADD UNIQUE KEY (`description`)", "unique"),
         // A hidden column instead of an index: a statement would lock every row.
         (
             "DROP KEY database_lock_lock, ADD UNIQUE KEY (`lock`) USING HASH",
@@ -125,6 +128,12 @@ fn a_table_in_which_two_names_could_be_one_is_refused() {
         ("DROP PRIMARY KEY", "`slot`"),
         ("MODIFY `token` FLOAT NOT NULL", "BIGINT"),
         ("ADD UNIQUE KEY (`token`)", "unique"),
+        ("ADD UNIQUE KEY (`token`) USING HASH", "unique"),
+        // The server would give a counter 0 another number.
+        (
+            "MODIFY `slot` TINYINT UNSIGNED NOT NULL AUTO_INCREMENT",
+            "AUTO_INCREMENT",
+        ),
     ] {
         let database = Database::new();
         let alter = format!("ALTER TABLE database_lock_token {change}");
