@@ -3,6 +3,7 @@
 //! `statement_error` says what an error means for a lock.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::mysql::source::{Purpose, Source};
 use crate::mysql::sql_session::{self, Destination};
-use crate::mysql::statement_error::{ErrorClass, StatementError, is_broken, is_silence};
+use crate::mysql::statement_error::{ErrorClass, StatementError, in_doubt, is_broken, is_silence};
 
 /// A connection that was unused for this long is pinged first, because servers and firewalls
 /// close idle ones. A failure before the statement leaves no doubt about the statement.
@@ -37,6 +38,8 @@ const OTHER_ANSWER: &str =
     "the connection has an answer outstanding to what somebody else has asked";
 
 const OTHER_TRANSACTION: &str = "the connection is in a transaction that is somebody else's";
+
+const BAD_ANSWER: &str = "the server's answer makes the driver panic";
 
 const OTHER_DATABASE: &str = "the connection leads to another database than others of the pool";
 
@@ -101,6 +104,17 @@ impl DatabaseConnection {
     ///
     /// Blocks for as long as the timeouts of the connection allow; not for the threads of callers.
     pub(super) fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Conn) -> Result<T>,
+    ) -> std::result::Result<T, StatementError> {
+        // The driver panics at some answers that no server should give.
+        catch_unwind(AssertUnwindSafe(|| self.try_run(work))).unwrap_or_else(|_| {
+            self.discard();
+            Err(StatementError::after_sending(&in_doubt(BAD_ANSWER)))
+        })
+    }
+
+    fn try_run<T>(
         &mut self,
         work: impl FnOnce(&mut Conn) -> Result<T>,
     ) -> std::result::Result<T, StatementError> {

@@ -29,7 +29,7 @@ pub(super) struct Deletion {
     lease_end: Moment,
     /// A statement that creates the row may still arrive after the deletion.
     in_doubt: bool,
-    /// An earlier try got no answer.
+    /// An earlier try may have deleted the row without saying so.
     tried: bool,
     pause: Duration,
     /// Set if the lock was held; dropped after the first try, whatever its outcome.
@@ -145,7 +145,7 @@ impl Deletion {
             return None;
         }
         log::debug!("cannot delete the row of {} yet: {error}", self.name);
-        self.tried = true;
+        self.tried |= error.class.may_be_done();
         let pause = self.pause;
         self.pause = (2 * pause).min(LONGEST_PAUSE);
         Some(Retry {

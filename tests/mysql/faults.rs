@@ -521,3 +521,36 @@ fn a_renewal_counts_only_with_the_answer_whether_the_server_is_read_only() {
     proxy.cut_answers_before_rows("GREATEST(`lease_end`");
     eventually("it is lost", || guard.state() == GuardState::Lost);
 }
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_unlock_whose_first_try_was_refused_tells_that_the_row_is_gone() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let ours = mutex(&database.url_through(&proxy), seconds(20));
+    let guard = ours.lock().unwrap();
+    proxy.refuse("DELETE FROM `database_lock`", 1205);
+    let evict = "DELETE FROM database_lock";
+    database.conn().query_drop(evict).unwrap();
+    let other = mutex(&database.url(), seconds(20)).lock().unwrap();
+    let unlocked = guard.unlock();
+    assert!(proxy.has_refused());
+    assert!(unlocked.as_ref().is_err_and(Error::is_lost), "{unlocked:?}");
+    other.verify().unwrap();
+}
+
+#[test]
+#[ignore = "needs MariaDB"]
+fn an_answer_at_which_the_driver_panics_leaves_the_outcome_open() {
+    let database = Database::new();
+    let proxy = Proxy::new(&database.server);
+    let mutex = mutex(&database.url_through(&proxy), seconds(20));
+    proxy.empty_answer_to("INSERT INTO `database_lock` ");
+    let guard = mutex.lock().unwrap();
+    assert!(proxy.has_emptied());
+    proxy.empty_answer_to("DELETE FROM `database_lock` ");
+    guard.unlock().unwrap();
+    assert!(proxy.has_emptied());
+    assert_eq!(database.rows(), 0);
+    assert!(mutex.try_lock().unwrap().is_some());
+}

@@ -35,6 +35,8 @@ struct Rules {
     /// Of the answer to each statement with this text, what comes before the first rows or error
     /// is passed on, and the connection is cut.
     cut_before_rows: Option<&'static str>,
+    /// The answer to a statement with this text is replaced by an empty packet.
+    empty: Option<&'static str>,
     open: Vec<TcpStream>,
 }
 
@@ -44,6 +46,7 @@ struct Answer {
     swallow: bool,
     hold: bool,
     cut_before_rows: bool,
+    empty: bool,
 }
 
 impl Proxy {
@@ -145,6 +148,15 @@ impl Proxy {
         locked(&self.rules).cut_before_rows = Some(text);
     }
 
+    /// The next statement with this text is carried out, and its answer is an empty packet.
+    pub(crate) fn empty_answer_to(&self, text: &'static str) {
+        locked(&self.rules).empty = Some(text);
+    }
+
+    pub(crate) fn has_emptied(&self) -> bool {
+        locked(&self.rules).empty.is_none()
+    }
+
     pub(crate) fn has_swallowed(&self) -> bool {
         locked(&self.rules).swallow_after.is_none()
     }
@@ -219,6 +231,10 @@ fn pump(
                 rules.hold_answer = None;
                 locked(answer).hold = true;
             }
+            if is_in(rules.empty) {
+                rules.empty = None;
+                locked(answer).empty = true;
+            }
             if is_in(rules.cut_before_rows) {
                 locked(answer).cut_before_rows = true;
             }
@@ -227,6 +243,10 @@ fn pump(
             }
         }
         if !is_request && locked(answer).swallow {
+            break;
+        }
+        if !is_request && locked(answer).empty {
+            let _ = to.write_all(&[0, 0, 0, 1]);
             break;
         }
         if !is_request && locked(answer).cut_before_rows {
