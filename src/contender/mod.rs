@@ -188,13 +188,13 @@ impl Contender {
     /// Fails if the server refuses a request, if no server answers in time, and if the client
     /// is closed. A contender that has left meanwhile is not an error.
     pub fn evict(&self) -> Result<()> {
-        // If the answer is lost, another node may have the name before the deletion is repeated.
-        while self.is_there()? {
-            log::warn!("evicting {}", self.node);
-            if self.session.delete_once(&self.node)? {
-                break;
-            }
+        if !self.is_there()? {
+            return Ok(());
         }
+        log::warn!("evicting {}", self.node);
+        let limit = Session::query_limit();
+        // If the answer is lost, another node may have the name before the deletion is repeated.
+        while !self.session.delete_once(&self.node, &limit)? && self.is_there()? {}
         Ok(())
     }
 

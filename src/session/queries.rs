@@ -109,12 +109,8 @@ impl Session {
 
     /// Deletes another client's node; returns whether there is an answer. Without one, the node may
     /// be gone.
-    pub(crate) fn delete_once(&self, node: &str) -> Result<bool> {
-        let eviction = self.eviction(node);
-        match self
-            .caller()
-            .call_once(&eviction, node, &Self::query_limit())
-        {
+    pub(crate) fn delete_once(&self, node: &str, limit: &Limit) -> Result<bool> {
+        match self.caller().call_once(&self.eviction(node), node, limit) {
             Ok(answered) => Ok(answered.is_some()),
             Err(CallError::Refused(ErrorCode::NO_NODE)) => Ok(true),
             Err(error) => Err(error.into_error(node, || self.unanswered())),
