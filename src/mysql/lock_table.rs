@@ -215,9 +215,8 @@ pub(super) fn renew(
             text(key.owner),
         );
     }
-    let mut changed = Vec::with_capacity(keys.len() + 1);
+    let mut changed = Vec::with_capacity(keys.len());
     let done = run_on_primary(conn, &sql, &mut changed);
-    changed.truncate(keys.len());
     (changed, done)
 }
 

@@ -37,7 +37,7 @@ pub(super) fn run_unless_read_only(
     sql: &str,
     changed: &mut Vec<bool>,
 ) -> Result<Option<i64>> {
-    let mut all = Vec::with_capacity(2);
+    let mut all = Vec::new();
     let packet = format!("{}; {sql}", fail_if_read_only());
     let selected = run(conn, &packet, &mut all);
     changed.extend(all.iter().skip(1));
@@ -51,7 +51,7 @@ pub(super) fn run_unless_read_only(
 
 /// Runs a statement; returns whether it changed a row.
 pub(super) fn changes_on_primary(conn: &mut Conn, sql: &str) -> Result<bool> {
-    let mut changed = Vec::with_capacity(2);
+    let mut changed = Vec::new();
     run_on_primary(conn, sql, &mut changed)?;
     Ok(changed.first() == Some(&true))
 }
@@ -70,6 +70,9 @@ pub(super) fn run_on_primary(conn: &mut Conn, sql: &str, changed: &mut Vec<bool>
     let on_primary = answer == Some(0);
     if !on_primary {
         changed.clear();
+    } else if done.is_ok() {
+        // The SELECT's own.
+        changed.pop();
     }
     match done {
         Ok(_) if !on_primary => Err(in_doubt("the server has become read-only")),

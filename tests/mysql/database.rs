@@ -223,11 +223,18 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn new() -> Self {
-        let database = Self::empty_on(Server::shared());
-        database
-            .conn()
-            .query_drop(zklock::mysql::CREATE_TABLE)
-            .expect("tables");
+        Self::new_on(Server::shared())
+    }
+
+    /// Returns a database with the tables on a server that no other test uses.
+    pub(crate) fn new_alone() -> Self {
+        Self::new_on(Arc::new(Server::start(&[])))
+    }
+
+    fn new_on(server: Arc<Server>) -> Self {
+        let database = Self::empty_on(server);
+        let made = database.conn().query_drop(zklock::mysql::CREATE_TABLE);
+        made.expect("tables");
         database
     }
 

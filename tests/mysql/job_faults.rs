@@ -567,9 +567,8 @@ fn an_end_that_cannot_be_read_is_told_as_unconfirmed() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn a_run_that_begins_or_ends_on_a_replaced_primary_is_not_told_as_done() {
-    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let database = Database::new_alone();
     let mut root = database.conn();
-    root.query_drop(CREATE_TABLE).unwrap();
     let builder = Client::builder(&database.url()).lease(seconds(3));
     let client = builder.connect_timeout(seconds(1)).connect().unwrap();
     let nightly = client.job("nightly").unwrap();
@@ -588,9 +587,8 @@ fn a_run_that_begins_or_ends_on_a_replaced_primary_is_not_told_as_done() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn on_a_replaced_primary_no_journal_is_created_or_written() {
-    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let database = Database::new_alone();
     let mut root = database.conn();
-    root.query_drop(CREATE_TABLE).unwrap();
     let proxy = Proxy::new(&database.server);
     let builder = Client::builder(&database.url_through(&proxy)).lease(seconds(3));
     let client = builder.connect_timeout(seconds(1)).connect().unwrap();
@@ -622,9 +620,8 @@ fn on_a_replaced_primary_no_journal_is_created_or_written() {
 #[test]
 #[ignore = "needs MariaDB"]
 fn what_a_replaced_primary_knows_of_the_end_of_a_run_confirms_it_to_nobody() {
-    let database = Database::empty_on(Arc::new(Server::start(&[])));
+    let database = Database::new_alone();
     let mut root = database.conn();
-    root.query_drop(CREATE_TABLE).unwrap();
     let proxy = Proxy::new(&database.server);
     let nightly = client(&database.url_through(&proxy), T);
     let nightly = nightly.job("nightly").unwrap();
