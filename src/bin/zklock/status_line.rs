@@ -82,9 +82,10 @@ impl StatusLine {
 
 impl ConnectingLine {
     pub(crate) fn new(hosts: &str) -> Self {
-        let foreground = Terminal::open().is_some_and(|terminal| terminal.is_ours());
-        let is_shown = foreground && io::stderr().is_terminal();
-        let is_shown = is_shown && log::max_level() < log::Level::Info;
+        // The library's log tells of it too.
+        let is_shown = log::max_level() < log::Level::Info
+            && io::stderr().is_terminal()
+            && Terminal::open().is_some_and(|terminal| terminal.is_ours());
         let hosts = plain(hosts);
         let drawing = is_shown.then(|| Drawing::start(move |seen| draw_connecting(&hosts, seen)));
         Self {

@@ -518,7 +518,8 @@ impl History {
             return;
         }
         // A precondition: a handle's first message comes soon after its handshake.
-        let is_new = self.is_handle && self.count_of_answers() < 2;
+        let answers = |lifetime: &Lifetime| lifetime.answers.len();
+        let is_new = self.is_handle && self.lifetime.as_ref().map_or(0, answers) < 2;
         if self.one_in(60) && !is_new {
             self.paused_until = self.now + self.part(self.asked);
             return;
@@ -561,11 +562,6 @@ impl History {
         if self.one_in(2) {
             self.move_on();
         }
-    }
-
-    fn count_of_answers(&self) -> usize {
-        let lifetime = self.lifetime.as_ref();
-        lifetime.map_or(0, |lifetime| lifetime.answers.len())
     }
 
     /// What was on its way to the old server still arrives.
