@@ -1,9 +1,10 @@
 //! `zklock standby`.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{Log, Zklock, await_queue, on_every_server};
+use crate::program::{Log, Zklock, await_queue, embedded, on_every_server};
 use crate::support::fresh_path;
 use crate::support::raw::{Raw, children};
 
@@ -145,6 +146,41 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
         assert!(!log.words().contains(&"second".to_owned()), "{task}");
     }
     in_time
+}
+
+/// strace holds up the main thread for as long after each signal that it sends, the one that lets
+/// the command begin among them: whatever comes later is too late.
+#[test]
+#[ignore = "needs strace: tests/all.sh"]
+fn a_signal_before_the_command_begins_starts_no_command() {
+    let hosts = embedded();
+    for task in ["run", "standby", "once --slot a"] {
+        let (path, log) = (fresh_path("before"), Log::new());
+        let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
+        log.await_word("first");
+        let mut held_up = Command::new("strace");
+        held_up.args([
+            "-D",
+            "-o",
+            "/dev/null",
+            "-e",
+            "inject=kill:delay_exit=500ms",
+        ]);
+        held_up
+            .arg(env!("CARGO_BIN_EXE_zklock"))
+            .args(task.split(' '));
+        let deaf = format!("trap '' TERM; {}; sleep 1", log.write("second"));
+        held_up
+            .args([&path, "--", "sh", "-c", &deaf])
+            .env("ZKLOCK_HOSTS", hosts);
+        let second = Zklock::spawn(&mut held_up);
+        await_queue(hosts, &path, 2);
+        first.signal("TERM");
+        await_queue(hosts, &path, 1);
+        second.signal("TERM");
+        assert_eq!(second.end().signal, Some(15), "{task}");
+        assert!(!log.words().contains(&"second".to_owned()), "{task}");
+    }
 }
 
 /// Another one leads by then, so nothing else ends it.

@@ -112,8 +112,8 @@ impl<'a> Supervisor<'a> {
         Ok(supervisor)
     }
 
-    /// Lets the command begin, unless the lock was lost meanwhile: on a slow disk, starting a
-    /// program takes a while.
+    /// Lets the command begin, unless the lock was lost or a signal came meanwhile: on a slow
+    /// disk, starting a program takes a while.
     fn begin(&mut self) -> Result<(), Failure> {
         if self.terminal.is_some_and(Terminal::is_all_ours) {
             self.give_terminal();
@@ -127,7 +127,13 @@ impl<'a> Supervisor<'a> {
             let message = format!("the lock {path} was lost before the command began");
             return Err(Failure::new(LOST, message));
         }
+        // The helper that becomes the command dies of a signal that ends programs. The command
+        // itself might handle or ignore it.
+        let (ending, others): (Vec<_>, Vec<_>) =
+            self.signals.taken.try_iter().partition(|it| ends(*it));
+        ending.into_iter().for_each(|it| self.signalled(it));
         self.child.begin();
+        others.into_iter().for_each(|it| self.signalled(it));
         log::info!(
             "got {}, the command is process {}",
             self.what.path,
