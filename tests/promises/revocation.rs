@@ -154,6 +154,31 @@ fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
     assert!(proxy.fired() && other.stat(&node).is_some());
 }
 
+#[test]
+fn a_holder_whose_name_recurs_is_asked_before_it_is_evicted_after_a_lost_answer() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.hosts());
+    let client = Client::connect(&proxy.hosts()).unwrap();
+    let mut other = Raw::connect(server.hosts());
+    other.create_all("/lock");
+    let mut create = || other.create("/lock/lock-0000000000", b"", EPHEMERAL);
+    create().unwrap();
+    // So that there is time between one request and the next.
+    proxy.delay(Duration::from_millis(50));
+    proxy.drop_next_reply_to(op::DELETE);
+    let asked = proxy.requests(op::SET_DATA);
+    let moment = Duration::from_millis(100);
+    let mutex = client.mutex("/lock").unwrap();
+    let waiting = aside(move || {
+        let options = LockOptions::new().evict_overdue(moment, moment);
+        mutex.lock_with(options).map(|guard| guard.is_some())
+    });
+    eventually("it is evicted", || create().is_ok());
+    assert!(waiting.recv_timeout(SOON).unwrap().unwrap());
+    assert!(proxy.fired());
+    assert_eq!(proxy.requests(op::SET_DATA), asked + 2);
+}
+
 fn an_overdue_holder_is_asked_and_then_evicted(place: Place) {
     let (ours, theirs, path) = scene(place);
     let stubborn = ours.mutex(&path).unwrap().lock().unwrap();

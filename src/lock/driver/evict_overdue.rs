@@ -30,12 +30,17 @@ impl Driver<'_, '_> {
                 Action::Ask(name) => {
                     let head = self.full(&name);
                     log::warn!("{head} has held for too long: asking it to let go");
-                    self.press(&head, &self.session.revocation(&head))?
+                    let asking = self.session.revocation(&head);
+                    let asked = self.caller.call(&asking, &head, &self.request.limit);
+                    pressed(asked.map(Some), &head)?
                 }
                 Action::Evict(name) => {
                     let head = self.full(&name);
                     log::warn!("{head} has not let go within its grace: evicting it");
-                    self.press(&head, &self.session.eviction(&head))?
+                    let eviction = self.session.eviction(&head);
+                    // If the answer is lost, another node may have the name: look again first.
+                    let evicted = self.caller.call_once(&eviction, &head, &self.request.limit);
+                    pressed(evicted, &head)?
                 }
             };
             event = match &answered {
@@ -51,19 +56,18 @@ impl Driver<'_, '_> {
             };
         }
     }
+}
 
-    /// Sends a request about the holder with this node, until there is an answer.
-    fn press(
-        &mut self,
-        head: &str,
-        request: &Request,
-    ) -> Result<std::result::Result<Answered, LimitReached>> {
-        match self.caller.call(request, head, &self.request.limit) {
-            Ok(reply) => Ok(Ok(Ok(reply))),
-            Err(CallError::Refused(ErrorCode::NO_NODE)) => {
-                Ok(Ok(Err(Failure::Refused(ErrorCode::NO_NODE))))
-            }
-            Err(error) => error.or(head, Err(LimitReached)),
+/// Says what came of a request about the holder with this node.
+fn pressed(
+    answer: std::result::Result<Option<Reply>, CallError>,
+    head: &str,
+) -> Result<std::result::Result<Answered, LimitReached>> {
+    match answer {
+        Ok(reply) => Ok(Ok(reply.ok_or(Failure::Lost))),
+        Err(CallError::Refused(ErrorCode::NO_NODE)) => {
+            Ok(Ok(Err(Failure::Refused(ErrorCode::NO_NODE))))
         }
+        Err(error) => error.or(head, Err(LimitReached)),
     }
 }
