@@ -23,13 +23,19 @@ use crate::mysql::statement_error::in_doubt;
 const PREPARE: &str = "SET SESSION autocommit = 1, completion_type = 0, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        unique_checks = 1, sql_mode = 'STRICT_TRANS_TABLES', \
-                       sql_safe_updates = 0, sql_big_selects = 1, \
-                       sql_select_limit = 18446744073709551615, group_concat_max_len = 1024\
-                       /*M!100101 , max_statement_time = 0 */\
-                       /*M!100300 , idle_transaction_timeout = 1 */\
-                       /*!50708 , max_execution_time = 0 */; \
+                       sql_safe_updates = 0, sql_big_selects = 1, group_concat_max_len = 1024\
+                       /*M!100300 , idle_transaction_timeout = 1 */; \
                        SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE; \
                        SET NAMES utf8mb4";
+
+/// Has no statement cut short, and ends no transaction.
+///
+/// It is sent alone: if a statement's time is up just as it ends, MariaDB (10.11) drops the rest of
+/// the packet and sends nothing more, although it has announced more answers.
+const LIFT_LIMITS: &str = "SET SESSION sql_select_limit = 18446744073709551615\
+                           /*M!100101 , max_statement_time = 0 */\
+                           /*!50708 , max_execution_time = 0 */";
+
 const START_CLOCK: &str = "SET SESSION timestamp = DEFAULT";
 
 /// The server's error code for a variable that must not be set (`ER_OPTION_PREVENTS_STATEMENT`).
@@ -49,15 +55,15 @@ pub(super) struct Destination {
 /// asks next would take that answer for its own. This ends no transaction.
 pub(super) fn answers(conn: &mut Conn) -> Result<bool> {
     let number = fastrand::u32(..);
-    let sql = format!(
-        "SET SESSION sql_select_limit = DEFAULT, character_set_results = utf8mb4; SELECT {number}"
-    );
+    conn.query_drop(LIFT_LIMITS)?;
+    let sql = format!("SET SESSION character_set_results = utf8mb4; SELECT {number}");
     let answer = run(conn, &sql, &mut Vec::new())?;
     Ok(answer == Some(i64::from(number)))
 }
 
 /// Prepares a new connection; returns what it leads to.
 pub(super) fn prepare(conn: &mut Conn) -> Result<Destination> {
+    conn.query_drop(LIFT_LIMITS)?;
     let sql = format!("{PREPARE}; SELECT COALESCE(DATABASE(), ''), VERSION(); {START_CLOCK}");
     let mut results = conn.query_iter(sql)?;
     let mut destination = None;

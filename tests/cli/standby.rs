@@ -15,6 +15,7 @@ on_every_server! {
     a_daemon_whose_lock_is_lost_is_stopped_and_stands_in_line_again
     a_signal_ends_whoever_waits_and_whoever_leads
     a_signal_right_after_the_wait_starts_no_command
+    a_signal_for_the_command_during_the_wait_ends_nothing
     a_signal_right_after_the_daemon_has_ended_ends_the_standby
     a_lock_that_is_lost_before_the_daemon_begins_costs_the_place_alone
 }
@@ -146,6 +147,20 @@ fn a_signal_in_time_starts_no_command(hosts: &str, task: &str) -> bool {
         assert!(!log.words().contains(&"second".to_owned()), "{task}");
     }
     in_time
+}
+
+fn a_signal_for_the_command_during_the_wait_ends_nothing(hosts: &str) {
+    for task in ["run", "standby", "once --slot a"] {
+        let (path, log) = (fresh_path("early"), Log::new());
+        let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
+        log.await_word("first");
+        let second = Zklock::start(hosts, &format!("{task} {path}"), &log.write("second"));
+        await_queue(hosts, &path, 2);
+        second.signal("USR1");
+        first.signal("TERM");
+        assert_eq!(second.end().code, Some(0), "{task}");
+        log.await_word("second");
+    }
 }
 
 /// strace holds up the main thread for as long after each signal that it sends, the one that lets

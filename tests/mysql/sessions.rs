@@ -147,6 +147,24 @@ fn whatever_an_application_has_set_for_its_sessions_the_locks_work() {
     assert_eq!(database.rows(), 0);
 }
 
+/// MariaDB is silent if a statement's time is up just as it ends, which happens now and then.
+#[test]
+#[ignore = "needs MariaDB"]
+fn a_time_that_is_up_just_as_a_statement_ends_leaves_no_connection_without_an_answer() {
+    let database = Database::new();
+    let connect = |round| {
+        let pool = Database::pool(&database.url(), "SET max_statement_time = 0.000001");
+        let client = Client::builder_from_pool(pool).connect();
+        drop(client.unwrap_or_else(|error| panic!("round {round}: {error}")));
+    };
+    // It happens more often on a busy machine.
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..100).for_each(connect));
+        }
+    });
+}
+
 #[test]
 #[ignore = "needs MariaDB"]
 fn the_locks_work_whatever_the_servers_sessions_begin_with() {

@@ -129,11 +129,15 @@ impl<'a> Supervisor<'a> {
         }
         // The helper that becomes the command dies of a signal that ends programs. The command
         // itself might handle or ignore it.
-        let (ending, others): (Vec<_>, Vec<_>) =
-            self.signals.taken.try_iter().partition(|it| ends(*it));
-        ending.into_iter().for_each(|it| self.signalled(it));
+        let early: Vec<_> = self.signals.taken.try_iter().collect();
+        for signal in early.iter().filter(|signal| ends(**signal)) {
+            self.signalled(*signal);
+        }
         self.child.begin();
-        others.into_iter().for_each(|it| self.signalled(it));
+        // Continuing a process cancels its stop. SIGUSR1 and SIGUSR2 would end the helper.
+        if early.contains(&Number::SIGTSTP) {
+            self.signalled(Number::SIGTSTP);
+        }
         log::info!(
             "got {}, the command is process {}",
             self.what.path,
