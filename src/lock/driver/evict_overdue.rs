@@ -23,24 +23,18 @@ impl Driver<'_, '_> {
             answered = match overdue.action() {
                 Action::Sleep(_) => return Ok(Step::Again),
                 Action::List => self.ask(Request::list(self.queue.dir)),
-                Action::Look(name) => {
-                    let path = self.full(&name);
-                    self.ask(Request::exists(&path))
-                }
+                Action::Look(name) => self.look(&self.full(&name)),
                 Action::Ask(name) => {
                     let head = self.full(&name);
                     log::warn!("{head} has held for too long: asking it to let go");
                     let asking = self.session.revocation(&head);
                     let asked = self.caller.call(&asking, &head, &self.request.limit);
-                    pressed(asked.map(Some), &head)?
+                    pressed(asked, &head)?
                 }
                 Action::Evict(name) => {
                     let head = self.full(&name);
                     log::warn!("{head} has not let go within its grace: evicting it");
-                    let eviction = self.session.eviction(&head);
-                    // If the answer is lost, another node may have the name: look again first.
-                    let evicted = self.caller.call_once(&eviction, &head, &self.request.limit);
-                    pressed(evicted, &head)?
+                    self.evict(&head)?
                 }
             };
             event = match &answered {
@@ -56,15 +50,41 @@ impl Driver<'_, '_> {
             };
         }
     }
+
+    /// Looks at a node; a server that lags may show one that had the same name before.
+    fn look(&mut self, path: &str) -> std::result::Result<Answered, LimitReached> {
+        let sync = self.session.transport.capabilities().sync(self.queue.dir);
+        let synced = self.post([sync, Request::exists(path)]);
+        let caught_up = self.answer(synced)?;
+        let seen = self.answer(synced.next())?;
+        Ok(match caught_up {
+            // A server may refuse that, having caught up.
+            Ok(_) | Err(Failure::Refused(_)) => seen,
+            Err(failure) => Err(failure),
+        })
+    }
+
+    /// Deletes this node. Without an answer it is not repeated here: another node may have the
+    /// name by then.
+    fn evict(&mut self, head: &str) -> Result<std::result::Result<Answered, LimitReached>> {
+        let answer = self.ask(self.session.eviction(head));
+        let Ok(Err(failure)) = answer else {
+            return Ok(answer);
+        };
+        match CallError::of(failure, head, &self.session.status) {
+            Some(error) => pressed(Err(error), head),
+            None => Ok(answer),
+        }
+    }
 }
 
 /// Says what came of a request about the holder with this node.
 fn pressed(
-    answer: std::result::Result<Option<Reply>, CallError>,
+    answer: std::result::Result<Reply, CallError>,
     head: &str,
 ) -> Result<std::result::Result<Answered, LimitReached>> {
     match answer {
-        Ok(reply) => Ok(Ok(reply.ok_or(Failure::Lost))),
+        Ok(reply) => Ok(Ok(Ok(reply))),
         Err(CallError::Refused(ErrorCode::NO_NODE)) => {
             Ok(Ok(Err(Failure::Refused(ErrorCode::NO_NODE))))
         }
