@@ -174,13 +174,7 @@ fn a_signal_before_the_command_begins_starts_no_command() {
         let first = Zklock::start(hosts, &format!("{task} {path}"), &log.beat("first"));
         log.await_word("first");
         let mut held_up = Command::new("strace");
-        held_up.args([
-            "-D",
-            "-o",
-            "/dev/null",
-            "-e",
-            "inject=kill:delay_exit=500ms",
-        ]);
+        held_up.args("-D -o /dev/null -e inject=kill:delay_exit=500ms".split(' '));
         held_up
             .arg(env!("CARGO_BIN_EXE_zklock"))
             .args(task.split(' '));

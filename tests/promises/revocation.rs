@@ -126,18 +126,29 @@ fn a_contender_whose_name_recurs_is_not_evicted_by_a_client_of_a_server_that_lag
     assert_eq!(other.stat(&node).map(|stat| stat.czxid), Some(recurred));
 }
 
-#[test]
-fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
+/// A client behind a link that leaves time between one request and the next, and a contender of
+/// another client.
+fn slow_scene() -> (Server, Proxy, Client, Raw) {
     let server = Server::start().unwrap();
     let proxy = Proxy::start(server.hosts());
     let client = Client::connect(&proxy.hosts()).unwrap();
     let mut other = Raw::connect(server.hosts());
     other.create_all("/lock");
-    let mut create = || other.create("/lock/lock-0000000000", b"", EPHEMERAL);
-    create().unwrap();
-    let seen = queue(&client, "/lock", 1).remove(0);
-    // So that there is time between one request and the next.
+    recur(&mut other).unwrap();
     proxy.delay(Duration::from_millis(50));
+    (server, proxy, client, other)
+}
+
+/// Makes the contender of [`slow_scene`], unless its name is there.
+fn recur(other: &mut Raw) -> Option<String> {
+    let node = other.create("/lock/lock-0000000000", b"", EPHEMERAL);
+    node.ok()
+}
+
+#[test]
+fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
+    let (_server, proxy, client, mut other) = slow_scene();
+    let seen = queue(&client, "/lock", 1).remove(0);
     let looks = proxy.requests(op::EXISTS);
     let node = thread::scope(|scope| {
         let evicting = scope.spawn(|| seen.evict());
@@ -145,7 +156,7 @@ fn a_contender_whose_name_recurs_is_not_evicted_after_a_lost_answer() {
         proxy.drop_next_reply_to(op::DELETE);
         let mut node = None;
         eventually("it is deleted", || {
-            node = create().ok();
+            node = recur(&mut other);
             node.is_some()
         });
         evicting.join().unwrap().unwrap();
@@ -161,15 +172,7 @@ fn a_holder_whose_name_recurs_is_asked_before_it_is_evicted_after_a_lost_answer(
 }
 
 fn a_holder_whose_name_recurs_is_asked() -> bool {
-    let server = Server::start().unwrap();
-    let proxy = Proxy::start(server.hosts());
-    let client = Client::connect(&proxy.hosts()).unwrap();
-    let mut other = Raw::connect(server.hosts());
-    other.create_all("/lock");
-    let mut create = || other.create("/lock/lock-0000000000", b"", EPHEMERAL);
-    create().unwrap();
-    // So that there is time between one request and the next.
-    proxy.delay(Duration::from_millis(50));
+    let (_server, proxy, client, mut other) = slow_scene();
     proxy.drop_next_reply_to(op::DELETE);
     let asked = proxy.requests(op::SET_DATA);
     let moment = Duration::from_millis(100);
@@ -178,7 +181,7 @@ fn a_holder_whose_name_recurs_is_asked() -> bool {
         let options = LockOptions::new().evict_overdue(moment, moment);
         mutex.lock_with(options).map(|guard| guard.is_some())
     });
-    eventually("it is evicted", || create().is_ok());
+    eventually("it is evicted", || recur(&mut other).is_some());
     assert!(waiting.recv_timeout(SOON).unwrap().unwrap());
     assert!(proxy.fired());
     proxy.requests(op::SET_DATA) == asked + 2
